@@ -1,8 +1,9 @@
-"""A short bot that lives on Guildhall: XP for messages, /balance, /daily, the facts of its servers, and work.
+"""A short bot that lives on Guildhall: XP for messages, roles for levels, /balance, /daily, the facts of its servers, and work.
 
 It keeps no database. A change is written to a file before it is sent, and crossed out once it is
 answered; after a kill the open ones are sent again, each under the idempotency key that it had.
-Work (tickets' messages and channels, giveaways) is fetched, carried out, and answered by such a change.
+Events are fetched from a stream, and acknowledged once they are handled. Work (tickets' messages and
+channels, giveaways) is fetched likewise, carried out, and answered by such a change.
 """
 import asyncio
 import contextlib
@@ -13,6 +14,8 @@ import pathlib
 import random
 import ssl
 import sys
+import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -23,28 +26,29 @@ from discord import app_commands
 
 URL, KEY = os.environ["GUILDHALL_URL"], os.environ["GUILDHALL_BOT_KEY"]
 FILE = pathlib.Path(os.environ.get("BOT_FILE", "bot.jsonl"))
-STARTED = discord.utils.utcnow()
 COOLDOWN = float(os.environ.get("BOT_XP_COOLDOWN", "60"))  # seconds between two messages that count
-NONCE_TIME = datetime.timedelta(seconds=float(os.environ.get("BOT_NONCE_TIME", "60")))  # for which the platform surely knows a nonce
 DAILY = 100
+LEVEL_ROLES = {5: "Level 5", 10: "Level 10", 25: "Level 25"}  # a role is given where the guild has one of that name
 PARTY = "🎉"
 
-
-CarryOut = Callable[[Any, Any], Awaitable[Any]]
+Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Books:
     """Changes on their way to Guildhall: one at a time for each guild, in their order."""
 
     def __init__(self) -> None:
-        lines = [json.loads(line) for line in FILE.read_text().splitlines() if line.endswith("}")] if FILE.exists() else []
+        lines = [json.loads(line) for line in FILE.read_text().split("\n")[:-1]] if FILE.exists() else []  # without what a kill has cut off
         done = {line["done"] for line in lines if "done" in line}
         self.last = max((line.get("id", 0) for line in lines), default=0)
         self.queues: dict[str, asyncio.Queue[dict[str, Any]]] = {}
         self.tasks: list[asyncio.Task[None]] = []
         self.answering: set[str] = set()  # the paths of changes on their way
         self.open = [line for line in lines if "id" in line and line["id"] not in done]
-        FILE.write_text("".join(json.dumps(change) + "\n" for change in self.open))
+        answered = {line.get("path") for line in lines}
+        self.begun = {line["begun"]: line["at"] for line in lines if "begun" in line and line["begun"] not in answered}  # work that may be done, since when
+        self.posted = {line["body"]["done"].get("message_id") for line in lines if "done" in line.get("body", {})}
+        FILE.write_text("".join(json.dumps(line) + "\n" for line in [{"begun": path, "at": at} for path, at in self.begun.items()] + self.open))
 
     async def start(self) -> None:
         self.http = aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}, timeout=aiohttp.ClientTimeout(total=20))
@@ -62,21 +66,41 @@ class Books:
         with FILE.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    async def work(self, carry_out: CarryOut) -> None:
-        """Fetches work and has it carried out. What fails comes again when its lease is over."""
-        pull = {"stream": "work", "limit": 20, "lease": 20, "wait": 15}
+    async def follow(self, stream: str, handlers: dict[str, Handler]) -> None:
+        """Follows a stream of events, which it begins under this name."""
+        async def handle(event: Any) -> None:
+            if handler := handlers.get(event["type"]):
+                await handler(event)
         while True:
-            _, answer = await self.call("POST", "/bot/events/pull", body=pull)
-            await asyncio.gather(*(self.one(event, carry_out) for event in answer["data"]))
+            await self.call("PUT", f"/bot/streams/{stream}", body={"events": [*handlers], "echo": True})
+            await self.fetch(stream, handle, True)
+            await asyncio.sleep(10)  # there is no such stream any more
 
-    async def one(self, event: Any, carry_out: CarryOut) -> None:
-        path = f"/bot/work/{event['data']['work_id']}"
-        if path in self.answering:
-            return  # its answer is on its way
-        try:
-            self.add(int(event["guild_id"]), path, "", await carry_out(event["data"], event))
-        except Exception as error:  # one piece that fails holds up none of the others
-            print(f"{event['data']['kind']} comes again:", repr(error), file=sys.stderr)
+    async def work(self, carry_out: Handler) -> None:
+        """Has work carried out. It is settled by its answer."""
+        async def answer(event: Any) -> None:
+            path = f"/bot/work/{event['data']['work_id']}"
+            if path in self.answering:
+                return  # its answer is on its way
+            event["begun"] = self.begun.get(path)
+            if not event["begun"]:
+                self.begun[path] = time.time()
+                self.write({"begun": path, "at": self.begun[path]})
+            self.add(int(event["guild_id"]), path, "", await carry_out(event))
+            del self.begun[path]
+        await self.fetch("work", answer, False)
+
+    async def fetch(self, stream: str, take: Handler, acknowledge: bool) -> None:
+        """Fetches events as long as there is such a stream. One that fails comes again when its lease is over, and holds up none of the others."""
+        while "data" in (answer := (await self.call("POST", "/bot/events/pull", body={"stream": stream, "limit": 20, "lease": 20, "wait": 15}))[1]):
+            events = answer["data"]
+            taken = await asyncio.gather(*map(take, events), return_exceptions=True)
+            for event, error in zip(events, taken):
+                if error:
+                    print(f"{event['type']} comes again:", repr(error), file=sys.stderr)
+            done = [event["id"] for event, error in zip(events, taken) if not error]
+            if acknowledge and done:
+                await self.call("POST", "/bot/events/ack", body={"stream": stream, "event_ids": done})
 
     def queue(self, change: dict[str, Any]) -> None:
         self.answering.add(change["path"])
@@ -118,11 +142,11 @@ class Bot(discord.Client):
         self.counted: dict[tuple[int, int], float] = {}
         await self.books.start()
         await tree.sync()
-        self.working = asyncio.create_task(self.work())
+        self.fetching = asyncio.create_task(self.fetch())
 
-    async def work(self) -> None:
+    async def fetch(self) -> None:
         await self.wait_until_ready()
-        await self.books.work(carry_out)
+        await asyncio.gather(self.books.work(carry_out), self.books.follow(os.environ.get("BOT_STREAM", "short-bot"), {"xp.level_up": levelled}))
 
     async def on_ready(self) -> None:
         for guild in self.guilds:
@@ -150,8 +174,19 @@ def refused(reason: str) -> Any:
     return {"refused": {"reason": reason[:500]}}
 
 
-async def carry_out(work: Any, event: Any) -> Any:
+async def levelled(event: Any) -> None:
+    """Gives a member the roles of a new level, whoever has given the XP."""
+    risen = event["data"]
+    with contextlib.suppress(discord.NotFound, discord.Forbidden):  # the member has left, or the bot has, or it may not
+        guild = await bot.fetch_guild(int(event["guild_id"]))
+        member = await guild.fetch_member(int(risen["user_id"]))
+        names = [name for level, name in LEVEL_ROLES.items() if risen["previous_level"] < level <= risen["level"]]
+        await member.add_roles(*(role for role in guild.roles if role.name in names))
+
+
+async def carry_out(event: Any) -> Any:
     """Does a piece of work, which may come twice, and returns the answer. What may work later is raised."""
+    work = event["data"]
     try:
         channel: Any = await bot.fetch_channel(int(work["channel_id"]))
         if str(getattr(getattr(channel, "guild", None), "id", "")) != event["guild_id"]:
@@ -166,7 +201,7 @@ async def carry_out(work: Any, event: Any) -> Any:
             case "collect_entries":
                 await collect(await channel.fetch_message(int(work["message_id"])), work)
             case "post_message" | "post_giveaway" | "announce_giveaway" as kind:
-                message = await post(channel, work, datetime.datetime.fromisoformat(event["timestamp"]))
+                message = await post(channel, event)
                 if kind == "post_giveaway":
                     with contextlib.suppress(discord.Forbidden):  # the message is there, even where the bot may not react to it
                         await message.add_reaction(PARTY)
@@ -182,12 +217,27 @@ async def carry_out(work: Any, event: Any) -> Any:
         raise
 
 
-async def post(channel: Any, work: Any, asked: datetime.datetime) -> Any:
-    """Posts once. The platform knows a nonce for some minutes; after that a message of an earlier process is looked for."""
-    if discord.utils.utcnow() - asked > NONCE_TIME:
-        async for there in channel.history(after=asked - datetime.timedelta(minutes=1), limit=100):
-            if there.author == bot.user and there.content == work["content"].strip() and there.created_at < STARTED:
-                return there
+posting: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()  # by channel
+
+
+async def post(channel: Any, event: Any) -> Any:
+    """Posts once. The platform knows a nonce for some minutes, so what was begun before is looked for first."""
+    async with posting.setdefault(channel.id, asyncio.Lock()):
+        message = await find(channel, event) if event["begun"] else None
+        message = message or await send(channel, event["data"])
+        bot.books.posted.add(str(message.id))
+        return message
+
+
+async def find(channel: Any, event: Any) -> Any:
+    """The message of an earlier attempt, unless it is another piece's that says the same."""
+    begun = datetime.datetime.fromtimestamp(event["begun"] - 60, datetime.timezone.utc)
+    async for there in channel.history(after=begun, limit=1000):
+        if there.author == bot.user and there.content == event["data"]["content"].strip() and str(there.id) not in bot.books.posted:
+            return there
+
+
+async def send(channel: Any, work: Any) -> Any:
     mentions = discord.AllowedMentions(everyone=False, roles=False, users=work["kind"] == "announce_giveaway", replied_user=False)
     reply = {}
     if work["message_id"]:

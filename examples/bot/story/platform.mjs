@@ -22,6 +22,8 @@ const hidden = new Set(); // channels that the bot may not see
 const faults = []; // { methods, path, how }: what the next such calls come to
 const answers = new Map(); // by the token of an interaction
 const given = []; // roles: { guild, user, role }
+const left = new Set(); // members
+let missed = 0; // calls about them
 const unknown = []; // calls that no rule below answers
 const sockets = new Set();
 let sequence = 0;
@@ -120,7 +122,8 @@ const people = {
   faults: () => ({ faults }),
   forget: () => nonces.clear() ?? {}, // as after some minutes
   channels: ({ guild }) => ({ channels: [...channels.values()].filter((c) => c.guild_id === guild) }),
-  given: () => ({ given }),
+  given: () => ({ given, missed }),
+  leave: ({ user }) => void left.add(user) ?? {},
   unknown: () => ({ unknown }),
   connected: () => ({ connected: sockets.size }),
 };
@@ -145,10 +148,10 @@ const calls = [
   ["PUT", "/applications/:a/commands", (_, body) => body.map((c) => ({ id: snowflake(), application_id: bot.id, version: snowflake(), ...c }))],
   ["GET", "/guilds/:g", ([g]) => guilds.has(g) && guildOf(g)],
   ["GET", "/guilds/:g/channels", ([g]) => guildOf(g).channels],
-  ["GET", "/guilds/:g/members/:u", ([, u]) => memberOf(u === bot.id ? bot : person(u))],
+  ["GET", "/guilds/:g/members/:u", ([, u]) => (left.has(u) ? !++missed : memberOf(u === bot.id ? bot : person(u)))],
   ["GET", "/guilds/:g/roles", ([g]) => guildOf(g).roles],
   ["POST", "/guilds/:g/channels", ([g], body) => addChannel(g, body)],
-  ["PUT", "/guilds/:g/members/:u/roles/:r", ([guild, user, role]) => void given.push({ guild, user, role })],
+  ["PUT", "/guilds/:g/members/:u/roles/:r", ([guild, user, role]) => (left.has(user) ? !++missed : void given.push({ guild, user, role }))],
   ["GET", "/channels/:c", ([c]) => channels.get(c)],
   ["PATCH", "/channels/:c", ([c], body) => {
     const channel = channels.get(c);

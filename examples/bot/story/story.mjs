@@ -44,7 +44,7 @@ let bot;
 async function startBot() {
   bot = spawn(command[0], command.slice(1), {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, DISCORD_API: `${PLATFORM_URL}/api`, DISCORD_GATEWAY: PLATFORM_URL.replace("http", "ws"), BOT_FILE: file, BOT_XP_COOLDOWN: "0", BOT_NONCE_TIME: "15" },
+    env: { ...process.env, DISCORD_API: `${PLATFORM_URL}/api`, DISCORD_GATEWAY: PLATFORM_URL.replace("http", "ws"), BOT_FILE: file, BOT_XP_COOLDOWN: "0" },
   });
   const started = bot;
   let out = "";
@@ -111,11 +111,13 @@ try {
   await people("rename", { id: guild, name: "Another name" });
   await until("the guild has its new name", async () => (await guildhall("/guild")).data.name === "Another name");
 
+  await roles();
   await messages();
   await channels();
   await draws();
   if (extent === "whole") await whole();
 
+  assert.equal((await people("given")).missed, 1, "the role of a member who has left is tried once");
   assert.deepEqual((await people("unknown")).unknown, [], "calls that the stand-in does not know");
   assert.deepEqual((await people("faults")).faults, [], "faults that nothing has met");
 } finally {
@@ -123,15 +125,23 @@ try {
 }
 console.log("the books agree");
 
-async function whole() {
-  // The roles of levels.
-  assert.ok((await people("given")).given.length === 0);
+/** Levels come by a stream: those of messages, and those that a website gives, also while the bot is away. */
+async function roles() {
+  const given = async (n) => (await people("given")).given.filter((g) => g.user === member(n)).length > 0;
+  const rises = async (n) => assert.equal((await post("/levelling/adjust", { user_id: member(n), delta: 70 * 20 })).status, 200);
   for (let n = 0; n < 70; n++) await people("message", { channel, user: member(20), content: "more" });
-  await until("the member has the role", async () => (await people("given")).given.some((g) => g.user === member(20)));
-  assert.equal((await post("/levelling/adjust", { user_id: member(21), delta: 70 * 20 })).status, 200);
-  await until("who has XP of a website has the role", async () => (await people("given")).given.some((g) => g.user === member(21)));
+  await until("the member has the role", () => given(20));
+  await people("leave", { user: member(22) });
+  await rises(22);
+  await until("the role of who has left is tried", async () => (await people("given")).missed === 1);
+  await killBot();
+  await rises(21);
+  await startBot();
+  await until("who has XP of a website has the role", () => given(21));
   console.log(`roles: level ${(await xpOf(20)).level}, by messages and by a website`);
+}
 
+async function whole() {
   // A payment, with a kill before it is answered.
   const to = { options: [{ name: "member", type: 6, value: member(2) }, { name: "coins", type: 4, value: 30 }], users: [member(2)] };
   const paid = await order(member(1), "pay", to);
@@ -218,6 +228,18 @@ async function messages() {
   await people("forget");
   await startBot();
   await once(ticket, "A kill");
+
+  // What staff says again while the bot is away is another message.
+  await say(ticket, "Thank you");
+  await once(ticket, "Thank you");
+  await killBot();
+  const again = [say(ticket, "Thank you"), say(ticket, "Thank you")];
+  for (const one of again) assert.equal((await one).status, 502);
+  await people("forget");
+  await startBot();
+  await until("it is said three times", async () => (await inTranscript(ticket, "Thank you")).length === 3);
+  const ids = (of) => of.map((m) => m.channel_message_id ?? m.id).sort();
+  assert.deepEqual(ids(await saying(ticket, "Thank you")), ids(await inTranscript(ticket, "Thank you")));
 
   // What the bot may not do it refuses at once, with the right word.
   const [elsewhere, unseen, forbidden] = [await ticketIn("elsewhere", far), await ticketOf("unseen"), await ticketOf("forbidden")];

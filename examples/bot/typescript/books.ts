@@ -15,22 +15,14 @@ import type { components, paths } from "./generated/schema.js";
 export type Schemas = components["schemas"];
 export type GuildRecord = Schemas["GuildRecord"];
 export type Api = ReturnType<typeof createClient<paths>>;
-
 export type Event = Schemas["WebhookEvent"];
 
 type Writes = "/cases" | "/economy/adjust" | "/economy/adjustments" | "/levelling/adjust" | "/tickets/{id}/close" | "/members/{userId}/forget" | "/guild/remove";
 type BodyOf<P extends Writes> = paths[P]["post"] extends { requestBody: { content: { "application/json": infer B } } } ? B : unknown;
 
 /** A change on its way. `then` names the handler that is called with the answer. */
-interface Change {
-  id: number;
-  guild: string;
-  path: string;
-  body: unknown;
-  key?: string;
-  then?: string;
-  note?: unknown;
-}
+interface Change { id: number; guild: string; path: string; body: unknown; key?: string; then?: string; note?: unknown }
+type Line = Change | { done: number } | { begun: string; at: number }; // of the file
 
 /** What became of a change: the `data` of its answer (of a record, its entry there), or the refusal. */
 export interface Outcome {
@@ -50,6 +42,8 @@ export const connect = (url: string, key: string): Api => createClient<paths>({ 
 export class Books {
   readonly #open = new Map<string, Change[]>(); // by guild, oldest first
   readonly #sending = new Set<string>();
+  readonly #begun = new Map<string, number>(); // since when work may have been carried out, by path
+  readonly posted = new Set<string>(); // ids of messages that work has led to
   #last = 0;
   #lines = 0;
   #stopped = false;
@@ -80,19 +74,23 @@ export class Books {
   }
 
   /** Follows a stream of events, which it begins under this name. An event whose handler has failed comes again, and one that was handled may. */
-  follow(stream: string, handlers: Record<string, (data: never, guild: string) => Promise<void>>): Promise<void> {
+  follow(stream: string, handlers: Record<string, (data: never, guild: string) => Promise<unknown>>): Promise<void> {
     const events = Object.keys(handlers) as Schemas["PutBotStreamRequest"]["events"];
     const begin = () => this.api.PUT("/bot/streams/{name}", { params: { path: { name: stream } }, body: { events, echo: true } });
     return this.#fetch(stream, begin, async (event) => handlers[event.type]?.(event.data as never, event.guild_id));
   }
 
-  /** Has work carried out. The answer is a change like any other: it is sent after those of the guild that were made before it. */
-  work(carryOut: (work: Schemas["Work"], event: Event) => Promise<Schemas["AnswerBotWorkRequest"]>): Promise<void> {
+  /** Has work carried out, which may have been begun before, at an instant. The answer is a change like any other: it is sent after those of the guild that were made before it. */
+  work(carryOut: (work: Schemas["Work"], event: Event, begun?: number) => Promise<Schemas["AnswerBotWorkRequest"]>): Promise<void> {
     return this.#fetch("work", undefined, async (event) => {
       const work = event.data as unknown as Schemas["Work"];
       const path = `/bot/work/${work.work_id}`;
       if (this.#open.get(event.guild_id)?.some((change) => change.path === path)) return; // its answer is on its way
-      this.#add({ guild: event.guild_id, path, body: await carryOut(work, event) });
+      const [begun, at] = [this.#begun.get(path), Date.now()];
+      this.#begun.set(path, begun ?? at);
+      if (begun === undefined) this.#write({ begun: path, at });
+      this.#add({ guild: event.guild_id, path, body: await carryOut(work, event, begun) });
+      this.#begun.delete(path);
     });
   }
 
@@ -103,8 +101,8 @@ export class Books {
 
   #add(change: Omit<Change, "id">): void {
     const added = { id: ++this.#last, ...change };
+    this.#queue(added); // first, for writing may write the file anew
     this.#write(added);
-    this.#queue(added);
     void this.#send(change.guild);
   }
 
@@ -170,7 +168,7 @@ export class Books {
     }
   }
 
-  async #fetch(stream: string, begin: (() => Promise<{ error?: unknown }>) | undefined, take: (event: Event) => Promise<void>): Promise<void> {
+  async #fetch(stream: string, begin: (() => Promise<{ error?: unknown }>) | undefined, take: (event: Event) => Promise<unknown>): Promise<void> {
     for (let [pause, begun] = [500, false]; !this.#stopped; ) {
       try {
         if (!begun && begin) ok(await begin());
@@ -195,29 +193,34 @@ export class Books {
     else this.#open.set(change.guild, [change]);
   }
 
-  // The file: a line a change, a line for each that is done. It is written anew at
-  // the start and when most of it is done.
+  // The file: a line a change, a line for each that is done, and one for work that is begun. It is written anew at the
+  // start and when most of it is done.
   #read(): void {
     const open = new Map<number, Change>();
-    for (const line of existsSync(this.file) ? readFileSync(this.file, "utf8").split("\n") : []) {
-      const entry = parse(line);
-      if (entry === undefined) continue; // the end of a line that a kill cut off
-      if ("done" in entry) open.delete(entry.done);
-      else open.set(entry.id, entry);
-      this.#last = Math.max(this.#last, "done" in entry ? entry.done : entry.id);
+    const text = existsSync(this.file) ? readFileSync(this.file, "utf8") : "";
+    for (const line of text.split("\n").slice(0, -1)) { // without what a kill has cut off
+      const entry = JSON.parse(line) as Line;
+      if ("begun" in entry) this.#begun.set(entry.begun, entry.at);
+      else if ("done" in entry) open.delete(entry.done);
+      else {
+        open.set(entry.id, entry);
+        this.#begun.delete(entry.path);
+        this.posted.add((entry.body as Schemas["AnswerBotWorkRequest"]).done?.message_id ?? "");
+        this.#last = Math.max(this.#last, entry.id);
+      }
     }
     for (const change of open.values()) this.#queue(change);
     this.#compact();
   }
 
-  #write(entry: Change | { done: number }): void {
+  #write(entry: Line): void {
     appendFileSync(this.file, `${JSON.stringify(entry)}\n`);
     const open = [...this.#open.values()].reduce((sum, of) => sum + of.length, 0);
     if (++this.#lines > 10_000 + 4 * open) this.#compact();
   }
 
   #compact(): void {
-    const lines = [...this.#open.values()].flat().map((change) => `${JSON.stringify(change)}\n`);
+    const lines = [...[...this.#begun].map(([begun, at]) => ({ begun, at })), ...[...this.#open.values()].flat()].map((line) => `${JSON.stringify(line)}\n`);
     writeFileSync(`${this.file}.new`, lines.join(""), { flush: true });
     renameSync(`${this.file}.new`, this.file);
     this.#lines = lines.length;
@@ -248,20 +251,9 @@ function together(open: Change[]): Change[] {
   return open.slice(0, Math.max(n, 1));
 }
 
-function recorded(of: Schemas["WrittenRecord"]): Outcome {
-  return of.result === "refused" ? { refused: { code: of.code ?? "", message: of.message ?? "" } } : { data: of };
-}
+const recorded = (of: Schemas["WrittenRecord"]): Outcome =>
+  of.result === "refused" ? { refused: { code: of.code ?? "", message: of.message ?? "" } } : { data: of };
 
 /** Whether a failure stays one however often the same is sent. */
-function refusal(status: number, code: string): boolean {
-  if (status === 409) return code === "idempotency_key_reused";
-  return [400, 404, 405, 413, 415, 422].includes(status);
-}
-
-function parse(line: string): Change | { done: number } | undefined {
-  try {
-    return JSON.parse(line) as Change | { done: number };
-  } catch {
-    return undefined;
-  }
-}
+const refusal = (status: number, code: string) =>
+  status === 409 ? code === "idempotency_key_reused" : [400, 404, 405, 413, 415, 422].includes(status);

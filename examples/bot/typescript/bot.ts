@@ -223,12 +223,10 @@ async function drawn(g: Schemas["Giveaway"]): Promise<void> {
 // Work: what integrators and staff have asked Guildhall for, and what only a bot can do.
 // It may come twice, so each piece does nothing more the second time.
 type Answer = Schemas["AnswerBotWorkRequest"];
-const nonceTime = 1000 * Number(setting("BOT_NONCE_TIME", "60")); // ms for which the platform surely knows a nonce
-const started = Date.now();
 const party = "🎉";
 const refuse = (reason: string): Answer => ({ refused: { reason: reason.slice(0, 500) || "no reason" } });
 
-async function carryOut(work: Schemas["Work"], event: Event): Promise<Answer> {
+async function carryOut(work: Schemas["Work"], event: Event, begun?: number): Promise<Answer> {
   try {
     const channel = await client.channels.fetch(work.channel_id);
     if (!channel || channel.isDMBased() || channel.guildId !== event.guild_id) return refuse("channel_not_allowed");
@@ -239,7 +237,7 @@ async function carryOut(work: Schemas["Work"], event: Event): Promise<Answer> {
     else if (work.kind === "collect_entries") await collect(work, event.guild_id);
     else if (!work.kind.startsWith("post_") && work.kind !== "announce_giveaway") return refuse(`this bot does not know ${work.kind}`);
     else {
-      const message = await post(channel, work, Date.parse(event.timestamp));
+      const message = await post(channel, work, begun);
       // The message is there, even where the bot may not react to it.
       if (work.kind === "post_giveaway") await message.react(party).catch((cause: unknown) => console.error("no reaction:", refusal(cause)));
       return { done: { message_id: message.id } };
@@ -252,25 +250,35 @@ async function carryOut(work: Schemas["Work"], event: Event): Promise<Answer> {
 }
 
 const is = (cause: unknown, code: Code) => cause instanceof DiscordAPIError && cause.code === code;
-
 /** What the platform will refuse the next time too. Otherwise the work comes again. */
 function refusal(cause: unknown): Answer {
   if (!(cause instanceof DiscordAPIError) || ![400, 403, 404].includes(cause.status)) throw cause;
   return refuse(is(cause, Code.UnknownChannel) || is(cause, Code.MissingAccess) ? "channel_not_allowed" : cause.message);
 }
+/** Handles an event unless the platform refuses that: the member has left, say. */
+const unlessRefused = <T>(handle: (of: T, guild: string) => Promise<void>) => (of: T, guild: string) => handle(of, guild).catch(refusal);
 
-/** Posts once. The platform knows a nonce for some minutes; after that a message of an earlier process is looked for. */
-async function post(channel: SendableChannels, work: Schemas["Work"], asked: number): Promise<Message> {
-  const content = work.content ?? "";
-  if (Date.now() - asked > nonceTime) {
-    const since = await channel.messages.fetch({ after: String(SnowflakeUtil.generate({ timestamp: asked - 60_000 })), limit: 100 });
-    const there = since.find((m) => m.author.id === client.user?.id && m.content === content.trim() && m.createdTimestamp < started);
-    if (there) return there;
-  }
-  return channel.send({
-    content, nonce: work.work_id, enforceNonce: true, allowedMentions: { parse: work.kind === "announce_giveaway" ? ["users"] : [] },
-    ...(work.message_id && { reply: { messageReference: work.message_id, failIfNotExists: false } }),
+const posting = new Map<string, Promise<unknown>>(); // the last of each channel
+
+/** Posts once. The platform knows a nonce for some minutes, so what was begun before is looked for first. */
+function post(channel: SendableChannels, work: Schemas["Work"], begun?: number): Promise<Message> {
+  const posted = (posting.get(channel.id) ?? Promise.resolve()).catch(() => undefined).then(async () => {
+    const message = (begun && (await find(channel, work, begun))) || (await channel.send({
+      content: work.content ?? "", nonce: work.work_id, enforceNonce: true, allowedMentions: { parse: work.kind === "announce_giveaway" ? ["users"] : [] },
+      ...(work.message_id && { reply: { messageReference: work.message_id, failIfNotExists: false } }),
+    }));
+    books.posted.add(message.id);
+    return message;
   });
+  posting.set(channel.id, posted);
+  void posted.catch(() => undefined).then(() => posting.get(channel.id) === posted && posting.delete(channel.id));
+  return posted;
+}
+
+/** The message of an earlier attempt, unless it is another piece's that says the same. */
+async function find(channel: SendableChannels, { content }: Schemas["Work"], begun: number): Promise<Message | undefined> {
+  const there = await channel.messages.fetch({ after: String(SnowflakeUtil.generate({ timestamp: begun - 60_000 })), limit: 100 });
+  return there.find((m) => m.author.id === client.user?.id && m.content === content?.trim() && !books.posted.has(m.id));
 }
 
 /** Who has reacted takes part, by an ordinary reaction or a super one. */
@@ -306,7 +314,7 @@ client.on(Events.ClientReady, guarded("starting", async () => {
   await client.application?.commands.set(commands);
   for (const guild of client.guilds.cache.values()) tellFacts(guild);
   books.start();
-  void books.follow(setting("BOT_STREAM", "example-bot"), { "xp.level_up": levelled, "giveaway.ended": drawn });
+  void books.follow(setting("BOT_STREAM", "example-bot"), { "xp.level_up": unlessRefused(levelled), "giveaway.ended": unlessRefused(drawn) });
   void books.work(carryOut);
   console.log("ready");
 }));
