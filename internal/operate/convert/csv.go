@@ -258,6 +258,9 @@ func asObject(all *nodes, cells []cell, headings []string) *value {
 	for i, c := range cells {
 		v := all.add(row, headings[i], c.line)
 		v.kind, v.text, v.quoted = kindText, c.text, c.quoted
+		if !c.quoted && (c.text == "NULL" || c.text == `\N`) { // MySQL's nothing
+			v.text = ""
+		}
 	}
 	return row
 }

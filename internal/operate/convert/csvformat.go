@@ -37,6 +37,11 @@ var csvFormat = &format{
 	name: "csv", title: "Tables", items: "row", once: true, xp: "keep",
 	where: "any table: an export, a spreadsheet saved as CSV, or what a query of a bot's database gives (see the recipes).\n" +
 		"Say what a row is: --record wallet, level or case. Columns are found by their headings, or named with --map.",
+	notes: []string{
+		"A case has the id csv-NUMBER or, without a column for numbers, csv-ROW. So give all cases of a guild in one call: " +
+			"those of another table would change the first's.",
+		"NULL and \\N without quotes, as MySQL writes them, are nothing.",
+	},
 	flags: []string{"record", "map", "no-header", "separator", "timezone", "xp", "curve", "balance", "moderator", "numbers", "in-force", "case-type"},
 	table: headingRows(),
 	start: func(r *conversion) (handler, error) { return newCSV(r) },

@@ -208,6 +208,8 @@ func TestATableIsReadAsProgramsAndPeopleWriteIt(t *testing.T) {
 			with(level, func(o *Options) { o.XP, o.Curve = "level", "lurkr" }), "id,xp\n" + ada + ",425\n",
 			levelLine(ada, 622),
 		},
+		"with MySQL's nothing": {wallet, "id,coins,updated_at,name\n" + ada + ",5,NULL,x\n" + bo + ",6,\\N,NULL\n", walletLine(ada, 5) +
+			walletLine(bo, 6)},
 		"when it changed": {wallet, "id,coins,updated_at\n" + ada + ",5,2024-03-01 10:00:00\n", strings.Replace(walletLine(ada,
 			5), "}", `,"updated_at":"2024-03-01T10:00:00Z"}`, 1)},
 	} {
