@@ -75,6 +75,9 @@ func requireScope(next handler) handler {
 
 func lacksScope(need string) error {
 	f := fault.New(fault.Forbidden, "insufficient_scope", "This operation needs a token with the scope %s.", need)
+	if need == auth.ScopeBot {
+		f = fault.New(fault.Forbidden, "insufficient_scope", "This operation is for the bot: it needs a bot key, for no token has the scope bot.")
+	}
 	f.RequiredScope = need
 	return f
 }

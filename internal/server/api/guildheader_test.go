@@ -113,6 +113,10 @@ func TestAKeyThatIsNotGoodIsRefusedByItsOwnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	say(key.Token, "revoked", 401, "invalid_token", "unknown, revoked or expired")
+	a := server.Do(t, "removeGuild", "").WantError(t, 403, "insufficient_scope")
+	if got := a.Str(t, "error.message"); !strings.Contains(got, "it needs a bot key, for no token has the scope bot") {
+		t.Errorf("a token on a bot's operation is told %q", got)
+	}
 }
 
 func TestAKeyHasABucketOfItsOwnInEachGuild(t *testing.T) {
