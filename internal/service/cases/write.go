@@ -35,8 +35,7 @@ const heldCases = `
 		FROM cases
 		WHERE guild_id = $1
 		  AND id = ANY ($2)
-		ORDER BY id
-		FOR NO KEY UPDATE`
+		ORDER BY id`
 
 // revise completes a case. One that is deleted stays as it is.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {

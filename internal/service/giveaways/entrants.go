@@ -34,7 +34,12 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		users = append(users, r.Is.UserID)
 	}
 	ids := slices.Sorted(maps.Keys(of))
-	held, err := db.Select[row](ctx, tx, heldGiveaways, c.By.GuildID, db.Array(ids))
+	query := heldGiveaways
+	if !c.Look {
+		query += `
+		FOR NO KEY UPDATE`
+	}
+	held, err := db.Select[row](ctx, tx, query, c.By.GuildID, db.Array(ids))
 	if err != nil {
 		return fault.Wrap(err, "hold giveaways of guild", c.By.GuildID)
 	}
@@ -61,15 +66,23 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		return err
 	}
 	for _, r := range rows {
+		r.Was = byKey[keyOf(&r.Is)]
 		switch g := of[r.Is.GiveawayID]; {
+		case g == nil && c.Look: // the file would make it
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
+		case c.DatedLater && stays(r):
 		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)] && !slices.Contains(collecting, g.ID):
 			r.Err = errDrawn(g)
 		}
-		r.Was = byKey[keyOf(&r.Is)]
 	}
 	return nil
+}
+
+// stays reports whether a record says of an entry what is there already, as it travels.
+func stays(r *transfer.Row[entry]) bool {
+	at := func(e *entry) int64 { return e.EnteredAt.Time.UnixMilli() }
+	return r.Was != nil && r.Is.Entries == r.Was.Entries && at(&r.Is) == at(r.Was)
 }
 
 // collected are the giveaways that are being drawn whose entries the bot was asked for.

@@ -31,8 +31,7 @@ const heldGiveaways = `
 		FROM giveaways
 		WHERE guild_id = $1
 		  AND id = ANY ($2)
-		ORDER BY id
-		FOR NO KEY UPDATE`
+		ORDER BY id`
 
 // holdNamed holds the giveaways that records name. Those with the source bot are the
 // bot's to run from then on.

@@ -228,3 +228,53 @@ func TestABatchThatMeetsOthersIsWrittenAnewInPieces(t *testing.T) {
 		t.Errorf("1,800 references were written in %d pieces, want 4", pieces)
 	}
 }
+
+// A dry run looks at every kind and locks nothing: not what is there, nor what the file
+// would make. Without it the same file changes nothing.
+func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	var lines []string
+	for line := range strings.Lines(exported(t, d, "1")) {
+		if !strings.Contains(line, `"record":"giveaway_draw"`) {
+			lines = append(lines, line)
+		}
+	}
+	file := strings.Join(lines, "")
+	unchanged := func(dry bool) {
+		t.Helper()
+		list, err := guildfile.Update{Balances: transfer.Set, DryRun: dry}.Run(t.Context(), d, strings.NewReader(file), nil)
+		if err != nil {
+			t.Fatalf("dry %v: %v", dry, err)
+		}
+		if len(list) < 8 {
+			t.Errorf("dry %v: only %+v", dry, list)
+		}
+		for _, o := range list {
+			if o.Created+o.Updated+o.Kept != 0 || o.Unchanged == 0 {
+				t.Errorf("dry %v: %+v", dry, o)
+			}
+		}
+	}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		for _, table := range []string{"guilds", "cases", "wallets", "levels", "tickets", "giveaways"} {
+			if _, err := tx.ExecContext(ctx, `SELECT FROM `+table+` FOR UPDATE`); err != nil {
+				return err
+			}
+		}
+		unchanged(true)
+		return nil
+	})
+	unchanged(false)
+	// Into an empty database all of it would be made.
+	list, err := guildfile.Update{Balances: transfer.Keep, DryRun: true}.Run(t.Context(), dbtest.New(t).DB, strings.NewReader(file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list {
+		if o.Created == 0 || o.Updated+o.Unchanged+o.Kept != 0 {
+			t.Errorf("into an empty database: %+v", o)
+		}
+	}
+}
