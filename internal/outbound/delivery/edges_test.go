@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
 )
 
 // An answer of an endpoint's old URL does not switch it off.
@@ -105,5 +106,67 @@ func TestAFrozenProcessSendsNothing(t *testing.T) {
 			t.Errorf("%s after its claim a delivery is not sent: %v, %+v", late, unsent, v)
 		}
 		w.exec(`UPDATE webhook_deliveries SET lease_until = NULL`)
+	}
+}
+
+// An attempt that was not made changes nothing of its delivery, one that failed has it
+// wait for its time as any other does, and only a result of its last lease counts.
+func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	take := func() (claimed, result) {
+		t.Helper()
+		w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '1 minute'`)
+		rows := w.takes(d, e, 1)
+		if len(rows) != 1 {
+			t.Fatalf("%d are claimed: %s", len(rows), w.states())
+		}
+		w.exec(`UPDATE webhook_deliveries SET urgent = true`)
+		c := rows[0]
+		return c, result{
+			GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending, PauseMs: 3_600_000,
+			StartedAt: time.Now(), decision: decision{State: StatePending, Step: c.Step},
+		}
+	}
+	settle := func(r result, putAside bool) {
+		t.Helper()
+		if err := d.write(t.Context(), []result{r}, putAside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := func(about, condition string, args ...any) {
+		t.Helper()
+		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE `+condition, args...); n != 1 {
+			t.Errorf("%s: %s", about, dbtest.Value[string](t, w.DB, `SELECT to_jsonb(d)::text FROM webhook_deliveries d`))
+		}
+	}
+	for _, putAside := range []bool{false, true} {
+		c, notMade := take()
+		settle(notMade, putAside)
+		wants("an attempt that was not made", `state = 'pending' AND urgent AND due_at < now() AND lease_until IS NULL AND attempts = 0
+			AND lease_gen = $1 AND unlogged IS NULL`, c.LeaseGen-1)
+	}
+	if n := w.count(`SELECT count(*) FROM webhook_attempts`); n != 0 {
+		t.Errorf("%d attempts are logged that were not made", n)
+	}
+
+	c, late := take()
+	late.LeaseGen, late.State, late.Logged = c.LeaseGen-1, StateDelivered, true
+	settle(late, false)
+	wants("a result that comes too late", `state = 'pending' AND lease_until > now() AND attempts = 0 AND completed_at IS NULL`)
+	w.settles(d, []claimed{c}, serverError, time.Hour)
+	wants("an attempt that failed", `state = 'pending' AND NOT urgent AND due_at > now() AND attempts = 1 AND lease_gen = $1
+		AND completed_at IS NULL AND unlogged IS NULL`, c.LeaseGen)
+
+	c, arrived := take()
+	arrived.State, arrived.Logged = StateDelivered, true
+	settle(arrived, true)
+	wants("what has arrived", `state = 'delivered' AND attempts = 2 AND lease_gen = $1 AND completed_at IS NOT NULL
+		AND due_at < now() AND jsonb_array_length(unlogged) = 1`, c.LeaseGen)
+	if n := w.count(`SELECT sum(deliveries) FROM webhook_hours WHERE outcome = 'delivered'`); n != 1 {
+		t.Errorf("%d deliveries are counted, want 1", n)
 	}
 }

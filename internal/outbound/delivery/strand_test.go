@@ -128,6 +128,9 @@ func TestAClaimUndoesNoCommand(t *testing.T) {
 	if pending, held := w.inState(StatePending), w.inState(StateHeld); pending+held > 0 {
 		t.Errorf("of a deleted endpoint %d are pending, %d held", pending, held)
 	}
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE completed_at IS NULL OR error IS NULL`); n != 0 {
+		t.Errorf("%d of a deleted endpoint do not say when and why they were given up", n)
+	}
 	if n := w.count(`SELECT count(*) FROM webhook_schedule`); n != 0 {
 		t.Errorf("%d schedules are left of a deleted endpoint", n)
 	}
@@ -285,7 +288,7 @@ func TestTheRepairWalksAllEndpoints(t *testing.T) {
 	w := newDeliveryDB(t)
 	w.exec(`
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-		SELECT $1, '0' || i, 'https://receiver.test/', '{}', '', '' FROM generate_series(1, $2) AS i`, w.guild, chunk)
+		SELECT $1, '00' || i, 'https://receiver.test/', '{}', '', '' FROM generate_series(1, $2) AS i`, w.guild, chunk)
 	w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT guild_id, id FROM webhook_endpoints`)
 	last, _ := w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, 1)

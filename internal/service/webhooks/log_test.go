@@ -105,7 +105,9 @@ func TestTheLogSaysWhenTheNextAttemptIs(t *testing.T) {
 			ON CONFLICT (guild_id, endpoint_id) DO UPDATE
 			SET quiet_until = excluded.quiet_until, recovered_at = excluded.recovered_at, recovered_passes = excluded.recovered_passes`,
 			api.Guild, id, quiet, recovered, passes)
-		for delivery, at := range map[string]string{"due-1": `"` + quiet + `"`, "urgent-1": `"` + due + `"`, "again-1": `"` + again + `"`, "done-1": "null"} {
+		for delivery, at := range map[string]string{
+			"due-1": `"` + quiet + `"`, "urgent-1": `"` + due + `"`, "again-1": `"` + again + `"`, "done-1": "null",
+		} {
 			api.Do(t, "getWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", delivery)).
 				Want(t, 200, `{"data":{"next_attempt_at":`+at+`}}`)
 		}

@@ -81,6 +81,39 @@ func TestOldSecretsAreLimited(t *testing.T) {
 	if _, err := Rotate(t.Context(), cfg, d, "1", "e0", 0); err != nil || old() != 0 {
 		t.Errorf("without an overlap %d old secrets are left, %v", old(), err)
 	}
+	for range 2 {
+		if _, err := Rotate(t.Context(), cfg, d, "1", "e0", MaxOverlap); err != nil || old() != 1 {
+			t.Errorf("%d old secrets are kept beside those that have ended, %v", old(), err)
+		}
+		dbtest.Exec(t, d, `
+			UPDATE webhook_endpoints
+			SET old_secrets = jsonb_build_array(old_secrets -> 0 || jsonb_build_object('until', now() - interval '1 minute'))`)
+	}
+}
+
+// A secret that was rotated, or whose old ones have ended, while it was resealed stays as
+// it has become.
+func TestResealLeavesWhatWasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	endpoints(t, d, 1, sealtest.Box(t, 1))
+	for column, change := range map[string]string{
+		"secret": `UPDATE webhook_endpoints SET secret = 'rotated'`, "old_secrets": `UPDATE webhook_endpoints SET old_secrets = '[1]'`,
+	} {
+		was, err := sealedAfter(t.Context(), d.Reader(), sealedSecrets{}, 1)
+		if err != nil || len(was) != 1 {
+			t.Fatalf("%d endpoints, %v", len(was), err)
+		}
+		dbtest.Exec(t, d, change)
+		fresh := was[0]
+		fresh.Secret = []byte("resealed")
+		if err := replaceSealed(t.Context(), d, was[0], fresh); err != nil {
+			t.Fatal(err)
+		}
+		if n := dbtest.Value[int](t, d, `SELECT count(*) FROM webhook_endpoints WHERE secret = 'resealed'`); n != 0 {
+			t.Errorf("a change of %s is undone", column)
+		}
+	}
 }
 
 // Replaced secrets that still sign are resealed with the rest. One that no key opens

@@ -293,6 +293,44 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, "")
 }
 
+// A change of one endpoint leaves the guild's others as they are.
+func TestAChangeIsOfOneEndpoint(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	other, _ := register(t, api, "https://127.0.0.1:9/")
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	on := apitest.Path("id", id)
+	api.Do(t, "rotateWebhookSecret", "", apitest.Path("id", other)).Want(t, 200, "") // so that it has an old one
+	row := func() string {
+		return dbtest.Value[string](t, api.DB(), `
+			SELECT to_jsonb(e)::text FROM webhook_endpoints e WHERE guild_id = $1 AND id = $2`, api.Guild, other)
+	}
+	before := row()
+	for _, c := range []struct {
+		operation, body string
+		status          int
+	}{
+		{"updateWebhookEndpoint", `{"url":"https://127.0.0.1:10/","description":"mine","events":["ticket.closed"]}`, 200},
+		{"rotateWebhookSecret", "", 200},
+		{"rotateWebhookSecret", `{"old_secret_expires_in":0}`, 200},
+		{"deleteWebhookEndpoint", "", 204},
+	} {
+		a := api.Do(t, c.operation, c.body, on).Want(t, c.status, "")
+		if c.status == 200 && a.Str(t, "data.id") != id {
+			t.Errorf("%s answers with endpoint %s", c.operation, a.Str(t, "data.id"))
+		}
+		if c.operation == "rotateWebhookSecret" {
+			if err := webhooks.EndOldSecrets(t.Context(), api.DB(), api.Guild, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := row(); after != before {
+			t.Fatalf("%s makes of the other endpoint\n%s, was\n%s", c.operation, after, before)
+		}
+	}
+}
+
 func TestListsOfEndpointsAndDeliveries(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -418,8 +456,8 @@ func TestCommandLine(t *testing.T) {
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, nil); err == nil {
-		t.Error("Add took an unknown guild")
+	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, nil); !fault.Is(err, "not_found") {
+		t.Errorf("Add took an unknown guild: %v", err)
 	}
 	if _, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, []string{"case.deleted"}); err == nil {
 		t.Error("Add took an unknown event")
