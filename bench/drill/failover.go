@@ -29,6 +29,7 @@ func failover(p *place) {
 	tokens := p.Tokens(guildA, 2)
 	nodes := [2]*rig.Node{p.Serve(), p.Serve()}
 	w := &writers{addresses: [2]string{nodes[0].HTTP, nodes[1].HTTP}, token: tokens[1], request: paysAndPosts}
+	each := p.fetches(w.token, w.addresses, "economy.balance_changed")
 	stop := w.begin(p, 8)
 	rig.Pause(p, length)
 	p.revokeFirst()
@@ -47,6 +48,7 @@ func failover(p *place) {
 		p.refused(n, tokens[0])
 	}
 	p.compare(w, hook)
+	each()
 }
 
 // either is the URL that names two servers, of which one takes writes.

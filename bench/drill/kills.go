@@ -23,6 +23,7 @@ func kills(p *place) {
 		w.addresses[i] = p.freeAddress()
 		nodes[i] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[i])
 	}
+	each := p.fetches(w.token, w.addresses, "economy.balance_changed", "case.created", "giveaway.ended")
 	stop := w.begin(p, 8)
 	times := sized(p, 20, 2)
 	for k := range times {
@@ -35,6 +36,7 @@ func kills(p *place) {
 	p.settled(w)
 	p.leftBehind()
 	p.compare(w, hook)
+	each()
 }
 
 // everything has the writers do something of each kind that has work behind it.

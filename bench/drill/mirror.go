@@ -24,10 +24,8 @@ func mirror(p *place) {
 		w.addresses[i] = p.freeAddress()
 		nodes[i] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[i])
 	}
-	var made struct{ ID string }
-	body := `{"delivery":"pull","events":["economy.balance_changed","case.created"]}`
-	p.Ask(w.addresses[0], rig.Request("POST", "/webhooks", w.token, []byte(body)), &made)
-	c := &copier{place: p, file: filepath.Join(p.Folder(), "copy"), path: "/webhooks/" + made.ID + "/events", token: w.token, addresses: w.addresses}
+	c := &copier{fetcher: p.fetcher(w.token, w.addresses, []string{"economy.balance_changed", "case.created"}), file: filepath.Join(p.Folder(), "copy")}
+	c.take = c.keep
 	changes := func() int { return p.Count(`SELECT count(*) FROM webhook_events`) }
 	stop := w.begin(p, 8)
 	kills := 0
@@ -62,11 +60,10 @@ func paysManyAndFiles(writer int, key string) (path, body string) {
 	return "/economy/adjustments", `{"adjustments":[` + strings.Join(pays, ",") + `]}`
 }
 
-// copier is the program that keeps a copy.
+// copier keeps the copy.
 type copier struct {
-	*place
-	file, path, token string
-	addresses         [2]string
+	*fetcher
+	file string
 }
 
 // copied is what it keeps: balances by member and reasons of cases by id, each with the
@@ -85,56 +82,19 @@ func (c *copier) kept() copied {
 	return is
 }
 
-// begin starts the program. The function that it returns kills it.
-func (c *copier) begin() (kill func()) {
-	life, end := context.WithCancel(c)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.live(life)
-	}()
-	return func() {
-		end()
-		<-ended
-	}
-}
-
-// live fetches, writes the copy and acknowledges, in this order, until it is killed
-// between any two steps. Either node will do.
-func (c *copier) live(ctx context.Context) {
+// keep takes events into the copy, which begins as the file has it.
+func (c *copier) keep(ctx context.Context, events []fetchedEvent) bool {
 	is := c.kept()
-	at := [2]*rig.Caller{{Address: c.addresses[0]}, {Address: c.addresses[1]}}
-	defer at[0].Close()
-	defer at[1].Close()
-	for try := 0; ctx.Err() == nil; try++ {
-		if a := at[try%2].Send(ctx, rig.Request("POST", c.path+"/pull", c.token, []byte(`{"wait":1,"lease":10}`))); !rig.OK(a) {
-			rig.Pause(ctx, 50*time.Millisecond)
-			continue
+	for _, e := range events {
+		name, value := "case "+e.Data.ID, e.Data.Reason
+		if e.Type == "economy.balance_changed" {
+			name, value = "wallet "+e.Data.UserID, fmt.Sprint(e.Data.Balance)
 		}
-		var events []struct {
-			ID, Type, Timestamp string
-			Data                struct {
-				ID, Reason string
-				UserID     string `json:"user_id"`
-				Balance    int64
-			}
-		}
-		c.Must(at[try%2].Data(&events))
-		ids := make([]string, len(events))
-		for i, e := range events {
-			ids[i] = e.ID
-			name, value := "case "+e.Data.ID, e.Data.Reason
-			if e.Type == "economy.balance_changed" {
-				name, value = "wallet "+e.Data.UserID, fmt.Sprint(e.Data.Balance)
-			}
-			if e.Timestamp > is[name].At { // they come in any order, and again
-				is[name] = struct{ Is, At string }{value, e.Timestamp}
-			}
-		}
-		if len(events) > 0 && c.write(ctx, is) { // else they come again, as where this fails
-			at[try%2].Send(ctx, rig.Request("POST", c.path+"/ack", c.token, fmt.Appendf(nil, `{"event_ids":["%s"]}`, strings.Join(ids, `","`))))
+		if e.Timestamp > is[name].At { // they come in any order, and again
+			is[name] = struct{ Is, At string }{value, e.Timestamp}
 		}
 	}
+	return c.write(ctx, is)
 }
 
 // write replaces the file, unless the program is killed before.

@@ -54,7 +54,7 @@ func overload(p *place) {
 	} {
 		if p.wants(work.name) {
 			p.Part(func(part *rig.Place) {
-				o := &overloaded{place: p.with(part), name: work.name, call: work.call}
+				o := &overloaded{place: p.with(part), name: work.name, call: work.call, token: tokens[0]}
 				o.run(work.delay)
 			})
 		}
@@ -64,9 +64,10 @@ func overload(p *place) {
 // overloaded is one kind of work on a server of its own.
 type overloaded struct {
 	*place
-	name string
-	call func(connection, n int) []byte
-	node *rig.Node
+	name  string
+	call  func(connection, n int) []byte
+	token string // of guild A
+	node  *rig.Node
 }
 
 // load keeps as many requests under way as there are connections, for a while.
@@ -80,6 +81,7 @@ func (o *overloaded) run(delay time.Duration) {
 		o.place = o.slowLink(delay)
 	}
 	o.node = o.Serve()
+	each := o.fetches(o.token, [2]string{o.node.HTTP, o.node.HTTP}, "case.created")
 	among := sized(o.place, []int{8, 32, 100}, []int{8})
 	o.load(among[0]) // connections, tokens and statements are there after this
 	best, at := 0.0, 0
@@ -106,6 +108,8 @@ func (o *overloaded) run(delay time.Duration) {
 	o.Hold(o.node.Ready(o), "%s: 5 s later it is ready", o.name)
 	share := after.Rate() / before.Rate()
 	o.bound(share >= goodput, "%s: 5 s later %.0f %% of what it was", o.name, 100*share)
+	o.Ask(o.node.HTTP, rig.Request("POST", "/cases", o.token, []byte(`{"user_id":"7","moderator_id":"8","type":"note","reason":"after"}`)), nil)
+	each()
 }
 
 // succeeded is the share of calls that did.

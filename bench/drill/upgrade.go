@@ -138,6 +138,7 @@ func (u *upgrading) stages(old *rig.Place) {
 	rig.Pause(u, length)
 	after := u.Serve()
 	second := u.front.add(u, after)
+	u.keepsNothingYet(after)
 	alone := first.served.Load()
 	rig.Pause(u, length)
 	stop()
@@ -151,10 +152,21 @@ func (u *upgrading) stages(old *rig.Place) {
 	u.Must(before.Stop())
 	u.Say("the old node is stopped after %.1f s", time.Since(begun).Seconds())
 	u.finishMigrating()
+	each := u.fetches(u.token, u.money.addresses, "economy.balance_changed")
 	rig.Pause(u, length)
 	stop()
 	u.comparePages("remaining", after)
 	u.judge() // while the new node still delivers
+	each()
+}
+
+// keepsNothingYet holds that no pull endpoint can be made while a node is up that would
+// send what is kept for one.
+func (u *upgrading) keepsNothingYet(n *rig.Node) {
+	c := &rig.Caller{Address: n.HTTP}
+	defer c.Close()
+	a := c.Send(u, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
+	u.Hold(a.Status == 503 && a.RetryAfter != "", "no pull endpoint is made beside a node of the last release (%d %s)", a.Status, a.Code)
 }
 
 // migrate runs this program's migrations under load.
