@@ -22,7 +22,7 @@ import (
 //     a change returns is no clock: both depend on the session;
 //   - what asks whether a guild's table has a row at all, with an empty SELECT, names
 //     the guild: a coordinator has no such list for several workers;
-//   - what inserts rows that it selects from a guild's table is no statement's main query
+//   - what inserts rows that it selects from a guild's table alone is no statement's main query
 //     beside a step that changes rows: a worker would be sent both, and runs one;
 //   - entries and draws of giveaways are added and never changed.
 
@@ -42,7 +42,7 @@ var (
 	updatePattern     = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
 	deletePattern     = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
 	insertPattern     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
-	copyPattern       = regexp.MustCompile(`^ with .* insert into .* select .*? from ([a-z_]+) `)
+	copyPattern       = regexp.MustCompile(`^ with .* insert into [^()]*\([^()]*\) select [^()]* from ([a-z_]+) (?:[a-z_]+ )?where `)
 	selectFromPattern = regexp.MustCompile(` select from ([a-z_]+) `)
 	comparedPattern   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
 	tablePattern      = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
@@ -80,7 +80,7 @@ func broken(statement string) error {
 }
 
 // twofold is an error for a statement whose main query, the last of all, inserts rows
-// that it selects from a guild's table, while a step of it changes rows.
+// that it selects from a guild's table alone, while a step of it changes rows.
 func twofold(all [][]token) error {
 	for i, q := range all {
 		m := copyPattern.FindStringSubmatch(spaced(q))
