@@ -51,9 +51,12 @@ func TestACallThatWaitsKeepsLittleMemory(t *testing.T) { //nolint:paralleltest /
 	for n := 1; n <= calls; n++ {
 		defer wait(n).Close()
 	}
-	each := (memoryInUse() - before) / calls
+	each, most := (memoryInUse()-before)/calls, 32_000
+	if testutil.Race {
+		most = 44_000
+	}
 	t.Logf("a call that waits keeps %d bytes", each)
-	if n := server.Server.Waiters.Waiting(); each > 32_000 && n == calls+1 {
+	if n := server.Server.Waiters.Waiting(); each > most && n == calls+1 {
 		t.Errorf("a call that waits keeps %d bytes", each)
 	}
 }
