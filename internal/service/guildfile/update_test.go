@@ -210,7 +210,8 @@ func TestABatchThatMeetsOthersIsWrittenAnewInPieces(t *testing.T) {
 		}
 		go func() {
 			var err error
-			got, err = guildfile.Update{Balances: transfer.Keep}.Run(context.Background(), api.DB(), strings.NewReader(strings.Join(lines, "\n")), nil)
+			update := guildfile.Update{Balances: transfer.Keep}
+			got, err = update.Run(context.Background(), api.DB(), strings.NewReader(strings.Join(lines, "\n")), nil)
 			done <- err
 		}()
 		testutil.Eventually(t, "the import waits for the reference", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
