@@ -1,6 +1,9 @@
 package gen_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -40,6 +43,19 @@ func programFiles(t *testing.T) (files []string) {
 		})...)
 	}
 	return files
+}
+
+// parsedProgram calls fn with each Go file of the program, parsed.
+func parsedProgram(t *testing.T, fn func(path string, files *token.FileSet, file *ast.File)) {
+	t.Helper()
+	for _, path := range programFiles(t) {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fn(path, files, file)
+	}
 }
 
 // isTestdata reports whether a file is only read by a test.

@@ -2,7 +2,6 @@ package gen_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"regexp"
 	"testing"
@@ -21,12 +20,7 @@ var isStatement = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|R
 func TestAStatementCanBeRead(t *testing.T) {
 	t.Parallel()
 	most := map[string]int{}
-	for _, path := range programFiles(t) {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+	parsedProgram(t, func(path string, files *token.FileSet, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			expr, ok := n.(ast.Expr)
 			if !ok {
@@ -41,7 +35,7 @@ func TestAStatementCanBeRead(t *testing.T) {
 			}
 			return true
 		})
-	}
+	})
 	for path, known := range fullOfHoles {
 		if most[path] < known {
 			t.Errorf("%s has %d holes at most by now, not %d: say so in this test", path, most[path], known)

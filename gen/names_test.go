@@ -2,7 +2,6 @@ package gen_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"testing"
 )
@@ -24,11 +23,7 @@ func TestANameIsOneKindOfThing(t *testing.T) {
 func declared(t *testing.T) (kinds map[string]map[token.Token]bool, where map[string][]string) {
 	t.Helper()
 	kinds, where = map[string]map[token.Token]bool{}, map[string][]string{}
-	for _, path := range programFiles(t) {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+	parsedProgram(t, func(path string, _ *token.FileSet, file *ast.File) {
 		add := func(name *ast.Ident, kind token.Token) {
 			if name.IsExported() || name.Name == "_" || name.Name == "init" {
 				return
@@ -58,6 +53,6 @@ func declared(t *testing.T) (kinds map[string]map[token.Token]bool, where map[st
 				}
 			}
 		}
-	}
+	})
 	return kinds, where
 }

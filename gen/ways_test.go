@@ -2,7 +2,6 @@ package gen_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"strconv"
 	"strings"
@@ -13,12 +12,7 @@ import (
 // and where it stands.
 func calls(t *testing.T, fn func(path string, at token.Position, name string, call *ast.CallExpr)) {
 	t.Helper()
-	for _, path := range programFiles(t) {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+	parsedProgram(t, func(path string, files *token.FileSet, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if of, ok := call.Fun.(*ast.SelectorExpr); ok {
@@ -27,7 +21,7 @@ func calls(t *testing.T, fn func(path string, at token.Position, name string, ca
 			}
 			return true
 		})
-	}
+	})
 }
 
 // Statements are run by db.Get, db.Select and db.Exec: each returns what it has found,
