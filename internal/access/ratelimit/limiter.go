@@ -105,15 +105,7 @@ func (l *Limiter) Spend(ctx context.Context, key string, q Quota) Result {
 
 // Exhausted reports whether the bucket of key is empty, and spends nothing.
 func (l *Limiter) Exhausted(ctx context.Context, key string, q Quota) bool {
-	return !l.Peek(ctx, key, q).Allowed
-}
-
-// Peek tells what Spend would decide, and spends nothing.
-func (l *Limiter) Peek(ctx context.Context, key string, q Quota) Result {
-	if q.Off() {
-		return Result{Allowed: true}
-	}
-	return l.decide(ctx, key, q, 0)
+	return !q.Off() && !l.decide(ctx, key, q, 0).Allowed
 }
 
 func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Result {

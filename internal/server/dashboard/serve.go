@@ -242,8 +242,10 @@ func (c *call) respond() (out reply, err error) {
 	}
 	token := c.sessionToken()
 	bucket := bucketOf(token)
-	if r := c.cfg.Limits.Peek(c.ctx, bucket, c.cfg.Session); !r.Allowed {
-		return reply{}, c.tooMany(r) // and its session is not read
+	if c.cfg.Limits.Exhausted(c.ctx, bucket, c.cfg.Session) {
+		if r := c.cfg.Limits.Spend(c.ctx, bucket, c.cfg.Session); !r.Allowed { // which counts the refusal
+			return reply{}, c.tooMany(r) // and its session is not read
+		}
 	}
 	if err := c.loadSession(token); err != nil {
 		return reply{}, err
