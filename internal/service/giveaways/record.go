@@ -310,6 +310,34 @@ var Draws = transfer.Kind[record]{
 	},
 	Dated:  dated,
 	Before: raiseRounds,
+	Fixed: &transfer.Fixed[record]{
+		Name: func(d *record) string {
+			return fmt.Sprintf("round %d of giveaway %q of guild %s", d.Round, d.GiveawayID, d.GuildID)
+		},
+		There: drawsThere,
+	},
+}
+
+const drawsOf = `
+		SELECT ` + recordColumns + `
+		FROM giveaway_draws
+		WHERE guild_id = $1
+		  AND giveaway_id = ANY ($2)`
+
+// drawsThere reads the draws of the giveaways that draws name.
+func drawsThere(ctx context.Context, tx *db.Tx, rows []record) (there []record, err error) {
+	named := make(map[transfer.Ref]bool)
+	for _, d := range rows {
+		named[refOf(d.GuildID, d.GiveawayID)] = true
+	}
+	for guild, refs := range transfer.InGuilds(maps.Keys(named)) {
+		list, err := db.Select[record](ctx, tx, drawsOf, guild, db.Array(ids(refs)))
+		if err != nil {
+			return nil, fault.Wrap(err, "read the draws of giveaways of guild", guild)
+		}
+		there = append(there, list...)
+	}
+	return there, nil
 }
 
 // raiseRounds raises the giveaways' rounds over those of draws.

@@ -190,6 +190,7 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 		t.Errorf("draws are not listed through their key:\n%s", plan)
 	}
 	dbtest.WantIndex(t, s.DB, "giveaway_entries_pkey", entriesToUpdate, "2", db.Array([]string{"g1", "g2"}), db.Array([]string{"150", "151"}))
+	dbtest.WantIndex(t, s.DB, "giveaway_draws_pkey", drawsOf, "2", db.Array([]string{"g1", "g2"}))
 	dbtest.WantIndex(t, s.DB, "giveaways_starting", startDue, look)
 	dbtest.WantIndex(t, s.DB, "giveaways_ending", finishDue, look)
 }

@@ -22,6 +22,7 @@ var writer = transfer.Writer[row]{
 	Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID, UpdatedAt: &g.UpdatedAt} },
 	Store:  store,
 	Tell:   tell,
+	Finish: closeEntries,
 }
 
 func idOf(g *row) string { return g.ID }

@@ -135,12 +135,17 @@ func (b *batch) flush(ctx context.Context) error {
 	if _, err := db.Exec(ctx, b.tx, `RELEASE batch`); err != nil {
 		return fault.Wrap(err, "import")
 	}
-	b.records, b.bytes = 0, 0
-	b.keep(0)
+	b.empty()
 	if len(b.known) > knownLimit {
 		clear(b.known)
 	}
 	return nil
+}
+
+// empty drops what was collected.
+func (b *batch) empty() {
+	b.records, b.bytes = 0, 0
+	b.keep(0)
 }
 
 // keep drops what came in with the lines from one on.
@@ -251,6 +256,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 
 // tell has the audit log of each guild say that something was brought in.
 func (b *batch) tell(ctx context.Context) error {
+	maps.DeleteFunc(b.brought, func(_ string, records int64) bool { return records == 0 })
 	for guilds := range slices.Chunk(sorted(b.brought), 1000) {
 		var changes []audit.Change
 		for _, g := range guilds {

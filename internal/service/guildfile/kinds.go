@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -53,10 +55,15 @@ type kind interface {
 	finish(ctx context.Context, tx *db.Tx) error
 	// date gives what has come in the instant at which all was in.
 	date(ctx context.Context, tx *db.Tx, at time.Time) error
-	// came notes guilds whose rows came in another way, for date.
+	// came notes the guilds whose rows records have made or changed.
 	came(guilds map[string]bool)
 	// keep drops the rows from a line on.
 	keep(before int64)
+	// waits is how many rows wait to be stored.
+	waits() int64
+	// leave drops the rows that are there already, and returns the guild of each. A row
+	// that is there and differs is a *LineError.
+	leave(ctx context.Context, tx *db.Tx, now time.Time) (guilds []string, err error)
 	// find is the statement that looks for what others need, empty if none do.
 	find() string
 	export(ctx context.Context, tx *db.Tx, guild string, w io.Writer) error
@@ -64,14 +71,21 @@ type kind interface {
 
 type waiting[R any] struct {
 	transfer.Kind[R]
-	check  func(value any, found []schema.Problem) []schema.Problem
-	rows   []R
-	lines  []int64
-	guilds map[string]bool // whose rows came in, if they have to be finished
+	check   func(value any, found []schema.Problem) []schema.Problem
+	rows    []R
+	from    []source
+	guilds  map[string]bool // whose rows came in, if they have to be finished
+	changed map[string]bool // whose rows records have made or changed
+}
+
+// source is the line of a row.
+type source struct {
+	line int64
+	text []byte // kept where the row may be there already
 }
 
 func of[R any](k transfer.Kind[R]) kind {
-	return &waiting[R]{Kind: k, check: schema.Named(k.Schema), guilds: make(map[string]bool)}
+	return &waiting[R]{Kind: k, check: schema.Named(k.Schema), guilds: make(map[string]bool), changed: make(map[string]bool)}
 }
 
 func (w *waiting[R]) name() string { return w.Name }
@@ -88,7 +102,11 @@ func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []
 	if w.Settle != nil && b.made[w.Guild(&row)] {
 		w.Settle(&row, wire.At(b.now))
 	}
-	w.rows, w.lines = append(w.rows, row), append(w.lines, line)
+	from := source{line: line}
+	if w.Fixed != nil {
+		from.text = append(from.text, text...)
+	}
+	w.rows, w.from = append(w.rows, row), append(w.from, from)
 	if w.Guild != nil {
 		guild := w.Guild(&row)
 		needs = append(needs, transfer.Ref{Kind: "guild", Guild: guild, ID: guild})
@@ -106,7 +124,7 @@ func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []
 func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 	err := w.Load(ctx, tx, w.rows)
 	if refused, ok := errors.AsType[*transfer.Refused](err); ok {
-		return &LineError{Line: w.lines[refused.Row], Kind: w.Name, Reason: refused.Reason}
+		return &LineError{Line: w.from[refused.Row].line, Kind: w.Name, Reason: refused.Reason}
 	}
 	if err != nil {
 		return fault.Wrap(err, "import")
@@ -128,11 +146,19 @@ func (w *waiting[R]) of(r *R) string {
 }
 
 func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {
-	if w.Finish == nil {
+	if err := inEach(ctx, tx, w.guilds, w.Finish); err != nil || w.Writer == nil {
+		return err
+	}
+	return inEach(ctx, tx, w.changed, w.Writer.Finish)
+}
+
+// inEach does what is to be done once in each of the guilds, if there is anything.
+func inEach(ctx context.Context, tx *db.Tx, guilds map[string]bool, do func(ctx context.Context, tx *db.Tx, guild string) error) error {
+	if do == nil {
 		return nil
 	}
-	for _, guild := range sorted(w.guilds) {
-		if err := w.Finish(ctx, tx, guild); err != nil {
+	for _, guild := range sorted(guilds) {
+		if err := do(ctx, tx, guild); err != nil {
 			return fault.Wrap(err, "import")
 		}
 	}
@@ -140,7 +166,9 @@ func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {
 }
 
 func (w *waiting[R]) date(ctx context.Context, tx *db.Tx, at time.Time) error {
-	for _, guild := range sorted(w.guilds) {
+	pending := maps.Clone(w.guilds)
+	maps.Copy(pending, w.changed)
+	for _, guild := range sorted(pending) {
 		for _, c := range w.Dated {
 			if err := c.Date(ctx, tx, guild, at); err != nil {
 				return fault.Wrap(err, "import")
@@ -150,15 +178,56 @@ func (w *waiting[R]) date(ctx context.Context, tx *db.Tx, at time.Time) error {
 	return nil
 }
 
-func (w *waiting[R]) came(guilds map[string]bool) { maps.Copy(w.guilds, guilds) }
+func (w *waiting[R]) came(guilds map[string]bool) { maps.Copy(w.changed, guilds) }
 
 func (w *waiting[R]) keep(before int64) {
 	n := 0
-	for n < len(w.lines) && w.lines[n] < before {
+	for n < len(w.from) && w.from[n].line < before {
 		n++
 	}
 	clear(w.rows[n:])
-	w.rows, w.lines = w.rows[:n], w.lines[:n]
+	clear(w.from[n:])
+	w.rows, w.from = w.rows[:n], w.from[:n]
+}
+
+func (w *waiting[R]) waits() int64 { return int64(len(w.rows)) }
+
+func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time) (guilds []string, err error) {
+	if w.Fixed == nil || len(w.rows) == 0 {
+		return nil, nil
+	}
+	list, err := w.Fixed.There(ctx, tx, w.rows)
+	if err != nil {
+		return nil, fault.Wrap(err, "import")
+	}
+	there := make(map[string]*R, len(list))
+	for i := range list {
+		there[w.Fixed.Name(&list[i])] = &list[i]
+	}
+	var rows []R
+	var from []source
+	for i := range w.rows {
+		name := w.Fixed.Name(&w.rows[i])
+		was := there[name]
+		if was == nil {
+			there[name] = &w.rows[i]
+			rows, from = append(rows, w.rows[i]), append(from, w.from[i])
+			continue
+		}
+		differ, err := w.Differs(*was, w.from[i].text, now)
+		if err != nil {
+			return nil, fault.Wrap(err, "import")
+		}
+		if len(differ) > 0 {
+			reason := fmt.Sprintf("%s is there already and never changes, but the line differs in %s", name, strings.Join(differ, ", "))
+			return nil, &LineError{Line: w.from[i].line, Kind: w.Name, Reason: reason}
+		}
+		if w.Guild != nil {
+			guilds = append(guilds, w.Guild(was))
+		}
+	}
+	w.rows, w.from = rows, from
+	return guilds, nil
 }
 
 // export writes a guild's records, each with its kind before its members.

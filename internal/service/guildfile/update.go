@@ -33,8 +33,9 @@ type Outcome struct {
 }
 
 // Run changes what is there as the file's records say, makes what is not, and removes
-// nothing: all of it, or nothing. The kinds come in the order of an export. Records of
-// kinds that never change are made where they are not there.
+// nothing: all of it, or nothing. The kinds come in the order of an export. Rows of
+// kinds that never change are made where they are not there, and refused where they
+// differ from what is.
 func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, records int64)) ([]Outcome, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -118,11 +119,7 @@ func (u *updates) add(line int64, text []byte) (string, *LineError) {
 	c := u.of(guild)
 	b, writes := c.byName[name]
 	if !writes {
-		kind, wrong := u.batch.add(line, text)
-		if wrong == nil {
-			u.count(kind).Created++
-		}
-		return kind, wrong
+		return u.batch.add(line, text)
 	}
 	wrong := func(reason string) *LineError { return &LineError{Line: line, Kind: name, Reason: reason} }
 	if found = append(found, b.Check(value)...); len(found) > 0 {
@@ -201,7 +198,7 @@ const pieceRecords = 500
 // meets a row of theirs is written anew, in pieces, each of which may be written anew
 // again. Where new rows come all the time a whole batch would meet one every time.
 func (u *updates) flush(ctx context.Context) error {
-	times := 0
+	times, made := 0, make(map[string]int64)
 	err := u.tx.Part(ctx, func() error {
 		times++
 		for _, c := range u.calls {
@@ -213,7 +210,14 @@ func (u *updates) flush(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := u.leave(ctx); err != nil {
+			return err
+		}
+		for _, k := range u.kinds {
+			made[k.name()] = k.waits()
+		}
 		if u.how.DryRun {
+			u.empty()
 			return nil
 		}
 		return u.batch.flush(ctx)
@@ -221,11 +225,34 @@ func (u *updates) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for kind, n := range made {
+		if n > 0 {
+			u.count(kind).Created += n
+		}
+	}
 	for _, c := range u.calls {
 		u.tally(c)
 	}
 	u.calls, u.waiting, u.size = nil, 0, 0
 	clear(u.byGuild)
+	return nil
+}
+
+// leave drops the rows of kinds that never change which are there already.
+func (u *updates) leave(ctx context.Context) error {
+	for _, k := range u.kinds {
+		waiting := k.waits()
+		guilds, err := k.leave(ctx, u.tx, u.now)
+		if err != nil {
+			return err
+		}
+		if left := waiting - k.waits(); left > 0 {
+			u.count(k.name()).Unchanged += left
+		}
+		for _, guild := range guilds {
+			u.brought[guild]--
+		}
+	}
 	return nil
 }
 
@@ -293,6 +320,10 @@ func (u *updates) tally(c *guildCall) {
 		default:
 			o.Unchanged++
 		}
+		if rec.Result != transfer.Created && rec.Result != transfer.Updated {
+			continue
+		}
+		u.brought[c.guild]++
 		if u.changed[rec.kind] == nil {
 			u.changed[rec.kind] = make(map[string]bool)
 		}
@@ -319,11 +350,8 @@ func (u *updates) finish(ctx context.Context, total int64) error {
 	if u.how.DryRun {
 		return nil
 	}
-	if err := u.batch.finish(ctx, total); err != nil {
-		return err
-	}
 	for _, k := range u.kinds {
 		k.came(u.changed[k.name()])
 	}
-	return u.date(ctx)
+	return u.batch.finish(ctx, total)
 }

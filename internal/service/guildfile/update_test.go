@@ -236,13 +236,7 @@ func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	imported(t, d, everything)
-	var lines []string
-	for line := range strings.Lines(exported(t, d, "1")) {
-		if !strings.Contains(line, `"record":"giveaway_draw"`) {
-			lines = append(lines, line)
-		}
-	}
-	file := strings.Join(lines, "")
+	file := exported(t, d, "1")
 	unchanged := func(dry bool) {
 		t.Helper()
 		list, err := guildfile.Update{Balances: transfer.Set, DryRun: dry}.Run(t.Context(), d, strings.NewReader(file), nil)

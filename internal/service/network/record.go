@@ -1,8 +1,11 @@
 package network
 
 import (
+	"context"
 	"time"
 
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/service/transfer"
 )
 
@@ -18,4 +21,18 @@ var Records = transfer.Kind[row]{
 		}
 		return nil
 	},
+	Fixed: &transfer.Fixed[row]{
+		Name:  func(l *row) string { return "user " + l.UserID },
+		There: findEach,
+	},
+}
+
+// findEach reads the listings of the users that listings name.
+func findEach(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
+	users := make([]string, len(rows))
+	for i, l := range rows {
+		users[i] = l.UserID
+	}
+	there, err := db.Select[row](ctx, tx, listings, db.Array(users))
+	return there, fault.Wrap(err, "look up users in the network")
 }

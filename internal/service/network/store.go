@@ -21,13 +21,20 @@ type row struct {
 
 const columns = `user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at`
 
-const listing = `
+const (
+	listing = `
 		SELECT ` + columns + `
 		FROM network_listings
 		WHERE user_id = $1`
 
+	listings = `
+		SELECT ` + columns + `
+		FROM network_listings
+		WHERE user_id = ANY ($1)`
+)
+
 // find returns the user's listing, and false when there is none. It is the one
-// query of the program without a guild.
+// query of the API without a guild.
 func find(ctx context.Context, q db.Querier, user string) (row, bool, error) {
 	r, err := db.Get[row](ctx, q, listing, user)
 	switch {

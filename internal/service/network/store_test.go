@@ -21,4 +21,5 @@ func TestTheLookupReadsOneRowByItsKey(t *testing.T) {
 		return err
 	})
 	dbtest.WantIndex(t, d, "network_listings_pkey", listing, "666")
+	dbtest.WantIndex(t, d, "network_listings_pkey", listings, db.Array([]string{"666", "667"}))
 }

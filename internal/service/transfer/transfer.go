@@ -80,8 +80,10 @@ type Kind[R any] struct {
 	Before, After func(ctx context.Context, tx *db.Tx, rows []R) error
 	Finish        func(ctx context.Context, tx *db.Tx, guild string) error
 
-	// Writer is how records make and change rows one by one; nil: they do not.
+	// Writer is how records make and change rows one by one; nil: they do not. Fixed is
+	// how an import that updates meets the rows of a kind without one.
 	Writer *Writer[R]
+	Fixed  *Fixed[R]
 }
 
 // Ref names a thing that a record may need.

@@ -52,6 +52,9 @@ type Writer[R any] struct {
 	Heard func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 	// Tell records the events of what was stored, once all kinds are; may be nil.
 	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+	// Finish is done once for each guild in which an import has made or changed rows, when
+	// all are in; may be nil.
+	Finish func(ctx context.Context, tx *db.Tx, guild string) error
 }
 
 // ErrNothing is what Revise says of a record that takes away what is not there.
