@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -108,60 +107,85 @@ func (n *node) run(ctx context.Context) error {
 	return n.live(ctx, vital)
 }
 
+// served is what a node serves, as far as it has started.
+type served struct {
+	public []*http.Server
+	ops    *http.Server
+	at     addresses
+}
+
 // live has three lives end one after the other: the workers', the public
-// listeners', and that of what both stand on.
+// listeners', and that of what both stand on. A start that fails ends what it has
+// started in the same order.
 func (n *node) live(ctx context.Context, vital *db.DB) error {
-	times, standbys := monitor.NewClock(vital, n.log, n.metrics), monitor.NewReplication(vital, n.log, n.metrics)
+	d, err := n.openAPI()
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		defer d.Close()
+	}
+	if n.pageDB, err = n.openPages(); err != nil {
+		return err
+	}
+	if n.pageDB != nil {
+		defer n.pageDB.Close()
+	}
 	g, groupCtx := errgroup.WithContext(ctx)
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking()
 	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStanding()
 
+	s := served{ops: n.server(nil)}
+	if err := n.start(standing, working, g, d, vital, &s); err != nil {
+		g.Go(func() error { return err })
+	}
+	g.Go(func() error {
+		<-groupCtx.Done()
+		n.draining.Store(true)
+		stopWorking()
+		err := n.closePublic(ctx, s.public)
+		stopStanding()
+		return errors.Join(err, s.ops.Close())
+	})
+	return n.end(ctx, groupCtx, g)
+}
+
+// openAPI opens the connections of the API's requests. It is nil where there is none.
+func (n *node) openAPI() (*db.DB, error) {
+	if !n.api() {
+		return nil, nil //nolint:nilnil // no API, no connections
+	}
+	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: n.share.writes, Readers: n.share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
+	if err == nil {
+		n.metrics.MustRegister(monitor.NewPools("api", d))
+	}
+	return d, err
+}
+
+// start starts all that runs, in g.
+func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, s *served) error {
+	times, standbys := monitor.NewClock(vital, n.log, n.metrics), monitor.NewReplication(vital, n.log, n.metrics)
 	wake, err := n.startWorkers(working, g)
 	if err != nil {
 		return err
 	}
-	var public []*http.Server
-	var at addresses
 	if n.api() {
-		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: n.share.writes, Readers: n.share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		n.metrics.MustRegister(monitor.NewPools("api", d))
-		if n.pageDB, err = n.openPages(); err != nil {
-			return err
-		}
-		if n.pageDB != nil {
-			defer n.pageDB.Close()
-		}
-		if public, err = n.startAPI(standing, working, g, d, vital, wake, &at); err != nil {
+		if err := n.startAPI(standing, working, g, d, vital, wake, s); err != nil {
 			return err
 		}
 	}
-	ops, err := n.startOps(ctx, g, vital, &at)
-	if err != nil {
-		closeAll(public)
+	if err := n.startOps(working, g, vital, s); err != nil {
 		return err
 	}
 	g.Go(func() error { return times.Watch(working) })
 	g.Go(func() error { return standbys.Watch(working) })
 	if n.ready != nil {
-		n.ready(at)
+		n.ready(s.at)
 	}
-	n.log.Info("ready", "https", text(at.https), "http", text(at.http), "ops", text(at.ops), "env", n.Env)
-
-	g.Go(func() error {
-		<-groupCtx.Done()
-		n.draining.Store(true)
-		stopWorking()
-		err := n.closePublic(ctx, public)
-		stopStanding()
-		return errors.Join(err, ops.Close())
-	})
-	return n.end(ctx, groupCtx, g)
+	n.log.Info("ready", "https", text(s.at.https), "http", text(s.at.http), "ops", text(s.at.ops), "env", n.Env)
+	return nil
 }
 
 // closePublic ends the public listeners: after the drain, and when the requests under
@@ -191,7 +215,10 @@ func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	case err = <-ended:
 	case <-time.After(exitTimeout):
 		n.log.Warn("stopping anyway: something did not finish in time")
-		return nil
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // that is how a stop may end
+		}
+		return context.Cause(groupCtx)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		n.log.Warn("requests under way did not finish in time")
@@ -201,13 +228,13 @@ func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 }
 
 // startAPI builds the public handler and serves it.
-func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, wake func(guild string), at *addresses) ([]*http.Server, error) {
+func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, wake func(guild string), s *served) error {
 	var tokens *auth.Tokens
 	limits, err := ratelimit.New(ratelimit.Config{
 		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Traced: n.tracer != nil, Nodes: func() int { return tokens.Nodes() },
 	})
 	if err != nil {
-		return nil, fault.Wrap(err, "GUILDHALL_REDIS_URL")
+		return fault.Wrap(err, "GUILDHALL_REDIS_URL")
 	}
 	tokens, err = auth.NewTokens(auth.Config{
 		DB: vital, URL: n.listenURL, Env: n.Env, Log: n.log, Metrics: n.metrics,
@@ -216,7 +243,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	waiters, workers := delivery.NewWaiters(d, n.log, n.metrics), wake
 	wake = func(guild string) { workers(guild); waiters.Wake(guild) }
@@ -229,7 +256,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	sealer := secretkey.Responses{Box: n.box}
 	services, err := api.NewServices(platform, sealer, webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard, Waiters: waiters})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
@@ -240,14 +267,13 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 		OneGuild: n.DBDistributed == "on",
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if handler, err = n.withDashboard(handler, limits, wake); err != nil {
-		return nil, err
+		return err
 	}
-	servers, err := n.listen(working, g, n.parting(handler), at)
-	if err != nil {
-		return nil, err
+	if err := n.listen(working, g, n.parting(handler), s); err != nil {
+		return err
 	}
 	g.Go(func() error { return waiters.Run(working) })
 	g.Go(func() error { return counter.Run(standing, d, n.log) })
@@ -255,41 +281,39 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 		defer limits.Close()
 		return tokens.Run(standing)
 	})
-	return servers, nil
+	return nil
 }
 
 // listen opens the public listeners and serves handler on them.
-func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
-	var servers []*http.Server
+func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, s *served) error {
 	connections := connlimit.New(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
 		pair, err := certificate.Load(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
-			return nil, fault.Wrap(err, "GUILDHALL_TLS_CERT")
+			return fault.Wrap(err, "GUILDHALL_TLS_CERT")
 		}
 		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		at.https = l.Addr()
-		s := n.server(handler)
-		s.TLSConfig = pair.TLSConfig()
-		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.ServeTLS(connections.Bound(l), "", "")) })
+		s.at.https = l.Addr()
+		https := n.server(handler)
+		https.TLSConfig = pair.TLSConfig()
+		s.public = append(s.public, https)
+		g.Go(func() error { return unlessClosed(https.ServeTLS(connections.Bound(l), "", "")) })
 		g.Go(func() error { return pair.Watch(ctx) })
 	}
 	if n.HTTPListen != "" {
 		l, err := n.open(ctx, "GUILDHALL_HTTP_LISTEN", n.HTTPListen)
 		if err != nil {
-			closeAll(servers)
-			return nil, err
+			return err
 		}
-		at.http = l.Addr()
-		s := n.server(handler)
-		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.Serve(connections.Bound(l))) })
+		s.at.http = l.Addr()
+		plain := n.server(handler)
+		s.public = append(s.public, plain)
+		g.Go(func() error { return unlessClosed(plain.Serve(connections.Bound(l))) })
 	}
-	return servers, nil
+	return nil
 }
 
 func (n *node) server(h http.Handler) *http.Server {
@@ -335,12 +359,6 @@ func unlessClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-func closeAll(servers []*http.Server) {
-	for _, s := range slices.Backward(servers) {
-		_ = s.Close() // no caller has been served yet
-	}
 }
 
 func text(a net.Addr) string {

@@ -19,20 +19,19 @@ import (
 
 // startOps serves what operators and their machinery ask for, without a token
 // and never on the public listeners. It does nothing where that is switched off.
-func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, at *addresses) (*http.Server, error) {
-	s := n.server(nil)
+func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, s *served) error {
 	if n.OpsListen == "" {
-		return s, nil
+		return nil
 	}
 	l, err := n.open(ctx, "GUILDHALL_OPS_LISTEN", n.OpsListen)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	at.ops = l.Addr()
-	s.Handler = n.knownHost(n.opsHandler(d, l.Addr()))
-	s.WriteTimeout = profileTimeout
-	g.Go(func() error { return unlessClosed(s.Serve(l)) })
-	return s, nil
+	s.at.ops = l.Addr()
+	s.ops.Handler = n.knownHost(n.opsHandler(d, l.Addr()))
+	s.ops.WriteTimeout = profileTimeout
+	g.Go(func() error { return unlessClosed(s.ops.Serve(l)) })
+	return nil
 }
 
 func (n *node) opsHandler(d *db.DB, at net.Addr) http.Handler {

@@ -66,7 +66,7 @@ func one(t *testing.T, blocks []block, language string) string {
 // shell runs lines as a person would who has typed those before.
 func shell(t *testing.T, dir string, lines ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // a busy machine fetches packages slowly
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", strings.Join(lines, "\n"))
 	cmd.Dir = dir

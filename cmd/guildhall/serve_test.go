@@ -406,6 +406,35 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
+// A start that fails ends what it has started: its caller finds nothing running.
+func TestAStartThatFailsEndsWhatItHasStarted(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{"--http-listen", "--ops-listen"} {
+		args := []string{
+			"serve", "--database-url", dbtest.New(t).URL, "--secret-key", key, "--log", "info,text",
+			"--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off", setting, taken.Addr().String(),
+		}
+		r := call(t, "", args...)
+		lines := strings.Split(strings.TrimSpace(r.err), "\n")
+		name := "GUILDHALL_" + strings.ToUpper(strings.ReplaceAll(strings.Trim(setting, "-"), "-", "_"))
+		if end := lines[len(lines)-1]; r.code != 1 || !strings.HasPrefix(end, "guildhall: "+name) {
+			t.Errorf("%s ends with %d and says %s", setting, r.code, end)
+		}
+		if !strings.Contains(r.err, "msg=stopping") || strings.Contains(r.err, "msg=ready") {
+			t.Errorf("%s: the log holds %s", setting, r.err)
+		}
+	}
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	key, err := newSecretKey()
