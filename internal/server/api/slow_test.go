@@ -18,7 +18,7 @@ import (
 func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
-	for _, delay := range []time.Duration{4500 * time.Millisecond, 2600 * time.Millisecond, 1900 * time.Millisecond} {
+	for _, delay := range []time.Duration{slowest, 4500 * time.Millisecond, 2600 * time.Millisecond, 1900 * time.Millisecond} {
 		for _, w := range []slowWrite{
 			{
 				operation: "createCase", body: `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`,
@@ -45,6 +45,13 @@ func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 	all.Wait()
 }
 
+const (
+	// bound is twelve seconds, and as many for a machine that is busy with other things.
+	bound = 24 * time.Second
+	// slowest exceeds bound where a write waits for a single response without a deadline.
+	slowest = 30 * time.Second
+)
+
 type slowWrite struct {
 	operation, body, rows string
 	keyed                 bool
@@ -66,7 +73,7 @@ func (w slowWrite) endsInTime(t *testing.T) {
 		return
 	}
 	t.Logf("%s: %d after %v", name, a.Status, took)
-	if took > 12*time.Second {
+	if took > bound {
 		t.Errorf("%s: answered after %v", name, took)
 	}
 	made := a.Status < 300
