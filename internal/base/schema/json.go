@@ -13,6 +13,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxDepth bounds how deep a value may nest, several times deeper than any schema.
@@ -36,12 +38,14 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 	if !utf8.Valid(body) {
 		return nil, []Problem{{"", "must be valid UTF-8"}}, false
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	p := parser{dec: dec, maxValues: maxValues, mayBeBlank: mayBeBlank}
-	v, err := p.value("", 0)
+	// Halves of characters are let through here: they count once all else is well.
+	p := parser{
+		Decoder:   jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+		maxValues: maxValues, mayBeBlank: mayBeBlank,
+	}
+	v, err := p.value()
 	if err == nil {
-		if _, err = dec.Token(); errors.Is(err, io.EOF) {
+		if _, err = p.ReadToken(); errors.Is(err, io.EOF) {
 			err = nil
 		} else {
 			err = errors.New("must be one JSON value and nothing after it")
@@ -60,7 +64,7 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 }
 
 type parser struct {
-	dec        *json.Decoder
+	*jsontext.Decoder
 	maxValues  int
 	mayBeBlank string // name of a member, or empty
 	values     int
@@ -87,90 +91,82 @@ func malformed(body []byte) error {
 
 var errMalformed = errors.New("must be well-formed JSON")
 
-func (p *parser) value(place string, depth int) (any, error) {
-	if depth > maxDepth {
+func (p *parser) value() (any, error) {
+	if p.StackDepth() > maxDepth {
 		return nil, fmt.Errorf("must not nest deeper than %d levels", maxDepth)
 	}
 	if p.values++; p.values > p.maxValues {
 		return nil, fmt.Errorf("must not hold more than %d values", p.maxValues)
 	}
-	tok, err := p.dec.Token()
+	tok, err := p.ReadToken()
 	if err != nil {
 		return nil, errMalformed
 	}
-	switch t := tok.(type) {
-	case json.Delim:
-		if t == '{' {
-			return p.object(place, depth)
-		}
-		return p.array(place, depth)
-	case json.Number:
-		if strings.ContainsAny(t.String(), ".eE") {
-			p.wrong(place, "must be an integer, written without fraction or exponent, such as 1202 and not 1202.0")
+	switch text := ""; tok.Kind() {
+	case jsontext.KindBeginObject:
+		return p.object()
+	case jsontext.KindBeginArray:
+		return p.array()
+	case jsontext.KindNull:
+		return nil, nil
+	case jsontext.KindNumber:
+		if text = tok.String(); strings.ContainsAny(text, ".eE") {
+			p.wrong("must be an integer, written without fraction or exponent, such as 1202 and not 1202.0")
 			return json.Number("0"), nil
 		}
-		return t, nil
-	case string:
-		if strings.ContainsRune(t, 0) {
-			p.wrong(place, "must not contain U+0000")
-		} else if t != "" && Blank(t) && !p.blankMay(place) {
-			p.wrong(place, "must contain a character that is not blank")
+		return json.Number(text), nil
+	case jsontext.KindString:
+		if text = tok.String(); strings.ContainsRune(text, 0) {
+			p.wrong("must not contain U+0000")
+		} else if text != "" && Blank(text) && (p.mayBeBlank == "" || p.StackPointer().LastToken() != p.mayBeBlank) {
+			p.wrong("must contain a character that is not blank")
 		}
-		return t, nil
+		return text, nil
 	default:
-		return t, nil
+		return tok.Bool(), nil
 	}
 }
 
-// blankMay says whether a text may be blank at place.
-func (p *parser) blankMay(place string) bool {
-	return p.mayBeBlank != "" && strings.HasSuffix(place, "/"+p.mayBeBlank)
-}
-
-func (p *parser) wrong(place, text string) {
+// wrong notes what is wrong with what was read last.
+func (p *parser) wrong(text string) {
+	place := ""
+	for name := range p.StackPointer().Tokens() {
+		place += "/" + Printable(name)
+	}
 	p.problems = append(p.problems, Problem{place, text})
 }
 
-func (p *parser) object(place string, depth int) (any, error) {
+func (p *parser) object() (any, error) {
 	m := map[string]any{}
-	for p.dec.More() {
-		tok, err := p.dec.Token()
+	for {
+		tok, err := p.ReadToken()
 		if err != nil {
 			return nil, errMalformed
 		}
-		name, ok := tok.(string)
-		if !ok {
-			return nil, errMalformed
+		if tok.Kind() == jsontext.KindEndObject {
+			return m, nil
 		}
-		at := place + "/" + Printable(name)
+		name := tok.String()
 		if _, twice := m[name]; twice {
-			p.wrong(at, "must be given once")
+			p.wrong("must be given once")
 		}
-		v, err := p.value(at, depth+1)
-		if err != nil {
+		if m[name], err = p.value(); err != nil {
 			return nil, err
 		}
-		m[name] = v
 	}
-	if _, err := p.dec.Token(); err != nil {
-		return nil, errMalformed
-	}
-	return m, nil
 }
 
-func (p *parser) array(place string, depth int) (any, error) {
+func (p *parser) array() (any, error) {
 	a := []any{}
-	for p.dec.More() {
-		v, err := p.value(fmt.Sprintf("%s/%d", place, len(a)), depth+1)
+	for p.PeekKind() != jsontext.KindEndArray {
+		v, err := p.value()
 		if err != nil {
 			return nil, err
 		}
 		a = append(a, v)
 	}
-	if _, err := p.dec.Token(); err != nil {
-		return nil, errMalformed
-	}
-	return a, nil
+	_, err := p.ReadToken()
+	return a, err
 }
 
 // Printable shortens a caller's member name and makes it safe to show.
