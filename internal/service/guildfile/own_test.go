@@ -67,7 +67,8 @@ func livedIn(t *testing.T) *apitest.API {
 	ours := back.Do(t, "createGiveaway", `{"prize":"Two hats","channel_id":"5","ends_at":"2040-01-01T00:00:00Z","winner_count":2}`).
 		Want(t, 201, "").Str(t, "data.id")
 	records(`{"record":"giveaway_entry","giveaway_id":"`+ours+`","user_id":"42","entries":2}`,
-		`{"record":"giveaway_entry","giveaway_id":"`+ours+`","user_id":"43"}`, `{"record":"giveaway_entry","giveaway_id":"`+ours+`","user_id":"44"}`)
+		`{"record":"giveaway_entry","giveaway_id":"`+ours+`","user_id":"43"}`,
+		`{"record":"giveaway_entry","giveaway_id":"`+ours+`","user_id":"44"}`)
 	back.Do(t, "endGiveaway", "", id(ours)).Want(t, 202, "")
 	dbtest.Exec(t, back.DB(), `UPDATE giveaways SET pot = 'frozen' WHERE id = $1`, ours) // as if its reactions had been read
 	if err := giveaways.Draw(context.Background(), back.DB(), back.Guild, ours); err != nil {
@@ -175,7 +176,9 @@ func TestAnExportThatWasEditedChangesWhatDiffers(t *testing.T) {
 		}
 	}
 	after := exported(t, api.DB(), api.Guild)
-	for _, text := range []string{`"Haven"`, `"Europe/Paris"`, `"mended"`, `"balance":11`, `"total_xp":12`, `"Three hats"`, `"entries":9`, `"order-2"`} {
+	for _, text := range []string{
+		`"Haven"`, `"Europe/Paris"`, `"mended"`, `"balance":11`, `"total_xp":12`, `"Three hats"`, `"entries":9`, `"order-2"`,
+	} {
 		if !strings.Contains(after, text) {
 			t.Errorf("the export afterwards lacks %s", text)
 		}
@@ -245,11 +248,12 @@ func TestADrawOrAListingThatDiffersIsRefused(t *testing.T) {
 			}
 		}
 	}
+	third, another := change(draw, `"round":2`, `"round":3`), change(listing, `"666"`, `"667"`)
 	// A member that a line leaves out agrees, and a thing that stands twice is made once.
 	for file, want := range map[string]guildfile.Outcome{
-		change(draw, `"reason":"Left.",`, ``):                                                  {Record: "giveaway_draw", Unchanged: 1},
-		change(draw, `"round":2`, `"round":3`) + change(draw, `"round":2`, `"round":3`) + draw: {Record: "giveaway_draw", Created: 1, Unchanged: 2},
-		change(listing, `"666"`, `"667"`) + "\n" + listing:                                     {Record: "network_listing", Created: 1, Unchanged: 1},
+		change(draw, `"reason":"Left.",`, ``): {Record: "giveaway_draw", Unchanged: 1},
+		third + third + draw:                  {Record: "giveaway_draw", Created: 1, Unchanged: 2},
+		another + "\n" + listing:              {Record: "network_listing", Created: 1, Unchanged: 1},
 	} {
 		for _, dry := range []bool{true, false} {
 			got, err := guildfile.Update{Balances: transfer.Keep, DryRun: dry}.Run(t.Context(), d, strings.NewReader(file), nil)
