@@ -44,6 +44,7 @@ func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 var statements = map[string]statement{
 	"lookGuilds": lookGuilds, "lockSchedules": lockSchedules, "takeDeliveries": takeDeliveries, "learnSchedules": learnSchedules,
 	"storeChanges": storeChanges, "settleLogged": settleLogged, "settlePutAside": settlePutAside,
+	"leaseStreamed": leaseStreamed, "settleStreamed": settleStreamed, "returnStreamed": returnStreamed,
 }
 
 func TestAStatementOfOneGuildNamesNoOther(t *testing.T) {

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/big"
@@ -61,30 +62,43 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 	return s, fault.Wrap(err, "open stream", name)
 }
 
-// leaseStreamed leases some events of a guild until $6, those of them that are due and
-// that nobody else is fetching. Those that do not fit into $7 bytes stay, and come back
-// without a payload; the first always fits where $8 says so.
-const leaseStreamed = `
+// leaseStreamed leases some events until $5, those of them that are due and that nobody
+// else is fetching. Those that do not fit into $6 bytes stay, and come back without a
+// payload; the first always fits where $7 says so.
+//
+// This and the statements that settle and give back find an event by its id alone. The
+// rest of its key stands in a CASE, out of the planner's sight: with statistics of a time
+// when little waited it takes all of a guild for one row, and reads that for each event.
+var leaseStreamed = newStatement(`
 	WITH due AS MATERIALIZED (
-		SELECT w.event_id
-		FROM stream_deliveries w
-		WHERE w.guild_id = $1 AND w.stream_id = $2 AND w.event_id = ANY ($3) AND w.due_at <= $4 AND w.event_at >= $5
-		FOR NO KEY UPDATE SKIP LOCKED
+		SELECT w.guild_id, w.event_id
+		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, event_id text)
+		CROSS JOIN LATERAL (
+			SELECT w.guild_id, w.event_id
+			FROM stream_deliveries w
+			WHERE w.event_id = p.event_id /*: p.event_id AND w.guild_id = $8 */
+			  AND CASE WHEN w.guild_id = p.guild_id /*: $8 */ AND w.stream_id = $2 AND w.due_at <= $3 THEN w.event_at >= $4 END
+			FOR NO KEY UPDATE SKIP LOCKED
+		) w
 	), sized AS MATERIALIZED (
-		SELECT v.id, v.occurred_at, v.payload, sum(octet_length(v.payload) + 1) OVER w AS upto, row_number() OVER w AS place
+		SELECT v.guild_id, v.id, v.occurred_at, v.payload, sum(octet_length(v.payload) + 1) OVER w AS upto, row_number() OVER w AS place
 		FROM due
-		CROSS JOIN LATERAL (SELECT id, occurred_at, payload FROM webhook_events WHERE guild_id = $1 AND id = due.event_id OFFSET 0) v
-		WINDOW w AS (ORDER BY v.occurred_at, v.id)
+		CROSS JOIN LATERAL (
+			SELECT guild_id, id, occurred_at, payload FROM webhook_events WHERE guild_id = due.guild_id /*: $8 */ AND id = due.event_id OFFSET 0
+		) v
+		WINDOW w AS (ORDER BY v.guild_id, v.occurred_at, v.id)
 	), leased AS (
 		UPDATE stream_deliveries d
-		SET due_at = $6, fetched = true
-		WHERE d.guild_id = $1 AND d.stream_id = $2 AND d.event_id = ANY (ARRAY(SELECT id FROM sized WHERE upto <= $7 OR $8 AND place = 1))
-		RETURNING d.event_id
+		SET due_at = $5, fetched = true
+		FROM sized s
+		WHERE d.event_id = s.id /*: s.id AND d.guild_id = $8 */ AND (s.upto <= $6 OR $7 AND s.place = 1)
+		  AND CASE WHEN d.guild_id = s.guild_id /*: $8 */ THEN d.stream_id = $2 END
+		RETURNING d.guild_id, d.event_id
 	)
 	SELECT CASE WHEN l.event_id IS NOT NULL THEN s.payload END
 	FROM sized s
-	LEFT JOIN leased l ON l.event_id = s.id
-	ORDER BY s.occurred_at, s.id`
+	LEFT JOIN leased l ON l.guild_id = s.guild_id /*: $8 */ AND l.event_id = s.id
+	ORDER BY s.guild_id, s.occurred_at, s.id`)
 
 // fetchRounds is how often a fetch looks further when others were first at what it found.
 const fetchRounds = 5
@@ -121,31 +135,32 @@ func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by strin
 	return out, nil
 }
 
-// take leases what was found, guild by guild, and reports whether there was more of it
-// than fits into one answer.
+// take leases what was found, and reports whether there was more of it than fits into one
+// answer.
 func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streamed, until time.Time) (full bool, err error) {
-	for guild, part := range db.ByGuild(found, func(e streamed) string { return e.GuildID }) {
-		ids := make([]string, len(part))
-		for i, e := range part {
-			ids[i] = e.EventID
-		}
-		slices.Sort(ids)
-		payloads, err := db.Select[[]byte](ctx, tx, leaseStreamed, guild, s.ID, db.Array(ids), s.Now, s.Oldest, until, pullBytes-f.bytes, len(f.Events) == 0)
-		if err != nil {
-			return false, fault.Wrap(err, "lease what waits for stream", s.ID, "in guild", guild)
-		}
-		for _, payload := range payloads {
-			if payload == nil {
-				full = true
-				continue
-			}
-			f.Events, f.bytes = append(f.Events, payload), f.bytes+len(payload)+1
-		}
+	err = inOrder(tx, leaseStreamed, found, func(query, rows string, guild ...any) error {
 		if full {
-			return true, nil
+			return nil
 		}
-	}
-	return false, nil
+		args := append([]any{rows, s.ID, s.Now, s.Oldest, until, pullBytes - f.bytes, len(f.Events) == 0}, guild...)
+		payloads, err := db.Select[[]byte](ctx, tx, query, args...)
+		for _, payload := range payloads {
+			if full = full || payload == nil; payload != nil {
+				f.Events, f.bytes = append(f.Events, payload), f.bytes+len(payload)+1
+			}
+		}
+		return err
+	})
+	return full, fault.Wrap(err, "lease what waits for stream", s.ID)
+}
+
+// inOrder runs a statement about events of a stream, in the order in which all who lock
+// several of them do: by guild and id.
+func inOrder(tx *db.Tx, s statement, events []streamed, do func(query, rows string, guild ...any) error) error {
+	slices.SortFunc(events, func(a, b streamed) int {
+		return cmp.Or(cmp.Compare(a.GuildID, b.GuildID), cmp.Compare(a.EventID, b.EventID))
+	})
+	return run(s, tx.Distributed, events, func(e streamed) string { return e.GuildID }, do)
 }
 
 // noteWhenFree notes who fetches from a stream, unless another unit works on the stream:
@@ -178,35 +193,63 @@ func noteFetch(ctx context.Context, tx *db.Tx, s stream, by string) error {
 
 // findLeased finds in which guilds events stand that were fetched from a stream.
 const findLeased = `
-	SELECT w.guild_id, w.event_id AS id
+	SELECT w.guild_id, w.event_id
 	FROM stream_deliveries w
-	WHERE w.event_id = ANY ($2) AND w.stream_id = $1 AND w.fetched AND (cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]))`
+	WHERE w.event_id = ANY ($2)
+	  AND CASE WHEN w.stream_id = $1 AND w.fetched THEN cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]) END`
 
-// settleStreamed and returnStreamed settle and give back events of a guild. An event
-// that waits for no other receiver, and was sent to none, goes with its settling: a
-// stream has no log. Where two streams settle an event at the same moment it stays, and
-// is pruned.
-const (
-	settleStreamed = `
-	WITH gone AS (
-		DELETE FROM stream_deliveries
-		WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched
-		RETURNING event_id
+// settleStreamed and returnStreamed settle events and give them back. An event that waits
+// for no other receiver, and was sent to none, goes with its settling: a stream has no
+// log. Where two streams settle an event at the same moment it stays, and is pruned.
+var (
+	settleStreamed = newStatement(`
+	WITH held AS MATERIALIZED (
+		SELECT w.guild_id, w.event_id
+		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, event_id text)
+		CROSS JOIN LATERAL (
+			SELECT w.guild_id, w.event_id
+			FROM stream_deliveries w
+			WHERE w.event_id = p.event_id /*: p.event_id AND w.guild_id = $3 */
+			  AND CASE WHEN w.guild_id = p.guild_id /*: $3 */ AND w.stream_id = $2 THEN w.fetched END
+			FOR UPDATE
+		) w
+	), gone AS (
+		DELETE FROM stream_deliveries d
+		USING held
+		WHERE d.event_id = held.event_id /*: held.event_id AND d.guild_id = $3 */
+		  AND CASE WHEN d.guild_id = held.guild_id /*: $3 */ THEN d.stream_id = $2 END
+		RETURNING d.guild_id, d.event_id
 	), forgotten AS (
 		DELETE FROM webhook_events v
-		WHERE v.guild_id = $1 AND v.id = ANY (ARRAY(SELECT event_id FROM gone))
-		  AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.event_id = v.id)
-		  AND NOT EXISTS (SELECT FROM stream_deliveries w WHERE w.guild_id = $1 AND w.event_id = v.id AND w.stream_id <> $2)
+		USING gone
+		WHERE v.guild_id = gone.guild_id /*: $3 */ AND v.id = gone.event_id
+		  AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = v.guild_id /*: $3 */ AND d.event_id = v.id)
+		  AND NOT EXISTS (
+			SELECT FROM stream_deliveries w
+			WHERE w.event_id = v.id /*: v.id AND w.guild_id = $3 */ AND CASE WHEN w.guild_id = v.guild_id /*: $3 */ THEN w.stream_id <> $2 END
+		  )
 	)
-	SELECT count(*) FROM gone`
-	returnStreamed = `
-	WITH back AS (
-		UPDATE stream_deliveries
-		SET due_at = $4
-		WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched AND due_at > $4
-		RETURNING event_id
+	SELECT count(*) FROM gone`)
+	returnStreamed = newStatement(`
+	WITH held AS MATERIALIZED (
+		SELECT w.guild_id, w.event_id
+		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, event_id text)
+		CROSS JOIN LATERAL (
+			SELECT w.guild_id, w.event_id
+			FROM stream_deliveries w
+			WHERE w.event_id = p.event_id /*: p.event_id AND w.guild_id = $4 */
+			  AND CASE WHEN w.guild_id = p.guild_id /*: $4 */ AND w.stream_id = $2 AND w.due_at > $3 THEN w.fetched END
+			FOR NO KEY UPDATE
+		) w
+	), back AS (
+		UPDATE stream_deliveries d
+		SET due_at = $3
+		FROM held
+		WHERE d.event_id = held.event_id /*: held.event_id AND d.guild_id = $4 */
+		  AND CASE WHEN d.guild_id = held.guild_id /*: $4 */ THEN d.stream_id = $2 END
+		RETURNING d.event_id
 	)
-	SELECT count(*) FROM back`
+	SELECT count(*) FROM back`)
 )
 
 // AcknowledgeStream is Acknowledge for events that were fetched from a stream, of the
@@ -220,40 +263,33 @@ func acknowledgeStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, ev
 	if err != nil {
 		return 0, 0, err
 	}
-	settled, err = inGuilds(ctx, tx, s, p.Guilds, events, settleStreamed)
+	settled, err = withFetched(ctx, tx, s, p.Guilds, events, settleStreamed)
 	if err != nil {
 		return 0, 0, fmt.Errorf("settle %d events of stream %s: %w", len(events), p.Stream, err)
 	}
-	returned, err = inGuilds(ctx, tx, s, p.Guilds, back, returnStreamed, s.Now)
+	returned, err = withFetched(ctx, tx, s, p.Guilds, back, returnStreamed, s.Now)
 	if err != nil {
 		return 0, 0, fmt.Errorf("give back %d events of stream %s: %w", len(back), p.Stream, err)
 	}
 	return settled, returned, nil
 }
 
-// inGuilds does something with events that were fetched, guild by guild, and returns with
-// how many it has done it.
-func inGuilds(ctx context.Context, tx *db.Tx, s stream, serves, events []string, statement string, args ...any) (done int, err error) {
+// withFetched does something with events that were fetched, and returns with how many it
+// has done it.
+func withFetched(ctx context.Context, tx *db.Tx, s stream, serves, events []string, do statement, args ...any) (done int, err error) {
 	if len(events) == 0 {
 		return 0, nil
 	}
-	found, err := db.Select[db.Found](ctx, tx, findLeased, s.ID, db.Array(events), db.Array(serves))
+	found, err := db.Select[streamed](ctx, tx, findLeased, s.ID, db.Array(events), db.Array(serves))
 	if err != nil {
 		return 0, err
 	}
-	for guild, part := range db.ByGuild(found, func(f db.Found) string { return f.GuildID }) {
-		ids := make([]string, len(part))
-		for i, f := range part {
-			ids[i] = f.ID
-		}
-		slices.Sort(ids) // so that two who name the same lock them in the same order
-		n, err := db.Get[int](ctx, tx, statement, append([]any{guild, s.ID, db.Array(ids)}, args...)...)
-		if err != nil {
-			return done, fault.Wrap(err, "guild", guild)
-		}
+	err = inOrder(tx, do, found, func(query, rows string, guild ...any) error {
+		n, err := db.Get[int](ctx, tx, query, slices.Concat([]any{rows, s.ID}, args, guild)...)
 		done += n
-	}
-	return done, nil
+		return err
+	})
+	return done, err
 }
 
 // StreamStanding is how a stream fares in one guild.

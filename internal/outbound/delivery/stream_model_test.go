@@ -38,6 +38,7 @@ type streamTest struct {
 	rt    *rapid.T
 	nodes []*node
 	now   time.Time
+	apart bool // each statement is about one guild, as over Citus
 
 	guilds  []string
 	founded int    // guilds that were to be made
@@ -107,6 +108,7 @@ func (m *streamTest) fetch(n *node) *streamCommand {
 	c.Run = func(ctx context.Context) error {
 		var got Fetched
 		err := n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			tx.Distributed = tx.Distributed || m.apart
 			got, err = fetchStream(ctx, tx, &m.now, p, "caller", limit, lease)
 			return err
 		})
@@ -151,6 +153,7 @@ func (m *streamTest) acknowledge(n *node) *streamCommand {
 	settle, back := draw("settle", &c.settles), draw("give back", &c.returns)
 	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			tx.Distributed = tx.Distributed || m.apart
 			_, _, err := acknowledgeStream(ctx, tx, &m.now, Part{Stream: "mirror", Shards: 1}, slices.Clone(settle), slices.Clone(back))
 			return err
 		})
@@ -423,6 +426,7 @@ func TestAStreamFollowsTheModel(t *testing.T) {
 			nodes:      nodes,
 			now:        time.Now().Add(time.Hour).Truncate(time.Millisecond),
 			guilds:     []string{w.guild, beside},
+			apart:      rapid.Bool().Draw(rt, "apart"),
 		}
 		m.start()
 		for _, n := range nodes {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,5 +162,115 @@ func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 		if n := len(got.JSON()); len(got.Events) != want || got.More != (i < 3) || n > 1<<20 && want > 1 {
 			t.Errorf("answer %d has %d events in %d bytes, want %d; more: %v", i, len(got.Events), n, want, got.More)
 		}
+	}
+}
+
+// idsOf are the ids of events as addWaiting made them.
+func idsOf(got Fetched) (ids []string) {
+	for _, payload := range got.Events {
+		id, _, _ := strings.Cut(strings.TrimPrefix(string(payload), `{"id":"`), `"`)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// The cost of a stream follows events, never the number of guilds: a fetch and its
+// acknowledgement take as many statements for forty guilds as for one. The events of a
+// guild come in the order in which they happened.
+// RELIABILITY.md, Events.
+func TestAFetchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	var sent atomic.Int64
+	link := dbtest.NewJudgedLink(t, w.URL, func([]byte) dbtest.Fate { sent.Add(1); return dbtest.Pass })
+	through, id, of := dbtest.Open(t, link.URL).DB, w.addStream(0), Part{Stream: "mirror", Shards: 1}
+	round := func(guilds int) (statements int64) {
+		t.Helper()
+		w.addWaiting(id, 0, guilds, 40/guilds, 1000)
+		before := sent.Load()
+		for _, settle := range []int{0, 40} { // at first all comes back
+			var got Fetched
+			dbtest.Do(t, through, func(ctx context.Context, tx *db.Tx) (err error) {
+				got, err = FetchStream(ctx, tx, of, "caller", 100, time.Minute)
+				return err
+			})
+			ids, newest := idsOf(got), make(map[int]int) // by guild
+			for _, id := range ids {
+				var guild, event int
+				if _, err := fmt.Sscanf(id, "0-%d-%d", &guild, &event); err != nil || event <= newest[guild] {
+					t.Errorf("%s came behind event %d of its guild, %v", id, newest[guild], err)
+				}
+				newest[guild] = event
+			}
+			settled, returned := 0, 0
+			dbtest.Do(t, through, func(ctx context.Context, tx *db.Tx) (err error) {
+				settled, returned, err = AcknowledgeStream(ctx, tx, of, ids[:min(settle, len(ids))], ids[min(settle, len(ids)):])
+				return err
+			})
+			if settled != settle || returned != 40-settle {
+				t.Fatalf("of 40 events %d came, %d were settled and %d given back", len(ids), settled, returned)
+			}
+		}
+		return sent.Load() - before
+	}
+	round(1) // prepares the statements, and is noted
+	if one, many := round(1), round(40); many > one+2 {
+		t.Errorf("they take %d statements for forty guilds, %d for one", many, one)
+	}
+}
+
+// A backlog that has come since the statistics were made is not read for each event of a
+// fetch, an acknowledgement or a return.
+// RELIABILITY.md, Events.
+func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
+	t.Parallel()
+	const pages = `
+		SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)), 0) + pg_stat_get_xact_blocks_fetched('stream_deliveries'::regclass)
+		FROM pg_index i
+		WHERE i.indrelid = 'stream_deliveries'::regclass`
+	for _, guilds := range []int{1, 20} {
+		t.Run(fmt.Sprint(guilds, " guilds"), func(t *testing.T) {
+			t.Parallel()
+			w := newDeliveryDB(t)
+			of := Part{Stream: "mirror", Shards: 1}
+			id := w.addStream(0)
+			w.exec(`ALTER TABLE stream_deliveries SET (autovacuum_enabled = false)`)
+			w.exec(`ANALYZE stream_deliveries`)
+			w.addWaiting(id, 0, guilds, 16_000/guilds, 1000)
+			var ids []string
+			reads := func(what string, most int, do func(ctx context.Context, tx *db.Tx) error) {
+				t.Helper()
+				w.unit(func(ctx context.Context, tx *db.Tx) error {
+					before, err := db.Get[int](ctx, tx, pages)
+					if err != nil {
+						return err
+					}
+					if err := do(ctx, tx); err != nil {
+						return err
+					}
+					after, err := db.Get[int](ctx, tx, pages)
+					t.Logf("%s of %d events has read %d pages", what, len(ids), after-before)
+					if after-before > most {
+						t.Errorf("%s of %d events has read %d pages, want %d at most", what, len(ids), after-before, most)
+					}
+					return err
+				})
+			}
+			for range 8 { // the sixth time a plan is made for any values
+				reads("a fetch", 6000, func(ctx context.Context, tx *db.Tx) error {
+					got, err := FetchStream(ctx, tx, of, "caller", 100, time.Minute)
+					ids = idsOf(got)
+					return err
+				})
+				reads("a return", 6000, func(ctx context.Context, tx *db.Tx) error {
+					_, _, err := AcknowledgeStream(ctx, tx, of, nil, ids[:50])
+					return err
+				})
+				reads("an acknowledgement", 6000, func(ctx context.Context, tx *db.Tx) error {
+					_, _, err := AcknowledgeStream(ctx, tx, of, ids, nil)
+					return err
+				})
+			}
+		})
 	}
 }

@@ -21,11 +21,11 @@ type search struct {
 
 // streamed is an event that can be fetched from a stream.
 type streamed struct {
-	GuildID string    `db:"guild_id"`
-	EventID string    `db:"event_id"`
-	DueAt   time.Time `db:"due_at"`
-	Mine    bool      `db:"mine"` // it is of the part
-	Last    bool      `db:"last"` // the look in order of time ends with it
+	GuildID string    `db:"guild_id" json:"guild_id"`
+	EventID string    `db:"event_id" json:"event_id"`
+	DueAt   time.Time `db:"due_at" json:"-"`
+	Mine    bool      `db:"mine" json:"-"` // it is of the part
+	Last    bool      `db:"last" json:"-"` // the look in order of time ends with it
 }
 
 // inPart says of a guild that it is of the part.
