@@ -116,6 +116,24 @@ func TestWhatIsBeingSentIsHeldAfterItsLease(t *testing.T) {
 	}
 }
 
+// waitsFor has a unit that has run a statement end when a step waits for what it has
+// locked, and then the step.
+func (w *deliveryDB) waitsFor(step func(context.Context) error, statement string, args ...any) {
+	w.t.Helper()
+	ended := make(chan error, 1)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+			return err
+		}
+		go func() { ended <- step(w.t.Context()) }()
+		testutil.Eventually(w.t, "the step waits for the unit", func() bool { return dbtest.Waiting(w.t, w.DB) == 1 })
+		return nil
+	})
+	if err := <-ended; err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // A delivery whose result is written between the look for what waits and the change
 // of it stays what it has become.
 func TestAResultBetweenLookAndChangeStays(t *testing.T) {
@@ -138,18 +156,7 @@ func TestAResultBetweenLookAndChangeStays(t *testing.T) {
 			w.retryLater(e)
 			w.exec(`UPDATE webhook_deliveries SET state = $1`, c.state)
 			c.do(w, e)
-			d, followed := w.deliverer(), make(chan error, 1)
-			w.unit(func(ctx context.Context, tx *db.Tx) error {
-				if _, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET state = 'delivered', step = 7, completed_at = now()`); err != nil {
-					return err
-				}
-				go func() { followed <- d.follow(t.Context()) }()
-				testutil.Eventually(t, "what follows waits for the result", func() bool { return dbtest.Waiting(t, w.DB) == 1 })
-				return nil
-			})
-			if err := <-followed; err != nil {
-				t.Fatal(err)
-			}
+			w.waitsFor(w.deliverer().follow, `UPDATE webhook_deliveries SET state = 'delivered', step = 7, completed_at = now()`)
 			if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'delivered' AND step = 7`); n != 1 {
 				t.Errorf("what has arrived is %s", w.states())
 			}
@@ -168,18 +175,8 @@ func TestALineThatIsPutAsideMeanwhileIsMovedToo(t *testing.T) {
 		SET unlogged = coalesce(unlogged, '[]') || jsonb_build_object('guild_id', guild_id, 'id', id, 'lease_gen', $1::int,
 		    'started_at', now(), 'duration_ms', 1, 'outcome', 'response', 'status', 500)`
 	w.exec(aside, 1)
-	d, moved := w.deliverer(), make(chan error, 1)
-	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, aside, 2); err != nil {
-			return err
-		}
-		go func() { moved <- d.moveLog(t.Context()) }()
-		testutil.Eventually(t, "the move waits for the line", func() bool { return dbtest.Waiting(t, w.DB) == 1 })
-		return nil
-	})
-	if err := <-moved; err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
+	w.waitsFor(d.moveLog, aside, 2)
 	if err := d.moveLog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
