@@ -34,7 +34,8 @@ func (w *Waiters) BeginPart(stream string, p Part, done uint32) *Waiter {
 	}
 	w.parts[id] = one
 	if w.Done("") != done {
-		w.bell.ringAll()
+		w.begun[stream] = true
+		w.bell.wake()
 	}
 	return one
 }
@@ -56,7 +57,7 @@ const newestDue = `
 const newest = 1000
 
 // lookAtStreams wakes those who wait for a part of a stream that has something: where one
-// of its guilds has rung, or in any case.
+// of its guilds has rung, somebody has begun to wait meanwhile, or in any case.
 func (w *Waiters) lookAtStreams(ctx context.Context, rung []string, all bool) error {
 	for _, stream := range w.awaited(rung, all) {
 		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
@@ -80,9 +81,10 @@ func (w *Waiters) awaited(rung []string, all bool) []string {
 	defer w.mu.Unlock()
 	var streams []string
 	for id, one := range w.parts {
-		if !slices.Contains(streams, id.stream) && (all || slices.ContainsFunc(rung, one.serve.has)) {
+		if !slices.Contains(streams, id.stream) && (all || w.begun[id.stream] || slices.ContainsFunc(rung, one.serve.has)) {
 			streams = append(streams, id.stream)
 		}
 	}
+	clear(w.begun)
 	return streams
 }

@@ -41,13 +41,14 @@ type Waiters struct {
 	mu      sync.Mutex
 	of      map[string][]*Waiter // by guild, one for an endpoint
 	parts   map[partID]*Waiter
+	begun   map[string]bool // streams for which a look is due since somebody has begun to wait
 	n       int
 	stopped bool
 }
 
 // NewWaiters has nobody wait yet. No fetch is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
-	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter)}
+	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter), begun: make(map[string]bool)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "guildhall", Subsystem: "webhook", Name: "waiting_callers", Help: "Callers on this node that wait until there is something to fetch.",
 	}, func() float64 { return float64(w.Waiting()) })
