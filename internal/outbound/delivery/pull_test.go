@@ -131,6 +131,30 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	}
 }
 
+// A pull endpoint that nobody fetches from for 7 days is disabled, and says why. One that
+// somebody has fetched from since is not, nor is one to which events are sent.
+func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	unread, read := w.addPull(w.guild), w.addPull(w.guild)
+	pushed, _ := w.add(w.guild, w.receive(nil).URL)
+	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - make_interval(days => 7, mins => CASE endpoint_id WHEN $1 THEN 1 ELSE -1 END)`,
+		unread.ID)
+	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '8 days' WHERE endpoint_id = $1`, pushed.ID)
+	if err := w.deliverer().disableUnfetched(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is := func(e endpoint) string {
+		return dbtest.Value[string](t, w.DB, `SELECT enabled || ' ' || coalesce(disabled_reason, '') FROM webhook_endpoints WHERE id = $1`, e.ID)
+	}
+	if is(unread) != "false not_fetched" || is(read) != "true " || is(pushed) != "true " {
+		t.Errorf("the endpoints are %q, %q and %q", is(unread), is(read), is(pushed))
+	}
+	if n := w.count(`SELECT count(*) FROM audit_log WHERE action = 'webhook.disabled' AND target_id = $1`, unread.ID); n != 1 {
+		t.Errorf("%d lines tell of it", n)
+	}
+}
+
 // kept is what is promised of one event that is kept for a pull endpoint.
 type kept struct {
 	at       time.Time // when it happened

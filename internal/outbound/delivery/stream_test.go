@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -272,5 +273,57 @@ func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// An acknowledgement locks events by guild and id, whatever the order of its lists: one
+// that waits for an event has locked those before it, and none behind it.
+// RELIABILITY.md, Events.
+func TestAcknowledgementsLockEventsInOneOrder(t *testing.T) {
+	t.Parallel()
+	for name, apart := range map[string]bool{"over all guilds": false, "guild by guild": true} {
+		for list, back := range map[string]bool{"settled": false, "given back": true} {
+			t.Run(list+" "+name, func(t *testing.T) {
+				t.Parallel()
+				w := newDeliveryDB(t)
+				of := Part{Stream: "mirror", Shards: 1}
+				w.addWaiting(w.addStream(0), 0, 5, 2, 1000)
+				var got Fetched
+				w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+					got, err = FetchStream(ctx, tx, of, "caller", 100, time.Minute)
+					return err
+				})
+				ids := idsOf(got)
+				slices.Reverse(ids)
+				acknowledged := make(chan error, 1)
+				w.unit(func(ctx context.Context, tx *db.Tx) error {
+					if _, err := tx.ExecContext(ctx, `SELECT FROM stream_deliveries WHERE event_id = '0-3-1' FOR UPDATE`); err != nil {
+						return err
+					}
+					go func() {
+						acknowledged <- w.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+							tx.Distributed = tx.Distributed || apart
+							events, backs := ids, []string(nil)
+							if back {
+								events, backs = backs, events
+							}
+							_, _, err := AcknowledgeStream(ctx, tx, of, events, backs)
+							return err
+						})
+					}()
+					testutil.Eventually(t, "the acknowledgement waits", func() bool { return dbtest.Waiting(t, w.DB) == 1 })
+					var free []string
+					err := tx.SelectContext(ctx, &free, `SELECT event_id FROM stream_deliveries ORDER BY event_id FOR UPDATE SKIP LOCKED`)
+					// As texts, the ids of the guilds are in the order 2, 3, 4, 5, 1.
+					if want := []string{"0-1-1", "0-1-2", "0-3-1", "0-3-2", "0-4-1", "0-4-2", "0-5-1", "0-5-2"}; !slices.Equal(free, want) {
+						t.Errorf("free are %v, want %v", free, want)
+					}
+					return err
+				})
+				if err := <-acknowledged; err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
 	}
 }

@@ -79,6 +79,54 @@ func TestABotFetchesTheEventsOfAGuildAndAcknowledgesThem(t *testing.T) {
 	bot.Do(t, "deleteBotStream", "", apitest.Path("name", "mirror")).WantError(t, 404, "not_found")
 }
 
+// Two streams hold an event each for itself: what one acknowledges, or gives back, the
+// other has still, and under its lease.
+func TestAnEventIsAcknowledgedForOneStream(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	bot := api.Bot(t)
+	for _, name := range []string{"one", "other"} {
+		bot.Do(t, "putBotStream", `{"events":["economy.balance_changed"]}`, apitest.Path("name", name)).Want(t, 200, "")
+	}
+	tell(t, api.DB())
+	change(t, api)
+	change(t, api)
+	events := pull(t, bot, `{"stream":"one"}`)
+	if same := pull(t, bot, `{"stream":"other"}`); len(events) != 2 || !slices.Equal(same, events) {
+		t.Fatalf("fetched %v and %v", events, same)
+	}
+	ack(t, bot, `{"stream":"one","event_ids":`+list(events[0])+`,"return_ids":`+list(events[1])+`}`, `{"settled_count":1,"returned_count":1}`)
+	if again := pull(t, bot, `{"stream":"other"}`); len(again) != 0 {
+		t.Errorf("given back by one stream, %v comes of the other", again)
+	}
+	ack(t, bot, `{"stream":"other","event_ids":`+list(events...)+`}`, `{"settled_count":2,"returned_count":0}`)
+	if again := pull(t, bot, `{"stream":"one"}`); !slices.Equal(again, events[1:]) {
+		t.Errorf("settled in the other, %v comes again, want %v", again, events[1:])
+	}
+}
+
+// A stream holds the events that it wants. Of another one nothing is stored where nobody
+// else listens.
+func TestAStreamHoldsWhatItWants(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	bot := api.Bot(t)
+	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+	tell(t, api.DB())
+	change(t, api)
+	api.Do(t, "createCase", `{"user_id":"7","moderator_id":"8","type":"note","reason":"kept"}`).Want(t, 201, "")
+	record(t, api.DB(), auth.System(api.Guild))
+	got := bot.Do(t, "pullBotEvents", `{"stream":"mirror"}`).Want(t, 200, "").All(t, "type")
+	if !slices.Equal(got, []string{"member.forgotten"}) {
+		t.Errorf("fetched %v", got)
+	}
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM webhook_events`); n != 1 {
+		t.Errorf("%d events are stored, want 1", n)
+	}
+}
+
 func TestTheStreamOfWorkHoldsWhatIsRecordedForIt(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
