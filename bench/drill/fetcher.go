@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -81,26 +82,46 @@ func (f *fetcher) live(ctx context.Context) {
 	}
 }
 
-// fetches has a program fetch some events of guild A from now on. The function that it
-// returns holds that each has come, and ends the program.
-func (p *place) fetches(token string, addresses [2]string, events ...string) (each func()) {
-	f := p.fetcher(token, addresses, events)
+// takes starts the program, which takes so many events or a few more, and leaves those
+// that come then. The function that it returns kills it, and returns what it has taken.
+func (f *fetcher) takes(most int) (kill func() map[string]bool) {
 	seen := map[string]bool{}
 	f.take = func(_ context.Context, events []fetchedEvent) bool {
+		if len(seen) >= most {
+			return false
+		}
 		for _, e := range events {
 			seen[e.ID] = true
 		}
 		return true
 	}
-	kill := f.begin()
-	endpoint := strings.Split(f.path, "/")[2]
+	end := f.begin()
+	return func() map[string]bool {
+		end()
+		return seen
+	}
+}
+
+// endpoint is the id of the endpoint that the program fetches from.
+func (f *fetcher) endpoint() string { return strings.Split(f.path, "/")[2] }
+
+// acknowledged waits until all that is kept for the program is acknowledged, and reports
+// whether it is.
+func (f *fetcher) acknowledged() bool {
+	return f.Await(2*time.Minute, func() bool {
+		return f.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state <> 'delivered'`, f.endpoint()) == 0
+	})
+}
+
+// fetches has a program fetch some events of guild A from now on. The function that it
+// returns holds that each has come, and ends the program.
+func (p *place) fetches(token string, addresses [2]string, events ...string) (each func()) {
+	f := p.fetcher(token, addresses, events)
+	kill := f.takes(math.MaxInt)
 	return func() {
-		acknowledged := p.Await(2*time.Minute, func() bool {
-			return p.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state <> 'delivered'`, endpoint) == 0
-		})
-		kill()
+		acknowledged, seen := f.acknowledged(), kill()
 		var events []string
-		p.Select(&events, `SELECT event_id FROM webhook_deliveries WHERE endpoint_id = $1`, endpoint)
+		p.Select(&events, `SELECT event_id FROM webhook_deliveries WHERE endpoint_id = $1`, f.endpoint())
 		missing := 0
 		for _, id := range events {
 			if !seen[id] {
@@ -108,7 +129,7 @@ func (p *place) fetches(token string, addresses [2]string, events ...string) (ea
 			}
 		}
 		p.Hold(acknowledged && missing == 0 && len(events) > 0, "each of %d events is fetched (%d are not) and acknowledged", len(events), missing)
-		sent := p.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND attempts > 0`, endpoint)
+		sent := p.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND attempts > 0`, f.endpoint())
 		p.Hold(sent == 0, "none of them was sent (%d)", sent)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"os/exec"
@@ -24,8 +25,8 @@ const (
 )
 
 // restore takes a backup while deliveries wait, goes on, restores it, and looks at what
-// came back: a revoked token, deliveries that had arrived. Then the installation is taken
-// into service again as docs/operate/backup.md says.
+// came back: a revoked token, deliveries that had arrived, events that were fetched. Then
+// the installation is taken into service again as docs/operate/backup.md says.
 func restore(p *place) {
 	for _, stage := range []struct {
 		name string
@@ -84,6 +85,8 @@ type life struct {
 	writes int            // before the backup, and as many after it
 	taken  time.Time      // from then on the backup knows nothing
 	before map[string]int // the events that had arrived when it was restored
+	path   string         // of the events of its pull endpoint
+	kept   []string       // the events that waited there in the backup
 }
 
 // beginLife makes a guild with two tokens and a receiver.
@@ -95,12 +98,18 @@ func (p *place) beginLife() *life {
 	return l
 }
 
-// goThrough writes while no node delivers, takes the backup, and goes on: what waited
-// arrives, the first token is revoked, a third is made, the second writes.
+// goThrough writes while no node delivers and a program fetches half of it, takes the
+// backup, and goes on: what waited arrives, or is fetched, the first token is revoked, a
+// third is made, the second writes.
 func (l *life) goThrough(take func()) {
 	silent := l.Serve("GUILDHALL_ROLES=api")
+	f := l.fetcher(l.tokens[0], [2]string{silent.HTTP, silent.HTTP}, []string{"economy.balance_changed"})
+	kill := f.takes(l.writes / 2)
 	done := l.pay(silent, l.tokens[0], "before", l.writes)
+	kill()
 	l.Must(silent.Stop())
+	l.path = f.path
+	l.Select(&l.kept, `SELECT event_id FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending'`, f.endpoint())
 	l.taken = time.Now().UTC()
 	take()
 	n := l.Serve()
@@ -108,6 +117,7 @@ func (l *life) goThrough(take func()) {
 	l.Hold(done == 2*l.writes, "%d of %d writes before and after the backup succeed", done, 2*l.writes)
 	arrived := func() bool { return len(l.hook.Events()) == 2*l.writes }
 	l.Hold(l.Await(2*time.Minute, arrived), "%d of %d events arrive", len(l.hook.Events()), 2*l.writes)
+	l.fetchesAll(l.place, n, l.tokens[1])
 	l.revokeFirst()
 	l.Token(guildA)
 	l.before = l.hook.Events()
@@ -131,7 +141,8 @@ func (l *life) intoServiceAgain(fresh *place) {
 	for _, t := range l.tokens {
 		l.refused(n, t)
 	}
-	l.Hold(l.pay(n, fresh.Token(guildA), "after", 1) == 1, "a token made since writes")
+	token := fresh.Token(guildA)
+	l.Hold(l.pay(n, token, "after", 1) == 1, "a token made since writes")
 	again := func() (n int) {
 		for id, times := range l.hook.Events() {
 			if l.before[id] > 0 && times > l.before[id] {
@@ -144,6 +155,24 @@ func (l *life) intoServiceAgain(fresh *place) {
 		"%d of %d deliveries that waited in the backup came again under the ids they had", again(), l.writes)
 	fewer := func() int { return len(l.hook.Events()) - len(l.before) }
 	l.Hold(l.Await(time.Minute, func() bool { return fewer() == 1 }), "of new events there is the one of the write since (%d)", fewer())
+
+	got, came := l.fetchesAll(fresh, n, token), 0
+	for _, id := range l.kept {
+		if got[id] {
+			came++
+		}
+	}
+	l.Hold(came > 0 && came == len(l.kept) && len(got) == came+1,
+		"%d of %d events that waited in the backup are fetched again, and one that is new (%d)", came, len(l.kept), len(got)-came)
+}
+
+// fetchesAll has a program fetch and acknowledge all that is kept for it, and returns what
+// it has taken.
+func (l *life) fetchesAll(at *place, n *rig.Node, token string) map[string]bool {
+	f := &fetcher{place: at, path: l.path, token: token, addresses: [2]string{n.HTTP, n.HTTP}}
+	kill := f.takes(math.MaxInt)
+	l.Hold(f.acknowledged(), "what is kept for a program that fetches is acknowledged")
+	return kill()
 }
 
 // countWrites looks for the writes that were acknowledged before the backup.
