@@ -67,7 +67,7 @@ func (*Left) Unwrap() error { return Alone }
 // Caller is on whose account an item is done.
 type Caller struct{ Group, Name string }
 
-// Config says what a batch is. Run is required.
+// Config says what a batch is. Functions are required.
 type Config[T any] struct {
 	// Run does a batch and returns what became of each item: nil when it is done,
 	// Alone, or why it has failed.
@@ -78,8 +78,9 @@ type Config[T any] struct {
 	Enter func(ctx context.Context) (within context.Context, release func(), err error)
 
 	// Long, if not nil, says of an item that it makes its batch long: one of several
-	// round trips. While it waits for them another one can do as much. Beside a
-	// short batch that would cost more than it brings: half as many to a batch.
+	// round trips. While it waits for them another one can do as much: with eight and
+	// with 32 connections a fifth fewer are done where none does. Beside a short batch
+	// that would cost more than it brings: half as many to a batch.
 	Long func(T) bool
 
 	Most   int  // items of a batch; 0 means 64
@@ -88,16 +89,14 @@ type Config[T any] struct {
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
-	// Wait is how long an item may wait to be on its way; 0 means 2 s. Late is the
-	// error of one that has waited in vain; own says that more than half a batch of
-	// its own caller's were waiting. Waited, if not nil, is how much of that time has
-	// passed before Do.
-	Wait   time.Duration
-	Late   func(own bool) error
-	Waited func(ctx context.Context) time.Duration
+	// Wait is how long an item may wait to be on its way. Late is the error of one that
+	// has waited in vain; own says that more than half a batch of its own caller's were
+	// waiting.
+	Wait func(ctx context.Context) time.Duration
+	Late func(own bool) error
 
-	// Began, if not nil, is told of each batch: its size, and how long the item
-	// that came first had waited.
+	// Began is told of each batch: its size, and how long the item that came first had
+	// waited.
 	Began func(size int, waited time.Duration)
 }
 
@@ -106,15 +105,15 @@ type Config[T any] struct {
 type Collector[T any] struct {
 	cfg Config[T]
 
-	mu      sync.Mutex          // guards what follows
-	last    map[string]*item[T] // of each subject: who is at the end of its line
-	groups  map[string]*group[T]
-	turn    []*group[T] // those from which a batch may take
-	ready   int         // items that a batch may take
-	running int         // batches
-	now     int         // what Now does
-	enough  int         // so many that are ready begin a second batch beside the first
+	mu      sync.Mutex            // guards what follows
+	lines   map[string][]*item[T] // of each subject; only the first is in turn, or on its way
+	turns   turns[T]              // by group and caller: what a batch may take
+	busy    map[string]*turns[T]  // Apart only: of groups that have a batch on its way
 	waiting map[Caller]int
+	ready   int // items that a batch may take
+	running int // batches
+	beside  int // so many that are ready begin a second batch beside the first
+	now     int // what Now does
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -126,41 +125,28 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	cfg.Enough = cmp.Or(cfg.Enough, cfg.Most)
 	cfg.Few = cmp.Or(cfg.Few, 1)
 	cfg.Lanes = cmp.Or(cfg.Lanes, 4)
-	cfg.Wait = cmp.Or(cfg.Wait, 2*time.Second)
-	if cfg.Late == nil {
-		cfg.Late = func(bool) error { return context.DeadlineExceeded }
-	}
-	return &Collector[T]{
-		cfg: cfg, last: make(map[string]*item[T]), groups: make(map[string]*group[T]), waiting: make(map[Caller]int),
-	}
+	return &Collector[T]{cfg: cfg, lines: map[string][]*item[T]{}, busy: map[string]*turns[T]{}, waiting: map[Caller]int{}}
 }
 
 // Now calls do, if no batch is on its way and Now does fewer than Few other things, and
 // says whether it has. Nothing waits for what it does. Once there are more, batches
 // follow each other until nobody waits.
 func (c *Collector[T]) Now(do func()) bool {
-	if !c.enter() {
-		return false
-	}
-	defer c.leave()
-	do()
-	return true
-}
-
-func (c *Collector[T]) enter() bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running > 0 || c.now >= c.cfg.Few {
-		return false
+	few := c.running == 0 && c.now < c.cfg.Few
+	if few {
+		c.now++
 	}
-	c.now++
-	return true
-}
-
-func (c *Collector[T]) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now--
+	c.mu.Unlock()
+	if few {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.now--
+		}()
+		do()
+	}
+	return few
 }
 
 // Do has value done in a batch, and returns what became of it. It is *Left when the
@@ -169,10 +155,7 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	wait := c.cfg.Wait
-	if c.cfg.Waited != nil {
-		wait -= c.cfg.Waited(ctx)
-	}
+	wait := c.cfg.Wait(ctx)
 	if wait <= 0 {
 		return c.cfg.Late(false)
 	}
@@ -205,10 +188,8 @@ func (c *Collector[T]) add(it *item[T]) {
 	defer c.mu.Unlock()
 	c.waiting[it.by]++
 	if it.subject != "" {
-		before := c.last[it.subject]
-		c.last[it.subject] = it
-		if before != nil {
-			before.next = it
+		c.lines[it.subject] = append(c.lines[it.subject], it)
+		if len(c.lines[it.subject]) > 1 {
 			return
 		}
 	}
@@ -216,24 +197,18 @@ func (c *Collector[T]) add(it *item[T]) {
 	c.start()
 }
 
-// wanted says whether a batch is to start beside so many others.
-func (c *Collector[T]) wanted(others int) bool {
-	if len(c.turn) == 0 || others >= c.cfg.Lanes {
-		return false
+// offer lets a batch take it.
+func (c *Collector[T]) offer(it *item[T]) {
+	it.state = ready
+	c.ready++
+	if group := c.busy[it.by.Group]; group != nil {
+		group.push(it, it.by.Name)
+		return
 	}
-	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || others == 1 && c.ready >= c.enough
+	c.turns.push(it, it.by.Group, it.by.Name)
 }
 
-func (c *Collector[T]) start() {
-	if c.wanted(c.running) {
-		c.running++
-		c.enough = c.cfg.Most // until it has taken its items
-		go c.work()
-	}
-}
-
-// pass lets the next of the subject have its turn, after an item that was done
-// alone.
+// pass lets the next of the subject have its turn, after an item that was done alone.
 func (c *Collector[T]) pass(it *item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,45 +216,77 @@ func (c *Collector[T]) pass(it *item[T]) {
 	c.start()
 }
 
-// work runs batches until none is to start. Its context is no request's.
-func (c *Collector[T]) work() {
-	ctx := context.Background() //nolint:forbidigo // a batch is nobody's alone
-	for {
-		c.batch(ctx)
-		c.mu.Lock()
-		if !c.wanted(c.running - 1) {
-			c.running--
-			c.mu.Unlock()
-			return
-		}
-		c.enough = c.cfg.Most
-		c.mu.Unlock()
+// advance offers the next of the subject.
+func (c *Collector[T]) advance(it *item[T]) {
+	if it.subject == "" {
+		return
+	}
+	line := c.lines[it.subject][1:]
+	for len(line) > 0 && line[0].state == gone {
+		line = line[1:]
+	}
+	if len(line) == 0 {
+		delete(c.lines, it.subject)
+		return
+	}
+	c.lines[it.subject] = line
+	c.offer(line[0])
+}
+
+// wanted says whether a batch is to start.
+func (c *Collector[T]) wanted() bool {
+	return !c.turns.empty() && c.running < c.cfg.Lanes &&
+		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
+}
+
+func (c *Collector[T]) start() {
+	if c.wanted() {
+		c.running++
+		c.beside = c.cfg.Most // until it has taken its items
+		go c.batch()
 	}
 }
 
-// batch runs one batch.
-func (c *Collector[T]) batch(ctx context.Context) {
-	release, entered := func() {}, error(nil)
-	if c.cfg.Enter != nil {
-		var out func()
-		if ctx, out, entered = c.cfg.Enter(ctx); entered == nil {
-			release = out
-		}
-	}
-	g, items := c.take()
-	if len(items) > 0 {
-		var outcomes []error
-		if entered != nil {
-			outcomes = slices.Repeat([]error{entered}, len(items))
-		} else {
+// batch runs one batch. Its context is no request's.
+func (c *Collector[T]) batch() {
+	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
+	group, items := c.take()
+	outcomes := slices.Repeat([]error{err}, len(items))
+	if err == nil {
+		if len(items) > 0 {
 			outcomes = c.run(ctx, items)
 		}
-		for i, it := range items {
-			it.err = outcomes[i]
+		release()
+	}
+	c.end(group, items, outcomes)
+}
+
+// take chooses the items of a batch: of each group in turn one, of each of its
+// callers in turn. Where batches hold one group only, the group is returned.
+func (c *Collector[T]) take() (group string, items []*item[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from := &c.turns
+	if c.cfg.Apart && !c.turns.empty() {
+		group, from = c.turns.shift()
+		c.busy[group] = from
+	}
+	for len(items) < c.cfg.Most && !from.empty() {
+		it := from.pop()
+		if it.state == gone {
+			c.advance(it)
+			continue
+		}
+		it.state = taken
+		c.ready--
+		c.left(it)
+		items = append(items, it)
+		if c.cfg.Long != nil && c.cfg.Long(it.value) {
+			c.beside = least
 		}
 	}
-	release()
-	c.end(g, items)
+	c.beside = max(c.beside, len(items))
+	return group, items
 }
 
 // run calls Run. One that panics has failed for all of its items.
@@ -301,54 +308,50 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 			outcomes = slices.Repeat([]error{failure}, len(items))
 		}
 	}()
-	if c.cfg.Began != nil {
-		c.cfg.Began(len(items), waited)
-	}
+	c.cfg.Began(len(items), waited)
 	return c.cfg.Run(ctx, values)
 }
 
-// take chooses the items of a batch: of each group in turn one, of each of its
-// callers in turn. Where batches hold one group only, the group is returned.
-func (c *Collector[T]) take() (only *group[T], batch []*item[T]) {
+// end tells the callers of a batch, makes its subjects and its group available again,
+// and starts the next.
+func (c *Collector[T]) end(group string, items []*item[T], outcomes []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer func() {
-		if c.cfg.Long != nil && slices.ContainsFunc(batch, func(it *item[T]) bool { return c.cfg.Long(it.value) }) {
-			c.enough = max(least, len(batch))
-		}
-	}()
-	for len(batch) < c.cfg.Most && len(c.turn) > 0 {
-		g := c.turn[0]
-		if it := c.pop(g); it != nil {
-			batch = append(batch, it)
-		}
-		if c.cfg.Apart && len(g.turn) > 0 && len(batch) < c.cfg.Most {
-			continue
-		}
-		c.turn = c.turn[1:]
-		g.queued = false
-		if c.cfg.Apart && len(batch) > 0 {
-			g.running = true
-			return g, batch
-		}
-		c.enqueue(g)
+	c.running--
+	if rest := c.busy[group]; rest != nil {
+		delete(c.busy, group)
+		c.turns.put(group, rest)
 	}
-	return nil, batch
-}
-
-// end tells the callers of a batch, and makes its subjects and its group
-// available again.
-func (c *Collector[T]) end(only *group[T], items []*item[T]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if only != nil {
-		only.running = false
-		c.enqueue(only)
-	}
-	for _, it := range items {
-		if !errors.Is(it.err, Alone) {
+	for i, it := range items {
+		if it.err = outcomes[i]; !errors.Is(it.err, Alone) {
 			c.advance(it)
 		}
 		close(it.done)
+	}
+	c.start()
+}
+
+// takeBack takes an item back that is not on its way yet. It stays where it stands, and
+// is passed over when its turn comes. own says that more than half a batch of its
+// caller's were waiting.
+func (c *Collector[T]) takeBack(it *item[T]) (own, back bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own = 2*c.waiting[it.by] > c.cfg.Most
+	if it.state == taken {
+		return own, false
+	}
+	if it.state == ready {
+		c.ready--
+	}
+	it.state = gone
+	c.left(it)
+	return own, true
+}
+
+// left counts an item that waits no more.
+func (c *Collector[T]) left(it *item[T]) {
+	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
+		delete(c.waiting, it.by)
 	}
 }

@@ -157,8 +157,8 @@ func (w *model) arrive(c *change) {
 	testutil.Eventually(w.t, "the change is in line", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
-		last := w.c.last[c.member]
-		return last != nil && last.value == c
+		line := w.c.lines[c.member]
+		return len(line) > 0 && line[len(line)-1].value == c
 	})
 }
 
@@ -171,7 +171,7 @@ func (w *model) rest() {
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
-		return w.c.running == len(w.b.batches) && !w.c.wanted(w.c.running)
+		return w.c.running == len(w.b.batches) && !w.c.wanted()
 	})
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -223,9 +223,9 @@ func TestCollectedIsOneByOne(t *testing.T) {
 		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: time.Hour,
+			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: anHour,
 		}
-		w.c = New(w.cfg)
+		w.c = New(with(w.cfg))
 		end := func(list *[]*onItsWay, f fate) {
 			w.b.mu.Lock()
 			if len(*list) == 0 {
@@ -360,10 +360,30 @@ func (w *model) check() {
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
+	if n := w.c.kept(); n != 0 {
 		w.t.Fatalf("the collector keeps %d things of what is over", n)
 	}
 }
+
+// kept is how many things a collector keeps.
+func (c *Collector[T]) kept() int {
+	return len(c.lines) + len(c.turns.names) + len(c.turns.below) + len(c.busy) + len(c.waiting) + c.ready + c.running + c.now
+}
+
+// with is a configuration with the functions that a test does not care for.
+func with[T any](cfg Config[T]) Config[T] {
+	if cfg.Enter == nil {
+		cfg.Enter = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
+	}
+	if cfg.Wait == nil {
+		cfg.Wait = func(context.Context) time.Duration { return 2 * time.Second }
+	}
+	cfg.Began = func(int, time.Duration) {}
+	return cfg
+}
+
+// anHour is how long items of models may wait.
+func anHour(context.Context) time.Duration { return time.Hour }
 
 // crowd lets so many changes of a caller arrive, each of a member of its own.
 func crowd(c *Collector[*change], by Caller, n int) *sync.WaitGroup {
@@ -381,11 +401,11 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var batches [][]*change
-		c := New(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) []error {
+		c := New(with(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) []error {
 			batches = append(batches, batch)
 			time.Sleep(time.Millisecond)
 			return make([]error, len(batch))
-		}})
+		}}))
 		flood := crowd(c, Caller{"1", "flood"}, 100)
 		synctest.Wait()
 		neighbour, stranger := crowd(c, Caller{"1", "neighbour"}, 2), crowd(c, Caller{"2", "stranger"}, 6)
@@ -411,13 +431,13 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 		var mu sync.Mutex
 		var sizes []int
 		var begun []time.Time
-		c := New(Config[*change]{Run: func(_ context.Context, batch []*change) []error {
+		c := New(with(Config[*change]{Run: func(_ context.Context, batch []*change) []error {
 			mu.Lock()
 			sizes, begun = append(sizes, len(batch)), append(begun, time.Now())
 			mu.Unlock()
 			time.Sleep(10 * time.Millisecond)
 			return make([]error, len(batch))
-		}})
+		}}))
 		start := time.Now()
 		first := crowd(c, Caller{"1", "a"}, 1)
 		synctest.Wait()
@@ -453,7 +473,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 			var mu sync.Mutex
 			var begun []time.Time
 			open := make(chan struct{})
-			collector := New(Config[*change]{
+			collector := New(with(Config[*change]{
 				Most: 8, Long: func(c *change) bool { return c.key != "" },
 				Enter: func(ctx context.Context) (context.Context, func(), error) {
 					<-open
@@ -466,7 +486,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					return make([]error, len(batch))
 				},
-			})
+			}))
 			var all sync.WaitGroup
 			arrive := func(n int, name string) {
 				for i := range n {
@@ -495,7 +515,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, busy := errors.New("own share"), errors.New("busy")
 		open := make(chan struct{})
-		c := New(Config[*change]{
+		c := New(with(Config[*change]{
 			Lanes: 1, Run: func(_ context.Context, batch []*change) []error { return make([]error, len(batch)) },
 			Enter: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
@@ -507,7 +527,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 				}
 				return busy
 			},
-		})
+		}))
 		start := time.Now()
 		one := &change{}
 		var done sync.WaitGroup
@@ -543,7 +563,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no connection")
 	mode := "panic"
-	c := New(Config[*change]{
+	c := New(with(Config[*change]{
 		Enter: func(ctx context.Context) (context.Context, func(), error) {
 			if mode == "enter" {
 				return nil, nil, broken
@@ -559,7 +579,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 			}
 			return make([]error, len(batch))
 		},
-	})
+	}))
 	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}) }
 	if err := ask(); err == nil {
 		t.Error("a batch that panics is a success")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -122,7 +121,7 @@ func (w *readers) rest() {
 				here--
 			}
 		}
-		return here == 0 && lanes == w.c.running && !w.c.wanted(w.c.running)
+		return here == 0 && lanes == w.c.running && !w.c.wanted()
 	})
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
@@ -172,9 +171,9 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 		w.cfg = Config[*look]{
 			Run: w.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Enough: rapid.IntRange(1, 4).Draw(t, "enough"),
 			Few: rapid.IntRange(1, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
+			Apart: rapid.Bool().Draw(t, "apart"), Wait: anHour,
 		}
-		w.c = New(w.cfg)
+		w.c = New(with(w.cfg))
 		end := func(t *rapid.T, err error) {
 			if len(w.under) > 0 {
 				w.end(rapid.IntRange(0, len(w.under)-1).Draw(t, "which"), err)
@@ -242,7 +241,7 @@ func (w *readers) check(broken error) {
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
+	if n := w.c.kept(); n != 0 {
 		w.t.Fatalf("the collector keeps %d things of what is over", n)
 	}
 }

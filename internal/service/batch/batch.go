@@ -35,7 +35,7 @@ func Each[T, V any](items []T, of func(T) V) []V {
 // seen. It only chooses the statement: one that tells nobody leaves what would have to
 // be told.
 type Listening struct {
-	mu     sync.RWMutex
+	mu     sync.Mutex
 	guilds map[string]bool
 }
 
@@ -44,18 +44,18 @@ const maxListening = 10_000
 
 // Has reports whether somebody has listened in the guild.
 func (l *Listening) Has(guild string) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.guilds[guild]
 }
 
-// Add remembers it.
-func (l *Listening) Add(guild string) {
-	if l.Has(guild) {
-		return
-	}
+// Add remembers it, if somebody does.
+func (l *Listening) Add(guild string, told bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !told || l.guilds[guild] {
+		return
+	}
 	if l.guilds == nil || len(l.guilds) >= maxListening {
 		l.guilds = make(map[string]bool)
 	}

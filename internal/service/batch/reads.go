@@ -49,22 +49,21 @@ type Reads[Q any] struct {
 // NewReads returns the questions of an operation about a member. one answers one, and
 // each answers several in one statement.
 func NewReads[Q any](h Host, operation string, one func(context.Context, db.Querier, Q) error, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
-	return newReads(h, collect.Config[Q]{Few: fewReads, Apart: h.OneGuild, Began: h.Began(operation)}, one, each)
+	r := &Reads[Q]{db: h.DB, one: one, each: each}
+	return r.collected(h, operation, collect.Config[Q]{Few: fewReads, Apart: h.OneGuild})
 }
 
 // NewPages returns those of an operation about a guild: what several ask for is read
 // once.
 func NewPages[Q any](h Host, operation string, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
-	one := func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
-	return newReads(h, collect.Config[Q]{Most: mostPages, Apart: true, Began: h.Began(operation)}, one, each)
+	r := &Reads[Q]{db: h.DB, each: each}
+	r.one = func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
+	return r.collected(h, operation, collect.Config[Q]{Most: mostPages, Apart: true})
 }
 
-func newReads[Q any](h Host, cfg collect.Config[Q], one func(context.Context, db.Querier, Q) error,
-	each func(context.Context, db.Querier, []Q) error,
-) *Reads[Q] {
-	r := &Reads[Q]{db: h.DB, one: one, each: each}
-	cfg.Run, cfg.Enter, cfg.Enough = r.run, h.DB.EnterReading, enoughReads
-	cfg.Wait, cfg.Late = readWait, func(bool) error { return errLate }
+func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *Reads[Q] {
+	cfg.Run, cfg.Enter, cfg.Enough, cfg.Began = r.run, h.DB.EnterReading, enoughReads, h.Began(operation)
+	cfg.Wait, cfg.Late = func(context.Context) time.Duration { return readWait }, func(bool) error { return errLate }
 	if cfg.Apart {
 		cfg.Lanes = lanesApart
 	}

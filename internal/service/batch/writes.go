@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,9 +12,15 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// patience is how long a batch waits for what another transaction holds. Statements
-// set it themselves; a coordinator has to be told for its workers.
-const patience = 10 * time.Millisecond
+const (
+	// mostWait is how long a change waits for the batches before it, with all that its
+	// request has waited so far.
+	mostWait = 2 * time.Second
+
+	// patience is how long a batch waits for what another transaction holds. Statements
+	// set it themselves; a coordinator has to be told for its workers.
+	patience = 10 * time.Millisecond
+)
 
 // Change is what changes of all kinds have in common.
 type Change struct {
@@ -37,32 +44,60 @@ func (c *Change) Common() *Change { return c }
 // changing is a change as its domain has it: one with a Change in it.
 type changing interface {
 	Common() *Change
-	Subject() string // two changes of one subject are made one after the other
+	Member() string // changes of one member are made one after the other
+}
+
+func subject(c changing) string { return c.Common().By.GuildID + "/" + c.Member() }
+
+// Sorted are changes in the order in which their rows are locked everywhere.
+func Sorted[C changing](changes []C) []C {
+	return slices.SortedFunc(slices.Values(changes), func(a, b C) int {
+		return cmp.Or(cmp.Compare(a.Common().By.GuildID, b.Common().By.GuildID), cmp.Compare(a.Member(), b.Member()))
+	})
+}
+
+// Columns are what a statement needs of changes of any kind, as arrays: guild, member and
+// origin of each, and token, key and fingerprint of its request, null where it has no key.
+// The statement writes the keys of what it makes. It makes nothing where something stands
+// under the key: Claim has to find it, whatever it is. Two that race for a key fail on it.
+func Columns[C changing](changes []C) []any {
+	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
+	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
+	for i, c := range changes {
+		if r := c.Common().Key; r != nil {
+			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
+		}
+	}
+	return []any{
+		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
+		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
+	}
 }
 
 // Writes makes changes of one kind together.
 type Writes[C changing] struct {
 	db        *db.DB
 	wake      func(guild string)
-	entries   idempotency.Entries
 	each      func(ctx context.Context, q db.Querier, changes []C) error
 	steps     func(C) bool
 	collector *collect.Collector[C]
 }
 
 // NewWrites returns the changes of an operation. each makes several, each of another
-// subject, sets Made of those that are made, and leaves the others. It is a transaction
+// member, sets Made of those that are made, and leaves the others. It is a transaction
 // of its own, unless steps says of one of them that it takes more than one statement.
 func NewWrites[C changing](h Host, operation string, each func(context.Context, db.Querier, []C) error, steps func(C) bool) *Writes[C] {
 	w := &Writes[C]{db: h.DB, wake: h.Wake, each: each, steps: steps}
-	cfg := collect.Config[C]{Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps, Waited: db.Spent}
-	cfg.Late = func(own bool) error {
-		if own {
-			return db.ErrOwnShare
-		}
-		return db.ErrBusy
-	}
-	w.collector = collect.New(cfg)
+	w.collector = collect.New(collect.Config[C]{
+		Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps,
+		Wait: func(ctx context.Context) time.Duration { return mostWait - db.Spent(ctx) },
+		Late: func(own bool) error {
+			if own {
+				return db.ErrOwnShare
+			}
+			return db.ErrBusy
+		},
+	})
 	return w
 }
 
@@ -70,7 +105,7 @@ func NewWrites[C changing](h Host, operation string, each func(context.Context, 
 // made and its caller has to make it.
 func (w *Writes[C]) Do(ctx context.Context, c C) error {
 	by := c.Common().By
-	err := w.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, c.Subject(), c)
+	err := w.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, subject(c), c)
 	if err == nil {
 		w.wake(by.GuildID)
 	}
@@ -92,22 +127,8 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) []error {
 	})
 }
 
-// together leaves changes with keys as long as keys must not name what was made.
 func (w *Writes[C]) together(ctx context.Context, changes []C) error {
-	keyed := func(c C) bool { return c.Common().Key != nil }
-	if slices.ContainsFunc(changes, keyed) {
-		named, err := w.entries.Named(ctx, w.db.Single())
-		if err != nil {
-			return err
-		}
-		if !named {
-			changes = slices.DeleteFunc(slices.Clone(changes), keyed)
-		}
-	}
-	switch {
-	case len(changes) == 0:
-		return nil
-	case !w.db.Distributed() && !slices.ContainsFunc(changes, w.steps):
+	if !w.db.Distributed() && !slices.ContainsFunc(changes, w.steps) {
 		return w.each(ctx, w.db.Single(), changes)
 	}
 	return w.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"testing"
@@ -21,7 +22,7 @@ type payment struct {
 	to string
 }
 
-func (p *payment) Subject() string { return p.to }
+func (p *payment) Member() string { return p.to }
 
 func host(d *db.DB) Host {
 	return Host{DB: d, Wake: func(string) {}, Began: func(string) func(int, time.Duration) { return func(int, time.Duration) {} }}
@@ -56,6 +57,17 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 				left.Release()
 			}
 		}
+	}
+}
+
+// Changes of one member are made one after the other, those of others together.
+func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
+	t.Parallel()
+	of := func(guild, user string) string {
+		return subject(&payment{Change: Change{By: event.System(guild)}, to: user})
+	}
+	if one := of("1", "23"); one != of("1", "23") || one == of("1", "24") || one == of("2", "23") || one == of("12", "3") {
+		t.Errorf("the subject of a change of 23 in guild 1 is %q", one)
 	}
 }
 
@@ -127,14 +139,36 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 func TestWhatIsKnownOfListenersIsBounded(t *testing.T) {
 	t.Parallel()
 	var l Listening
+	if l.Add("silent", false); l.Has("silent") {
+		t.Error("somebody is believed to listen")
+	}
 	for n := range maxListening {
-		l.Add(fmt.Sprint(n))
+		l.Add(fmt.Sprint(n), true)
 	}
 	if !l.Has("0") || len(l.guilds) != maxListening {
 		t.Errorf("%d guilds are known", len(l.guilds))
 	}
-	l.Add("one more")
+	l.Add("one more", true)
 	if !l.Has("one more") || l.Has("0") {
 		t.Errorf("%d guilds are known", len(l.guilds))
+	}
+}
+
+// Keys are columns of their changes, with nulls, or nothing, for those that have none.
+func TestKeysAreColumnsOfTheirChanges(t *testing.T) {
+	t.Parallel()
+	columns := Columns([]*payment{
+		{Change: Change{By: event.System("1")}, to: "one"},
+		{Change: Change{By: event.System("2"), Key: &idempotency.Request{TokenID: "token", Key: "k", Fingerprint: []byte{0xfe}}}, to: "other"},
+	})
+	origin, _ := db.Array([]string{event.System("1").JSON(), event.System("2").JSON()}).Value()
+	for i, want := range []driver.Value{`{"1","2"}`, `{"one","other"}`, origin, `{NULL,"token"}`, `{NULL,"k"}`, `{"\\x","\\xfe"}`} {
+		column, ok := columns[i].(driver.Valuer)
+		if !ok {
+			t.Fatalf("column %d is a %T", i, columns[i])
+		}
+		if got, err := column.Value(); got != want || err != nil {
+			t.Errorf("column %d is %v, %v, want %s", i, got, err, want)
+		}
 	}
 }

@@ -12,8 +12,13 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
 )
+
+// maxBalance is the largest balance: the largest integer that every JSON reader
+// holds exactly.
+const maxBalance = 1<<53 - 1
 
 // AdjustBalances makes adjustments in their order, all of them or none: the first that
 // is refused refuses the call. It takes a statement for each step and not one for each
@@ -21,39 +26,61 @@ import (
 // ledger is written.
 func (s *Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
 	by, tx := auth.Acting(ctx), db.Write(ctx)
-	m := newMany(by.GuildID, by.Note(), r.Body.Adjustments)
-	if err := m.referencesDiffer(); err != nil {
+	list := make([]*change, len(r.Body.Adjustments))
+	for i, asked := range r.Body.Adjustments {
+		list[i] = asChange(batch.Change{By: event.From(by).In(ctx)}, by.Note(), asked)
+	}
+	if err := referencesDiffer(list); err != nil {
 		return nil, err
 	}
-	if err := m.read(ctx, tx); err != nil {
+	if err := s.adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(place(i), err) }); err != nil {
 		return nil, err
 	}
-	if err := m.judge(); err != nil {
-		return nil, err
+	data := make([]gen.BalanceAdjustmentOfMany, len(list))
+	for i, c := range list {
+		data[i] = gen.BalanceAdjustmentOfMany{BalanceAdjustment: adjusted(c.entry), Replayed: c.replayed}
 	}
-	told, err := m.write(ctx, tx, event.From(by).In(ctx))
-	if err != nil {
-		return nil, err
-	}
-	if told {
-		s.listening.Add(by.GuildID)
-	}
-	return m.response(), nil
+	return gen.AdjustBalances200JSONResponse{Data: data}, nil
 }
 
-// many are the adjustments of one call.
+// place is where an adjustment stands in the request.
+func place(i int) string { return fmt.Sprintf("body /adjustments/%d", i) }
+
+// referencesDiffer refuses a call that names a reference twice.
+func referencesDiffer(list []*change) error {
+	first := map[string]int{}
+	for i, c := range list {
+		if c.entry.Reference == nil {
+			continue
+		}
+		if before, again := first[*c.entry.Reference]; again {
+			return fault.New(fault.Invalid, "invalid_request", "%s/reference: is that of /adjustments/%d; a call names a reference once", place(i), before)
+		}
+		first[*c.entry.Reference] = i
+	}
+	return nil
+}
+
+// adjustAll makes changes of one guild in their order. refused says of which one a refusal
+// is.
+func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
+	m, err := hold(ctx, tx, list)
+	if err != nil {
+		return err
+	}
+	for i, c := range list {
+		if err := m.judge(c); err != nil {
+			return refused(i, err)
+		}
+	}
+	return s.write(ctx, tx, m)
+}
+
+// many are the changes of one call, of one guild, with what they meet.
 type many struct {
-	guild   string
-	list    []one
+	list    []*change
 	uses    map[string]entry    // of references that are used
 	wallets map[string]*holding // by member
-}
-
-// one is an adjustment of a call: the ledger row that it asks for and, once it is
-// judged, the one that tells of it.
-type one struct {
-	entry
-	replayed bool // the row is that of an earlier request
 }
 
 // holding is a wallet that is held until the unit ends.
@@ -65,54 +92,28 @@ type holding struct {
 	changed bool
 }
 
-func newMany(guild, note string, asked []gen.AdjustBalanceRequest) *many {
-	m := &many{guild: guild, list: make([]one, len(asked)), wallets: map[string]*holding{}}
-	for i, a := range asked {
-		m.list[i].entry = entry{UserID: a.UserID, Delta: a.Delta, Reason: a.Reason, Reference: a.Reference, Note: note}
-	}
-	return m
-}
-
-// place is where an adjustment stands in the request.
-func place(i int) string { return fmt.Sprintf("body /adjustments/%d", i) }
-
-// referencesDiffer refuses a call that names a reference twice.
-func (m *many) referencesDiffer() error {
-	first := map[string]int{}
-	for i, o := range m.list {
-		if o.Reference == nil {
-			continue
-		}
-		if before, again := first[*o.Reference]; again {
-			return fault.New(fault.Invalid, "invalid_request", "%s/reference: is that of /adjustments/%d; a call names a reference once", place(i), before)
-		}
-		first[*o.Reference] = i
-	}
-	return nil
-}
-
-// read holds the wallets, in the order in which all hold them, and looks up the
+// hold holds the wallets, in the order in which all hold them, and looks up the
 // references. One that is used later than that is found when it is written.
-func (m *many) read(ctx context.Context, tx *db.Tx) error {
-	users := map[string]bool{}
+func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
+	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
 	var references []string
-	for _, o := range m.list {
-		users[o.UserID] = true
-		if o.Reference != nil {
-			references = append(references, *o.Reference)
+	for _, c := range list {
+		m.wallets[c.entry.UserID] = nil
+		if c.entry.Reference != nil {
+			references = append(references, *c.entry.Reference)
 		}
 	}
-	rows, err := db.Select[holding](ctx, tx, manyHeld, m.guild, db.Array(slices.Sorted(maps.Keys(users))))
+	rows, err := db.Select[holding](ctx, tx, manyHeld, guild, db.Array(slices.Sorted(maps.Keys(m.wallets))))
 	if err != nil {
-		return fmt.Errorf("hold %d wallets of guild %s: %w", len(users), m.guild, err)
+		return nil, fmt.Errorf("hold %d wallets of guild %s: %w", len(m.wallets), guild, err)
 	}
 	for i := range rows {
 		m.wallets[rows[i].UserID] = &rows[i]
 	}
 	if len(references) > 0 {
-		m.uses, err = usesOf(ctx, tx, m.guild, references)
+		m.uses, err = usesOf(ctx, tx, guild, references)
 	}
-	return err
+	return m, err
 }
 
 // manyHeld looks each wallet up and locks it by itself: a subquery that locks is not
@@ -124,44 +125,77 @@ var manyHeld = `
 			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) w ON true`
 
-// judge decides the adjustments in their order, each as AdjustBalance would after those
-// before it, and returns the first refusal. Rows of one member are a millisecond apart.
-func (m *many) judge() error {
-	for i := range m.list {
-		o := &m.list[i]
-		if o.Reference != nil {
-			if was, used := m.uses[*o.Reference]; used {
-				if err := otherThan(o.entry, was); err != nil {
-					return fault.At(place(i), err)
-				}
-				o.entry, o.replayed = was, true
-				continue
+// judge decides a change after those before it, or returns its refusal: when the result
+// is outside the limits, and when the guild has used the reference before, for another
+// change. Rows of one member are a millisecond apart.
+func (m *many) judge(c *change) error {
+	if c.entry.Reference != nil {
+		if was, used := m.uses[*c.entry.Reference]; used {
+			if err := otherThan(c.entry, was); err != nil {
+				return err
 			}
+			c.entry, c.replayed = was, true
+			return nil
 		}
-		w := m.wallets[o.UserID]
-		if err := beyond(w.Balance, o.Delta); err != nil {
-			return fault.At(place(i), err)
-		}
-		if w.changed {
-			w.At = w.At.Add(time.Millisecond)
-		}
-		w.changed, w.Balance = true, w.Balance+o.Delta
-		o.ID, o.BalanceAfter, o.CreatedAt = db.NewIDAt(w.At), w.Balance, w.At
+	}
+	w := m.wallets[c.entry.UserID]
+	if err := beyond(w.Balance, c.entry.Delta); err != nil {
+		return err
+	}
+	if w.changed {
+		w.At = w.At.Add(time.Millisecond)
+	}
+	w.changed, w.Balance = true, w.Balance+c.entry.Delta
+	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = db.NewIDAt(w.At), w.Balance, w.At
+	return nil
+}
+
+// beyond is the refusal of a change whose result would be outside the limits.
+func beyond(balance, delta int64) error {
+	switch after := balance + delta; {
+	case after < 0:
+		return fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", balance, delta)
+	case after > maxBalance:
+		return fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed %d.", int64(maxBalance))
 	}
 	return nil
 }
 
-// write stores what the adjustments have made of wallets and ledger, and tells of each.
-// It is db.Again when a wallet or a use of a reference has come meanwhile.
-func (m *many) write(ctx context.Context, tx *db.Tx, by event.Origin) (told bool, err error) {
+// otherThan refuses a change whose reference is that of the ledger row, unless it is
+// the change that the row tells of. Reasons are not compared.
+func otherThan(c, was entry) error {
+	refuse := func(format string, args ...any) error {
+		return fault.New(fault.Refused, "reference_already_used", format, args...)
+	}
+	switch member, delta := c.UserID != was.UserID, c.Delta != was.Delta; {
+	case was.ID == "":
+		return refuse("The reference was used by a change that is not here any more: before the guild moved here, or of a member who is forgotten.")
+	case member && delta:
+		return refuse("The reference is that of the ledger entry %s, which is another member's and by %d, not by %d.", was.ID, was.Delta, c.Delta)
+	case member:
+		return refuse("The reference is that of the ledger entry %s, which is another member's.", was.ID)
+	case delta:
+		return refuse("The reference is that of the ledger entry %s, which is by %d, not by %d.", was.ID, was.Delta, c.Delta)
+	}
+	return nil
+}
+
+// write stores what the changes have made of wallets and ledger, and tells of each. It
+// is db.Again when a wallet or a use of a reference has come meanwhile.
+func (s *Service) write(ctx context.Context, tx *db.Tx, m *many) error {
 	var rows []entry
-	for _, o := range m.list {
-		if !o.replayed {
-			rows = append(rows, o.entry)
+	references := 0
+	for _, c := range m.list {
+		if c.replayed {
+			continue
+		}
+		rows = append(rows, c.entry)
+		if c.entry.Reference != nil {
+			references++
 		}
 	}
 	if len(rows) == 0 {
-		return false, nil
+		return nil
 	}
 	var wallets []*holding
 	for _, user := range slices.Sorted(maps.Keys(m.wallets)) {
@@ -169,20 +203,16 @@ func (m *many) write(ctx context.Context, tx *db.Tx, by event.Origin) (told bool
 			wallets = append(wallets, m.wallets[user])
 		}
 	}
-	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(m.guild, by, wallets, rows)...)
+	by := m.list[0].By
+	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(by, wallets, rows)...)
 	if err != nil {
-		return false, fmt.Errorf("adjust %d balances of guild %s: %w", len(rows), m.guild, err)
-	}
-	references := 0
-	for _, e := range rows {
-		if e.Reference != nil {
-			references++
-		}
+		return fmt.Errorf("adjust %d balances of guild %s: %w", len(rows), by.GuildID, err)
 	}
 	if got.Wallets != len(wallets) || got.References != references {
-		return false, db.Again
+		return db.Again
 	}
-	return got.Told, nil
+	s.listening.Add(by.GuildID, got.Told)
+	return nil
 }
 
 // manyStored is what the statement has written.
@@ -192,7 +222,7 @@ type manyStored struct {
 	Told       bool `db:"told"` // endpoints listen
 }
 
-func manyArguments(guild string, by event.Origin, wallets []*holding, rows []entry) []any {
+func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	users, instants, balances := make([]string, len(wallets)), make([]string, len(wallets)), make([]int64, len(wallets))
 	before, there := make([]int64, len(wallets)), make([]bool, len(wallets))
 	for i, w := range wallets {
@@ -209,7 +239,7 @@ func manyArguments(guild string, by event.Origin, wallets []*holding, rows []ent
 		ats[i], events[i] = e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
 	}
 	return []any{
-		guild, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
+		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
 		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
 		db.Array(ats), db.Array(events), rows[0].Note, by.JSON(), by.Trace,
 	}
@@ -256,11 +286,3 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", func(note str
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs,
 		       EXISTS (SELECT FROM event_listeners) AS told`
 })
-
-func (m *many) response() gen.AdjustBalancesResponseObject {
-	list := make([]gen.BalanceAdjustmentOfMany, len(m.list))
-	for i, o := range m.list {
-		list[i] = gen.BalanceAdjustmentOfMany{BalanceAdjustment: adjusted(o.entry), Replayed: o.replayed}
-	}
-	return gen.AdjustBalances200JSONResponse{Data: list}
-}

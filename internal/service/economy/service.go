@@ -4,7 +4,6 @@ package economy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"guildhall/gen"
@@ -80,36 +79,22 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // was then. Outside a unit of work it is made together with others, or left.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
-	c := &change{Change: batch.ChangeOf(ctx, event.From(by)), entry: entry{
-		UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
-	}}
-	err := error(nil)
+	c, err := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body), error(nil)
 	if tx := db.Unit(ctx); tx == nil {
 		err = s.together.Do(ctx, c)
-	} else if err = s.adjustAlone(ctx, tx, c); errors.Is(err, errSpent) {
-		return repeated(ctx, tx, c)
+	} else {
+		err = s.adjustAlone(ctx, tx, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return showAdjusted(c.entry), nil
+	return showAdjusted(c.entry, c.replayed), nil
 }
 
-// repeated is the response to a change whose reference is used: what the change was
-// answered that has used it, if it is the same.
-func repeated(ctx context.Context, tx *db.Tx, c *change) (gen.AdjustBalanceResponseObject, error) {
-	uses, err := usesOf(ctx, tx, c.By.GuildID, []string{*c.entry.Reference})
-	if err != nil {
-		return nil, err
-	}
-	was := uses[*c.entry.Reference]
-	if err := otherThan(c.entry, was); err != nil {
-		return nil, err
-	}
-	yes := "true"
-	return gen.AdjustBalance200JSONResponse{
-		Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(was)}, Headers: gen.AdjustBalance200ResponseHeaders{IdempotentReplay: &yes},
-	}, nil
+func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
+	return &change{Change: of, entry: entry{
+		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note,
+	}}
 }
 
 // Adjusted is the response to the change that the ledger entry tells of. It is NotFound
@@ -124,11 +109,16 @@ func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time)
 	if err != nil {
 		return nil, err
 	}
-	return showAdjusted(e), nil
+	return showAdjusted(e, false), nil
 }
 
-func showAdjusted(e entry) gen.AdjustBalanceResponseObject {
-	return gen.AdjustBalance200JSONResponse{Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(e)}}
+func showAdjusted(e entry, replayed bool) gen.AdjustBalanceResponseObject {
+	response := gen.AdjustBalance200JSONResponse{Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(e)}}
+	if replayed {
+		yes := "true"
+		response.Headers.IdempotentReplay = &yes
+	}
+	return response
 }
 
 func adjusted(e entry) gen.BalanceAdjustment {

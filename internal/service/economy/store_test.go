@@ -30,9 +30,13 @@ type form struct {
 // forms are all of them.
 func forms() map[string]form {
 	return map[string]form{
-		"alone":   {alone: true, text: alone, arguments: func(changes []*change) []any { return changes[0].alone() }},
-		"unheard": {text: unheard, arguments: func(changes []*change) []any { return arguments(changes, false) }},
-		"told":    {text: told, arguments: func(changes []*change) []any { return arguments(changes, true) }},
+		"unheard": {text: together[false], arguments: func(changes []*change) []any { return arguments(changes, false) }},
+		"told":    {text: together[true], arguments: func(changes []*change) []any { return arguments(changes, true) }},
+		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
+			c := changes[0]
+			held := &holding{UserID: c.entry.UserID, Was: new(int64)}
+			return manyArguments(c.By, []*holding{held}, []entry{c.entry})
+		}},
 	}
 }
 
@@ -42,7 +46,7 @@ func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
 	for name, s := range forms() {
 		text := s.text.For(0)
-		if !strings.Contains(text, fmt.Sprintf("BETWEEN 0 AND %d", maxBalance)) {
+		if !s.alone && !strings.Contains(text, fmt.Sprintf("BETWEEN 0 AND %d", maxBalance)) {
 			t.Errorf("%s: another largest balance", name)
 		}
 		if strings.Contains(text, "'lock_timeout', '10ms'") == s.alone {
@@ -66,13 +70,10 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	for name, text := range map[string]string{"alone": adjustAlone, "unheard": adjustUnheard, "told": adjustTold} {
-		guild, note := "moved.guild_id /*: $12 */", ""
-		if name == "alone" {
-			guild = "$1"
-		}
-		leaderboard.Wallets.Noted("moved", guild, func(asking string) string { note = asking; return "" })
-		dbtest.WantPsql(t, d.URL, text, forms()[name].text.For(64), "rank", note, "told", telling(guild))
+	note := ""
+	leaderboard.Wallets.Noted("moved", changedGuild, func(asking string) string { note = asking; return "" })
+	for tells, told := range map[bool]string{false: "", true: ", " + telling(changedGuild)} {
+		dbtest.WantPsql(t, d.URL, adjustTogether, together[tells].For(64), "rank", note, "told", told)
 	}
 }
 
@@ -192,7 +193,7 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	reference := "r"
 	held := &holding{UserID: "1"}
 	held.Was = &held.Balance
-	args := manyArguments("7", event.System("7"), []*holding{held, {UserID: "9"}}, []entry{{}})
+	args := manyArguments(event.System("7"), []*holding{held, {UserID: "9"}}, []entry{{}})
 	for i := 6; i < 14; i++ { // it runs several times, and no row is there twice
 		args[i] = "{}"
 	}
@@ -201,11 +202,10 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	}
 	wantNoScan(t, dbtest.Plan(t, d, manyHeld, "7", db.Array([]string{"1", "2", "3"})))
 	for _, s := range forms() {
-		n := 5
-		if s.alone {
-			n = 1
+		if s.alone { // as above
+			continue
 		}
-		changes := make([]*change, n)
+		changes := make([]*change, 5)
 		for i := range changes {
 			changes[i] = &change{
 				Change: batch.Change{By: event.System("7")},
@@ -231,33 +231,43 @@ func wantNoScan(t *testing.T, plan string) {
 	}
 }
 
-// A change whose result is within the limits, and that is not made all the same, has
-// met something that came while the statement ran. It is done once more, and not
-// refused, up to the limits themselves.
+// A change whose result is within the limits, up to the limits themselves, is refused
+// by none; one that has met something that came while it was made is done once more.
 func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	for delta, refused := range map[int64]string{
 		-5: "", 0: "", maxBalance - 5: "",
 		-6: "balance_would_be_negative", maxBalance - 4: "balance_limit_exceeded",
 	} {
-		c := &change{entry: entry{Delta: delta}}
-		switch err := c.judge(decision{Balance: 5}); {
-		case refused == "" && !errors.Is(err, db.Again):
-			t.Errorf("5 and %d: %v", delta, err)
-		case refused != "" && !fault.Is(err, refused):
-			t.Errorf("5 and %d: refused with %v, want %s", delta, err, refused)
+		if err := beyond(5, delta); refused == "" && err != nil || refused != "" && !fault.Is(err, refused) {
+			t.Errorf("5 and %d: %v, want %q", delta, err, refused)
 		}
 	}
-}
-
-// Changes of one wallet are made one after the other, those of others together.
-func TestTheSubjectOfAChangeIsItsWallet(t *testing.T) {
-	t.Parallel()
-	of := func(guild, user string) string {
-		return (&change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user}}).Subject()
-	}
-	if one := of("1", "23"); one != of("1", "23") || one == of("1", "24") || one == of("2", "23") || one == of("12", "3") {
-		t.Errorf("the subject of a change of 23 in guild 1 is %q", one)
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	reference := "r"
+	for _, meanwhile := range []string{
+		`INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '7', 5)`,
+		`INSERT INTO ledger_references (guild_id, reference, entry_id) VALUES ('1', 'r', 'e')`,
+	} {
+		c := &change{Change: system, entry: entry{UserID: "7", Delta: 1, Reference: &reference}}
+		if err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			m, err := hold(ctx, tx, []*change{c})
+			if err != nil {
+				return err
+			}
+			dbtest.Exec(t, d, meanwhile)
+			if err := m.judge(c); err != nil {
+				return err
+			}
+			if err := new(Service).write(ctx, tx, m); !errors.Is(err, db.Again) {
+				t.Errorf("after %s: %v", meanwhile, err)
+			}
+			return errors.New("rolled back")
+		}); err == nil || err.Error() != "rolled back" {
+			t.Error(err)
+		}
+		dbtest.Exec(t, d, `DELETE FROM wallets`)
 	}
 }
 
@@ -288,7 +298,7 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	for _, tells := range []bool{false, true} {
 		d, s := dbtest.New(t).DB, &Service{}
 		if tells {
-			s.listening.Add("1")
+			s.listening.Add("1", true)
 		}
 		dbtest.AddGuilds(t, d, "1")
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 8) n`)
@@ -326,21 +336,17 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	}
 }
 
-// A change that is made alone is that of one wallet, and the statement says one thing
-// of it.
+// A change that is made alone is that of one wallet.
 func TestAChangeMadeAloneIsOfOneWallet(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1")
 	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 3) n`)
 	c := &change{Change: batch.Change{By: event.System("1")}, entry: entry{UserID: "2", Delta: 1}}
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		rows, err := db.Select[decision](ctx, tx, alone.For(1), c.alone()...)
-		if err != nil || len(rows) != 1 || rows[0].Balance != 5 || rows[0].At == nil {
-			t.Errorf("the statement says %+v, %v", rows, err)
-		}
-		return err
-	})
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return new(Service).adjustAlone(ctx, tx, c) })
+	if c.entry.BalanceAfter != 6 || c.entry.CreatedAt.IsZero() {
+		t.Errorf("it has come to %+v", c.entry)
+	}
 	if got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`); got != "5 6 5" {
 		t.Errorf("the members have %s", got)
 	}

@@ -24,7 +24,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
 	}
 	s := &Service{}
-	s.listening.Add("7")
+	s.listening.Add("7", true)
 	made := map[string]string{} // the trace by the ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
 		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user, Delta: 1, Note: "test"}}

@@ -1,7 +1,7 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
-	FROM unnest((SELECT $1::text[]), $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bytea[])
-	     WITH ORDINALITY AS g (guild_id, user_id, kept, xp, origin, token_id, key, fingerprint, number)
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, kept, xp, number)
 ), moved AS MATERIALIZED (
 	UPDATE levels l
 	SET previous_xp = l.total_xp, total_xp = l.total_xp * g.kept + g.xp,
@@ -10,7 +10,7 @@ WITH given AS MATERIALIZED (
 	WHERE l.guild_id = g.guild_id /*: $9 */ AND l.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
 	  AND l.total_xp * g.kept + g.xp BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	  AND ($10::boolean
+	  AND ((SELECT $10::boolean)
 	       OR (SELECT count(*) FROM webhook_endpoints e
 	           WHERE e.guild_id = g.guild_id /*: $9 */ AND e.enabled AND e.events && '{xp.level_up,xp.level_down}') = 0
 	          AND (SELECT count(*) FROM stream_listeners s
@@ -23,5 +23,5 @@ WITH given AS MATERIALIZED (
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
 ), :rank
-SELECT number, was, is_now, updated_at AS at
+SELECT number, user_id, was AS previous_xp, is_now AS total_xp, updated_at
 FROM moved

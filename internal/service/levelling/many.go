@@ -26,17 +26,7 @@ func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembers
 	for i, asked := range r.Body.Adjustments {
 		list[i] = asChange(batch.Change{By: event.From(by).In(ctx)}, asked)
 	}
-	held, err := hold(ctx, tx, by.GuildID, list)
-	if err != nil {
-		return nil, err
-	}
-	if err := judge(list, held); err != nil {
-		return nil, err
-	}
-	if err := write(ctx, tx, by.GuildID, held); err != nil {
-		return nil, err
-	}
-	if err := tell(ctx, tx, list...); err != nil {
+	if err := s.adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(fmt.Sprintf("body /adjustments/%d", i), err) }); err != nil {
 		return nil, err
 	}
 	data := make([]gen.XPAdjustment, len(list))
@@ -44,6 +34,24 @@ func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembers
 		data[i] = adjusted(c.row)
 	}
 	return gen.AdjustXPOfMembers200JSONResponse{Data: data}, nil
+}
+
+// adjustAll makes changes of one guild in their order. refused says of which one a refusal
+// is.
+func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
+	held, err := hold(ctx, tx, list)
+	if err != nil {
+		return err
+	}
+	for i, c := range list {
+		if err := held[c.user].judge(c); err != nil {
+			return refused(i, err)
+		}
+	}
+	if err := s.write(ctx, tx, list[0].By.GuildID, held); err != nil {
+		return err
+	}
+	return tell(ctx, tx, list...)
 }
 
 // holding is a member's record that is held until the unit ends.
@@ -57,8 +65,8 @@ type holding struct {
 }
 
 // hold locks the members' records, in the order in which all lock them.
-func hold(ctx context.Context, tx *db.Tx, guild string, list []*change) (map[string]*holding, error) {
-	held := map[string]*holding{}
+func hold(ctx context.Context, tx *db.Tx, list []*change) (map[string]*holding, error) {
+	held, guild := map[string]*holding{}, list[0].By.GuildID
 	for _, c := range list {
 		held[c.user] = nil
 	}
@@ -79,32 +87,26 @@ var manyHeld = `
 			SELECT total_xp, updated_at FROM levels WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) l ON true`
 
-// judge decides the changes in their order, each as AdjustXP would after those before
-// it, and returns the first refusal. Those of one member are a millisecond apart.
-func judge(list []*change, held map[string]*holding) error {
-	for i, c := range list {
-		h := held[c.user]
-		if h.moved {
-			h.At = h.At.Add(time.Millisecond)
-		}
-		at, after := h.At, h.XP+c.xp
-		if c.exactly {
-			after = c.xp
-		}
-		verdict := decision{At: &at, Before: h.XP, After: after}
-		if after < 0 || after > MaxXP {
-			verdict.At = nil
-		}
-		if err := c.judge(verdict); err != nil {
-			return fault.At(fmt.Sprintf("body /adjustments/%d", i), err)
-		}
-		h.moved, h.Before, h.XP = true, h.XP, after
+// judge decides a change after those before it, or returns its refusal: when the result
+// is negative or above MaxXP. Those of one member are a millisecond apart.
+func (h *holding) judge(c *change) error {
+	if h.moved {
+		h.At = h.At.Add(time.Millisecond)
 	}
+	at, after := h.At, h.XP*c.kept()+c.xp
+	switch {
+	case after < 0:
+		return fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", h.XP, after-h.XP)
+	case after > MaxXP:
+		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
+	}
+	h.moved, h.Before, h.XP = true, h.XP, after
+	c.Made, c.row = true, row{UserID: c.user, TotalXP: after, PreviousXP: h.Before, UpdatedAt: &at}
 	return nil
 }
 
 // write stores the records. It is db.Again when one of them has come meanwhile.
-func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
+func (s *Service) write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
 	n := len(held)
 	users, instants := slices.Sorted(maps.Keys(held)), make([]string, n)
 	there, was, before, after := make([]bool, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -115,15 +117,22 @@ func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holdin
 			was[i] = *h.Was
 		}
 	}
-	stored, err := db.Get[int](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
+	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
 		db.Integers(after), db.Array(instants))
 	if err != nil {
 		return fmt.Errorf("adjust the XP of %d members of guild %s: %w", n, guild, err)
 	}
-	if stored != n {
+	if got.Records != n {
 		return db.Again
 	}
+	s.listening.Add(guild, got.Told)
 	return nil
+}
+
+// manyStored is what the statement has written.
+type manyStored struct {
+	Records int  `db:"records"`
+	Told    bool `db:"told"` // endpoints or streams listen to levels
 }
 
 // manyWritten writes records as they stand after all changes; ranks know the first XP
@@ -148,5 +157,7 @@ var manyWritten = leaderboard.Levels.Noted("moved", "$1", func(note string) stri
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), ` + note + `
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS records,
+		       EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
+		       OR EXISTS (SELECT FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`
 })

@@ -159,7 +159,7 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
-		"records": recordsOf, "together": together.For(0), "together, and asks for the keeper": together.For(64), "alone": alone.For(0),
+		"records": recordsOf, "together": together.For(0), "together, and asks for the keeper": together.For(64), "alone": manyWritten.For(0),
 	})
 }
 
@@ -167,21 +167,18 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d, note := dbtest.New(t), ""
-	take := func(asking string) string { note = asking; return "" }
-	leaderboard.Levels.Noted("moved", "moved.guild_id /*: $9 */", take)
+	leaderboard.Levels.Noted("moved", changedGuild, func(asking string) string { note = asking; return "" })
 	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note)
-	leaderboard.Levels.Noted("moved", "$1", take)
-	dbtest.WantPsql(t, d.URL, adjustAlone, alone.For(64), "rank", note)
 }
 
 // Limits stand in the statements as numbers. A change that is made alone waits for
 // others, and changes that are made together give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"together": together.For(0), "alone": alone.For(0)} {
-		if !strings.Contains(text, fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
-			t.Errorf("%s: another most", name)
-		}
+	if !strings.Contains(together.For(0), fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
+		t.Error("another most")
+	}
+	for name, text := range map[string]string{"together": together.For(0), "alone": manyHeld, "alone, written": manyWritten.For(0)} {
 		if strings.Contains(text, "'lock_timeout', '10ms'") != (name == "together") {
 			t.Errorf("%s: it waits otherwise", name)
 		}
@@ -202,20 +199,62 @@ func TestRecordsAreLockedInOneOrder(t *testing.T) {
 	}
 }
 
-// A change that is made alone is that of one member, and the statement says one thing
-// of it.
+// A change that is made alone is that of one member.
 func TestAChangeMadeAloneIsOfOneMember(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	members(t, d, 3)
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		rows, err := db.Select[decision](ctx, tx, alone.For(1), "1", "2", 1, 1)
-		if err != nil || len(rows) != 1 || rows[0].Before != 5 || rows[0].After != 6 {
-			t.Errorf("the statement says %+v, %v", rows, err)
-		}
-		return err
-	})
+	c := rising("2", "", 1)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return new(Service).adjustAlone(ctx, tx, c) })
+	if c.row.PreviousXP != 5 || c.row.TotalXP != 6 {
+		t.Errorf("it has come to %+v", c.row)
+	}
 	if got := xp(t, d); got != "5 6 5" {
 		t.Errorf("the members have %s", got)
 	}
+}
+
+// A record that comes while a change is made alone is met once more, and not written over.
+func TestARecordThatComesMeanwhileIsMetAgain(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	c, tries := rising("7", "", 1), 0
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		held, err := hold(ctx, tx, []*change{c})
+		if err != nil {
+			return err
+		}
+		if tries++; tries == 1 {
+			dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ('1', '7', 5)`)
+		}
+		if err := held["7"].judge(c); err != nil {
+			return err
+		}
+		return new(Service).write(ctx, tx, "1", held)
+	})
+	if got := xp(t, d); got != "6" || tries != 2 {
+		t.Errorf("the member has %s after %d tries", got, tries)
+	}
+}
+
+// Postgres plans the statement once for a connection, also where levels are told:
+// planning takes longer than the change.
+func TestAChangeOfXPIsPlannedOnce(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	members(t, d, 3)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		for range 30 {
+			changes := []*change{rising("2", "", 1)}
+			if _, err := tx.ExecContext(ctx, together.For(0), arguments(changes, true)...); err != nil {
+				return err
+			}
+		}
+		planned, err := db.Get[int](ctx, tx, `SELECT custom_plans FROM pg_prepared_statements WHERE statement ~ 'UPDATE levels' AND generic_plans + custom_plans > 20`)
+		if err == nil && planned > 5 {
+			t.Errorf("of 30 changes %d were planned by themselves", planned)
+		}
+		return err
+	})
 }
