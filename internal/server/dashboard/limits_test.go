@@ -7,16 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/dashboard"
 )
 
 // The bucket is one session's, whichever pages it asks for, and nobody else's.
 func TestASessionHasABucketOfItsOwn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *dashboard.Config) { c.Session = ratelimit.Quota{Limit: 5, Window: time.Hour} })
+	metrics := prometheus.NewRegistry()
+	limits, err := ratelimit.New(ratelimit.Config{Metrics: metrics})
+	must(t, err)
+	s := newSite(t, func(c *dashboard.Config) { c.Limits, c.Session = limits, ratelimit.Quota{Limit: 5, Window: time.Hour} })
 	b, other := s.as(t, "owner"), s.as(t, "owner")
 	for range 5 {
 		b.get(page(guildID)).wants(200)
@@ -35,6 +41,9 @@ func TestASessionHasABucketOfItsOwn(t *testing.T) {
 	dbtest.Exec(t, s.DB, `ALTER TABLE dashboard_sessions RENAME TO gone`)
 	b.get(page(guildID)).wants(429) // a flood asks the database for nothing
 	other.get(page(guildID)).wants(500)
+	if n := testutil.Metric(t, metrics, "guildhall_rate_decisions_total", "outcome=limited"); n != 6 {
+		t.Errorf("6 refused calls are counted as %v", n)
+	}
 }
 
 // A guild's tokens that work are at most a hundred; the form says so and keeps
