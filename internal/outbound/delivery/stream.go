@@ -81,7 +81,7 @@ var leaseStreamed = newStatement(`
 			FOR NO KEY UPDATE SKIP LOCKED
 		) w
 	), sized AS MATERIALIZED (
-		SELECT v.guild_id, v.id, v.occurred_at, v.payload, sum(octet_length(v.payload) + 1) OVER w AS upto, row_number() OVER w AS place
+		SELECT v.guild_id, v.id, v.occurred_at, v.payload, sum(octet_length(v.payload) + 1) OVER w <= $6 OR $7 AND row_number() OVER w = 1 AS fits
 		FROM due
 		CROSS JOIN LATERAL (
 			SELECT guild_id, id, occurred_at, payload FROM webhook_events WHERE guild_id = due.guild_id /*: $8 */ AND id = due.event_id OFFSET 0
@@ -91,13 +91,11 @@ var leaseStreamed = newStatement(`
 		UPDATE stream_deliveries d
 		SET due_at = $5, fetched = true
 		FROM sized s
-		WHERE d.event_id = s.id /*: s.id AND d.guild_id = $8 */ AND (s.upto <= $6 OR $7 AND s.place = 1)
+		WHERE s.fits AND d.event_id = s.id /*: s.id AND d.guild_id = $8 */
 		  AND CASE WHEN d.guild_id = s.guild_id /*: $8 */ THEN d.stream_id = $2 END
-		RETURNING d.guild_id, d.event_id
 	)
-	SELECT CASE WHEN l.event_id IS NOT NULL THEN s.payload END
+	SELECT CASE WHEN s.fits THEN s.payload END
 	FROM sized s
-	LEFT JOIN leased l ON l.guild_id = s.guild_id /*: $8 */ AND l.event_id = s.id
 	ORDER BY s.guild_id, s.occurred_at, s.id`)
 
 // fetchRounds is how often a fetch looks further when others were first at what it found.
