@@ -48,16 +48,13 @@ var (
 	tellSteps string
 
 	// together is that statement by whether it tells.
-	together = map[bool]leaderboard.Noted{false: noted(""), true: noted(", " + telling(changedGuild))}
+	together = map[bool]leaderboard.Noted{
+		false: leaderboard.Wallets.Noted("moved", changedGuild, adjustTogether, "told", ""),
+		true:  leaderboard.Wallets.Noted("moved", changedGuild, adjustTogether, "told", ", "+telling(changedGuild)),
+	}
 )
 
 const changedGuild = "moved.guild_id /*: $12 */"
-
-func noted(told string) leaderboard.Noted {
-	return leaderboard.Wallets.Noted("moved", changedGuild, func(note string) string {
-		return db.With(adjustTogether, "rank", note, "told", told)
-	})
-}
 
 // telling are the CTEs that tell of each change (moved): its event with a delivery for
 // each endpoint and each of the bot's streams that listens, or nothing at all where none

@@ -248,8 +248,7 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 // manyWritten writes wallets as they stand after all changes (wallets_after), of which
 // ranks know the first and the last balance, and a ledger row and an event for each
 // change (moved). Those who hold references write them in one order.
-var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", func(note string) string {
-	return `
+var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 		WITH wallets_after AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
@@ -282,7 +281,6 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", func(note str
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-		), ` + note + `, ` + telling("$1") + `
+		), :rank, :told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs,
-		       EXISTS (SELECT FROM event_listeners) AS told`
-})
+		       EXISTS (SELECT FROM event_listeners) AS told`, "told", telling("$1"))

@@ -104,16 +104,9 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-// setStatements are the statements that set balances: one that tells and one that does not.
-var setStatements = map[bool]leaderboard.Noted{true: newSetStatement(true), false: newSetStatement(false)}
-
-func newSetStatement(tell bool) leaderboard.Noted {
-	return leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
-		told := ``
-		if tell {
-			told = `, ` + telling("$1")
-		}
-		return `
+var (
+	// setText sets balances, whole but for what the leaderboard notes and what is told.
+	setText = `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN event_id END AS event_id,
 			       is_now - was AS delta, NULL::text AS reason, NULL::text AS reference, $9::text AS note, $10::text AS origin, $11::text AS trace
@@ -135,10 +128,15 @@ func newSetStatement(tell bool) leaderboard.Noted {
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.note, m.updated_at
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.delta <> 0
-		), ` + note + told + `
+		), :rank:told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
-	})
-}
+
+	// setStatements are that statement, one that tells and one that does not.
+	setStatements = map[bool]leaderboard.Noted{
+		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "told", ", "+telling("$1")),
+		false: leaderboard.Wallets.Noted("moved", "$1", setText, "told", ""),
+	}
+)
 
 // imported is the note of what an import has written.
 const imported = "import"

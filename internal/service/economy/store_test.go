@@ -70,8 +70,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	note := ""
-	leaderboard.Wallets.Noted("moved", changedGuild, func(asking string) string { note = asking; return "" })
+	note := leaderboard.Wallets.Noted("moved", changedGuild, ":rank").For(64)
 	for tells, told := range map[bool]string{false: "", true: ", " + telling(changedGuild)} {
 		dbtest.WantPsql(t, d.URL, adjustTogether, together[tells].For(64), "rank", note, "told", told)
 	}

@@ -79,7 +79,7 @@ const (
 // change runs one of these ways.
 func (b board) change(t testing.TB, d *db.DB, way string, args ...any) {
 	t.Helper()
-	do(t, d, b.ranks.Noted("moved", "$1", func(note string) string { return `WITH ` + b.sql(way) + `, ` + note + ` SELECT` }).For(64), args...)
+	do(t, d, b.ranks.Noted("moved", "$1", `WITH `+b.sql(way)+`, :rank SELECT`).For(64), args...)
 }
 
 func do(t testing.TB, d *db.DB, query string, args ...any) {
@@ -346,12 +346,11 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	dbtest.AddGuilds(t, d, "1", "2", "3")
 	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state)
 		VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
-	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
-		return `WITH moved AS (
+	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", `
+		WITH moved AS (
 			INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '5', 10), ('2', '6', 20), ('3', '7', 30)
 			RETURNING guild_id, user_id, NULL::bigint AS was, balance AS is_now
-		), ` + note + ` SELECT`
-	}).For(64))
+		), :rank SELECT`).For(64))
 	var got []string
 	if err := d.Reader().SelectContext(t.Context(), &got, `
 		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves

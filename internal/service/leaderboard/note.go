@@ -23,16 +23,18 @@ const (
 // Noted is a statement that changes rows of a leaderboard, and notes it.
 type Noted struct{ usual, asking string }
 
-// Noted completes such a statement. Its CTE moved has a row for each row of the
-// board that it changes, with the columns user_id, was and is_now: the points
+// Noted completes the text of such a statement. Its CTE moved has a row for each row of
+// the board that it changes, with the columns user_id, was and is_now: the points
 // before and after, null for a row that was not there or is no more. guild is an
-// expression over such a row, or a parameter. text gets the CTEs that do the
-// noting, to be put behind moved, and returns the whole.
-func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
-	with := func(text string) string {
-		return db.With(text, "moved", moved, "guild", guild, "board", b.name, "most", strconv.Itoa(maxRequests-1), "every", strconv.Itoa(askEvery))
+// expression over such a row, or a parameter. In the text, :rank stands for the CTEs
+// that do the noting, :board and :points for the table and its column, and further
+// variables, as of db.With, for what else it needs.
+func (b Board) Noted(moved, guild, text string, variables ...string) Noted {
+	with := func(note string) string {
+		note = db.With(note, "moved", moved, "guild", guild, "board", b.name, "most", strconv.Itoa(maxRequests-1), "every", strconv.Itoa(askEvery))
+		return b.sql(db.With(text, append(variables, "rank", note)...))
 	}
-	return Noted{usual: text(with(noteMoves)), asking: text(with(noteMoves + askForKeeper))}
+	return Noted{usual: with(noteMoves), asking: with(noteMoves + askForKeeper)}
 }
 
 // noteMoves is the CTE that notes from where to where rows went.

@@ -216,9 +216,7 @@ func TestEachStatementIsPlanned(t *testing.T) {
 		for statement, text := range b.Texts() {
 			texts[name+", "+statement] = text
 		}
-		noted := b.Noted("moved", "$1", func(note string) string {
-			return `WITH moved AS (SELECT $2::text AS user_id, $3::bigint AS was, $4::bigint AS is_now), ` + note + ` SELECT`
-		})
+		noted := b.Noted("moved", "$1", `WITH moved AS (SELECT $2::text AS user_id, $3::bigint AS was, $4::bigint AS is_now), :rank SELECT`)
 		texts[name+", noted"], texts[name+", noted, asking"] = noted.For(0), noted.For(1000)
 	}
 	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
@@ -250,11 +248,10 @@ func TestAMapIsGivenUpWithoutPairingTheMoves(t *testing.T) {
 	dbtest.AddGuilds(t, d, "1")
 	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live')`)
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT '1', 'wallets' FROM generate_series(1, 300)`)
-	many := leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
-		return `WITH moved AS MATERIALIZED (
+	many := leaderboard.Wallets.Noted("moved", "$1", `
+		WITH moved AS MATERIALIZED (
 			SELECT n::text AS user_id, 0::bigint AS was, n::bigint AS is_now FROM generate_series(1, 2000) n
-		), ` + note + ` SELECT`
-	}).For(1000)
+		), :rank SELECT`).For(1000)
 	plan := analyzed(t, d, 0, many, `'1'`)
 	if !strings.Contains(plan, "Delete on rank_maps") {
 		t.Fatalf("no map is given up:\n%s", plan)

@@ -103,14 +103,14 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 func TestAStatementThatDoesNotNoteIsFound(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]int{
-		"const q = `UPDATE wallets SET balance = 1 WHERE guild_id = $1`":                                                             1,
-		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":                                                1,
-		"func f() { do(`DELETE FROM\n\twallets`) }":                                                                                  1,
-		"var q = target{table: \"levels\"}":                                                                                          1,
-		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":                                              0,
-		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET x = 1` + n })":                0,
-		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET user_id = $2 WHERE x` + n })": 1,
-		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                                                        0,
+		"const q = `UPDATE wallets SET balance = 1 WHERE guild_id = $1`":                        1,
+		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":           1,
+		"func f() { do(`DELETE FROM\n\twallets`) }":                                             1,
+		"var q = target{table: \"levels\"}":                                                     1,
+		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":         0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, `UPDATE levels SET x = 1`)":                0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, `UPDATE levels SET user_id = $2 WHERE x`)": 1,
+		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                   0,
 	} {
 		if got := unnoted(t, "p.go", "package p\n"+source); len(got) != want {
 			t.Errorf("%s: %v, want %d", source, got, want)

@@ -39,7 +39,7 @@ var (
 	//go:embed adjust_together.sql
 	adjustTogether string
 
-	together = leaderboard.Levels.Noted("moved", changedGuild, func(note string) string { return db.With(adjustTogether, "rank", note) })
+	together = leaderboard.Levels.Noted("moved", changedGuild, adjustTogether)
 )
 
 const changedGuild = "moved.guild_id /*: $9 */"

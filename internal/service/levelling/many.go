@@ -137,8 +137,7 @@ type manyStored struct {
 
 // manyWritten writes records as they stand after all changes; ranks know the first XP
 // and the last.
-var manyWritten = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
-	return `
+var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[], $7::timestamptz[])
@@ -156,8 +155,7 @@ var manyWritten = leaderboard.Levels.Noted("moved", "$1", func(note string) stri
 			WHERE m.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
-		), ` + note + `
+		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS records,
 		       EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
-		       OR EXISTS (SELECT FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`
-})
+		       OR EXISTS (SELECT FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`)

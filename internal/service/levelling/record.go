@@ -76,8 +76,7 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 }
 
 // setStatement is the statement that sets XP.
-var setStatement = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
-	return `
+var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at
 			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, updated_at)
@@ -92,9 +91,8 @@ var setStatement = leaderboard.Levels.Noted("moved", "$1", func(note string) str
 			SELECT $1 /*: home.id */, m.user_id, m.is_now, m.updated_at FROM moved m /*: m JOIN guilds home ON home.id = $1 */ WHERE m.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
-		), ` + note + `
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
-})
+		), :rank
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)
 
 // tellRecords tells of the levels that records have changed.
 func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {

@@ -166,9 +166,8 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 // Each is a text that psql takes, with what the leaderboard notes as a variable.
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
-	d, note := dbtest.New(t), ""
-	leaderboard.Levels.Noted("moved", changedGuild, func(asking string) string { note = asking; return "" })
-	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note)
+	note := leaderboard.Levels.Noted("moved", changedGuild, ":rank").For(64)
+	dbtest.WantPsql(t, dbtest.New(t).URL, adjustTogether, together.For(64), "rank", note)
 }
 
 // Limits stand in the statements as numbers. A change that is made alone waits for

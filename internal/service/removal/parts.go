@@ -113,23 +113,19 @@ var parts = []part{
 
 // The statements that take a member off the leaderboards, as changes that are noted.
 var (
-	dropWallet = leaderboard.Wallets.Noted("moved", "$1", drop("wallets", "balance"))
-	dropLevel  = leaderboard.Levels.Noted("moved", "$1", drop("levels", "total_xp"))
-)
-
-func drop(table, points string) func(note string) string {
-	return func(note string) string {
-		return `
+	dropRow = `
 		WITH moved AS MATERIALIZED (
-			SELECT user_id, ` + points + ` AS was, NULL::bigint AS is_now
-			FROM ` + table + `
+			SELECT user_id, :points AS was, NULL::bigint AS is_now
+			FROM :board
 			WHERE guild_id = $1 AND user_id = $2
 			FOR UPDATE
-		), ` + note + `
-		DELETE FROM ` + table + `
+		), :rank
+		DELETE FROM :board
 		WHERE guild_id = $1 AND user_id = $2`
-	}
-}
+
+	dropWallet = leaderboard.Wallets.Noted("moved", "$1", dropRow)
+	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
+)
 
 // leaveBoards deletes the member's wallet and level. A map in which the member is a
 // mark is given up: it would show the id until it is drawn anew.
