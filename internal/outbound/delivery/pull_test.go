@@ -138,16 +138,16 @@ func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 	w := newDeliveryDB(t)
 	unread, read := w.addPull(w.guild), w.addPull(w.guild)
 	pushed, _ := w.add(w.guild, w.receive(nil).URL)
-	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - make_interval(days => 7, mins => CASE endpoint_id WHEN $1 THEN 1 ELSE -1 END)`,
+	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - make_interval(days => 7, mins => CASE WHEN endpoint_id = $1 THEN 1 ELSE -1 END)`,
 		unread.ID)
 	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '8 days' WHERE endpoint_id = $1`, pushed.ID)
 	if err := w.deliverer().disableUnfetched(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	is := func(e endpoint) string {
-		return dbtest.Value[string](t, w.DB, `SELECT enabled || ' ' || coalesce(disabled_reason, '') FROM webhook_endpoints WHERE id = $1`, e.ID)
+		return dbtest.Value[string](t, w.DB, `SELECT format('%s %s', enabled, disabled_reason) FROM webhook_endpoints WHERE id = $1`, e.ID)
 	}
-	if is(unread) != "false not_fetched" || is(read) != "true " || is(pushed) != "true " {
+	if is(unread) != "f not_fetched" || is(read) != "t " || is(pushed) != "t " {
 		t.Errorf("the endpoints are %q, %q and %q", is(unread), is(read), is(pushed))
 	}
 	if n := w.count(`SELECT count(*) FROM audit_log WHERE action = 'webhook.disabled' AND target_id = $1`, unread.ID); n != 1 {
