@@ -1,0 +1,212 @@
+package tickets_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
+)
+
+// closedTicket is a ticket whose channel is to be archived.
+func closedTicket(t *testing.T, s ticketAPI, number int) (id string) {
+	t.Helper()
+	id = ticket(t, s.API, number, "open", true)
+	s.platform.Text(channelOf(number), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1 << 10})
+	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	return id
+}
+
+func rowOf(t *testing.T, s ticketAPI, id string) string {
+	t.Helper()
+	return dbtest.Value[string](t, s.DB(), `SELECT to_jsonb(t)::text FROM tickets t WHERE id = $1`, id)
+}
+
+// Work on a channel changes no row but its ticket's, also where the lease was lost.
+func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
+	t.Parallel()
+	for what, lost := range map[string]bool{"done": false, "lost": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newTicketAPI(t)
+			id, other := closedTicket(t, s, 1), closedTicket(t, s, 2)
+			// As the one that is worked on will have it.
+			dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_gen = 1 WHERE id = $1`, other)
+			was := rowOf(t, s, other)
+			s.platform.In(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool {
+				if lost {
+					dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_gen = 7, channel_lease_until = now() + interval '1 hour' WHERE id = $1`, id)
+				}
+				return false
+			})
+			if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+				t.Fatal(err)
+			}
+			if got := rowOf(t, s, other); got != was {
+				t.Errorf("another ticket was %s\nand is %s", was, got)
+			}
+			if due := dbtest.Value[bool](t, s.DB(), `SELECT channel_due_at IS NOT NULL FROM tickets WHERE id = $1`, id); due != lost {
+				t.Errorf("its own channel is due: %v", due)
+			}
+		})
+	}
+}
+
+// A channel is worked on by one at a time: nobody else takes it while a lease lasts,
+// everybody may when the lease is over.
+func TestALeaseOnAChannelKeepsOthersAwayUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := closedTicket(t, s, 1)
+	for _, c := range []struct {
+		until string
+		lock  bool
+	}{{"now() + interval '19 seconds'", false}, {"now() - interval '1 second'", true}} {
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = `+c.until)
+		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+			t.Fatal(err)
+		}
+		if locked := s.platform.Overwrites(channelOf(1))["4000"].Deny != 0; locked != c.lock {
+			t.Errorf("with a lease until %s the channel is locked: %v", c.until, locked)
+		}
+	}
+}
+
+// hanging is a platform that does not answer.
+type hanging struct {
+	chat.Platform
+	ended func() // at the end of an attempt
+}
+
+func (h hanging) LockOf(ctx context.Context, _ chat.Channel, _ string) (chat.Lock, error) {
+	<-ctx.Done()
+	h.ended()
+	return chat.Lock{}, ctx.Err()
+}
+
+// An attempt on a channel ends before its lease, whatever the platform does.
+func TestAnAttemptOnAChannelEndsBeforeItsLease(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := closedTicket(t, s, 1)
+	platform := hanging{s.fail, func() {
+		if !dbtest.Value[bool](t, s.DB(), `SELECT channel_lease_until > now() FROM tickets WHERE id = $1`, id) {
+			t.Error("its lease was over before it")
+		}
+	}}
+	if err := tickets.SyncChannel(t.Context(), s.DB(), platform, s.Guild, id); err == nil {
+		t.Error("the platform that hangs went unnoticed")
+	}
+}
+
+// A ticket that has lost its channel has nothing to put away.
+func TestATicketWithoutAChannelIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := closedTicket(t, s, 1)
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_id = NULL WHERE id = $1`, id)
+	was := rowOf(t, s, id)
+	if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := rowOf(t, s, id); got != was || len(s.platform.Calls()) != 0 {
+		t.Errorf("%d calls; the ticket was %s\nand is %s", len(s.platform.Calls()), was, got)
+	}
+}
+
+// A node that has lost its lease changes nothing more on the platform, and writes over no
+// lock that the next one has noted. The channel is due once more, unless it is gone.
+func TestWhoHasLostTheLeaseChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		channel string
+		due     bool // anew
+	}{{"channel_id", true}, {"NULL", false}} {
+		s := newTicketAPI(t)
+		id := closedTicket(t, s, 1)
+		dueAt := dbtest.Value[string](t, s.DB(), `SELECT channel_due_at::text FROM tickets WHERE id = $1`, id)
+		s.platform.Lookup(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool { // it asks what there is to lock
+			dbtest.Exec(t, s.API.DB(), `
+				UPDATE tickets
+				SET channel_lease_gen = channel_lease_gen + 1, channel_lock = '{"next":true}', channel_id = `+c.channel+`
+				WHERE id = $1`, id)
+			return false
+		})
+		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err == nil {
+			t.Error("it does not say that its lease was over")
+		}
+		if s.platform.Overwrites(channelOf(1))["4000"].Deny != 0 {
+			t.Error("it has locked the channel")
+		}
+		if lock := dbtest.Value[string](t, s.DB(), `SELECT channel_lock::text FROM tickets WHERE id = $1`, id); lock != `{"next": true}` {
+			t.Errorf("the lock is %s", lock)
+		}
+		if due := dbtest.Value[string](t, s.DB(), `SELECT channel_due_at::text FROM tickets WHERE id = $1`, id); due != dueAt != c.due {
+			t.Errorf("channel %s: it was due at %s and is at %s", c.channel, dueAt, due)
+		}
+	}
+}
+
+// A lock stays noted until it is given back. The next one is made anew.
+func TestTheLockOfAChannelIsNotedUntilItIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := closedTicket(t, s, 1)
+	for _, step := range []struct {
+		operation string
+		noted     bool
+	}{{"", true}, {"reopenTicket", false}, {"closeTicket", true}} {
+		if step.operation != "" {
+			s.Do(t, step.operation, "", apitest.Path("id", id)).Want(t, 200, "")
+		}
+		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+			t.Fatal(err)
+		}
+		if noted := dbtest.Value[bool](t, s.DB(), `SELECT channel_lock IS NOT NULL FROM tickets WHERE id = $1`, id); noted != step.noted {
+			t.Errorf("after %q a lock is noted: %v", step.operation, noted)
+		}
+	}
+}
+
+// The sweep passes over guilds that are being removed, and over no others.
+func TestChannelsOfGuildsThatAreRemovedAreNotSwept(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	closedTicket(t, s, 1)
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '2 minutes'`, "channel_due_at"))
+	removed := s.Next(t)
+	for _, c := range []struct {
+		guild string
+		jobs  int
+	}{{s.Guild, 0}, {removed.Guild, 1}} {
+		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
+		dbtest.Exec(t, s.API.DB(), `
+			UPDATE guilds SET removed_at = CASE WHEN id = $1 THEN now() END, removed_after = CASE WHEN id = $1 THEN now() + interval '1 day' END`, c.guild)
+		if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
+			t.Fatal(err)
+		}
+		if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM river_job`); n != c.jobs {
+			t.Errorf("with guild %s removed there are %d jobs for one of %s", c.guild, n, s.Guild)
+		}
+	}
+}
+
+// A ticket whose channel is deleted has changed: a copy by updated_since sees it.
+func TestATicketThatLosesItsChannelHasChanged(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
+	id := closedTicket(t, s, 1)
+	updated := func() string { return s.Do(t, "getTicket", "", apitest.Path("id", id)).Str(t, "data.updated_at") }
+	was := updated()
+	if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+		t.Fatal(err)
+	}
+	if now := updated(); now <= was {
+		t.Errorf("it was updated at %s, and after the loss at %s", was, now)
+	}
+}
