@@ -49,7 +49,7 @@ func (l *giveawayLife) create() {
 			UPDATE giveaways
 			SET source = 'api', message_id = '4', starts_at = now() + interval '1 year', ends_at = now() + interval '2 years',
 			    redraw_at = now() + interval '1 year', react_at = now() + interval '1 year', edit_at = now() + interval '1 year',
-			    pot = CASE $1 WHEN 'drawing' THEN 'gathering' WHEN 'ended' THEN 'frozen' ELSE 'open' END
+			    pot = CASE WHEN status = 'drawing' THEN 'gathering' WHEN status = 'ended' THEN 'frozen' ELSE 'open' END
 			WHERE id = 'bystander-' || $1`, status)
 	}
 	l.bystanders = l.others()

@@ -253,8 +253,10 @@ func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 		}
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		for _, table := range []string{"guilds", "cases", "wallets", "levels", "tickets", "giveaways"} {
-			if _, err := tx.ExecContext(ctx, `SELECT FROM `+table+` FOR UPDATE`); err != nil {
+		for table, guild := range map[string]string{
+			"guilds": "id", "cases": "guild_id", "wallets": "guild_id", "levels": "guild_id", "tickets": "guild_id", "giveaways": "guild_id",
+		} {
+			if _, err := tx.ExecContext(ctx, `SELECT FROM `+table+` WHERE `+guild+` = '1' FOR UPDATE`); err != nil {
 				return err
 			}
 		}

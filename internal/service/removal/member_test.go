@@ -248,7 +248,7 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	for kills := 0; dbtest.Value[int](t, d, `SELECT (SELECT count(*)
 		FROM forgotten_members) + (SELECT count(*) FROM forgotten_everywhere)`) > 0; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
-		time.AfterFunc(time.Duration(kills%40)*time.Millisecond, kill)
+		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer and longer, so that it ends on a slow machine
 		if err := removal.Members(ctx, d); err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
