@@ -48,7 +48,7 @@ func TestEachEndpointFaresForItself(t *testing.T) {
 		WHERE guild_id = $1 AND id = $2`, api.Guild, push)
 	dbtest.Exec(t, api.DB(), `
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, failing_since) VALUES ($1, $2, now())
-		ON CONFLICT (guild_id, endpoint_id) DO UPDATE SET failing_since = now()`, api.Guild, other)
+		ON CONFLICT (guild_id, endpoint_id) DO UPDATE SET failing_since = excluded.failing_since`, api.Guild, other)
 
 	wants := func(about string, list ...string) {
 		t.Helper()

@@ -87,7 +87,7 @@ func TestOldSecretsAreLimited(t *testing.T) {
 		}
 		dbtest.Exec(t, d, `
 			UPDATE webhook_endpoints
-			SET old_secrets = jsonb_build_array(old_secrets -> 0 || jsonb_build_object('until', now() - interval '1 minute'))`)
+			SET old_secrets = jsonb_set(old_secrets, '{0,until}', to_jsonb(now() - interval '1 minute'))`)
 	}
 }
 
