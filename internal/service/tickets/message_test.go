@@ -294,3 +294,32 @@ func TestMessageToAnotherGuildsChannel(t *testing.T) {
 		t.Errorf("calls in another guild's channel: %v", calls)
 	}
 }
+
+// timed is a platform that looks at how long a post may take.
+type timed struct {
+	chat.Platform
+	look func(left time.Duration, bounded bool)
+}
+
+func (p timed) SendMessage(ctx context.Context, m chat.Message) (string, error) {
+	deadline, bounded := ctx.Deadline()
+	p.look(time.Until(deadline), bounded)
+	return p.Platform.SendMessage(ctx, m)
+}
+
+// A caller hears within ten seconds of a platform that does not answer.
+func TestAPostMayTakeTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := ticket(t, s.API, 1, "open", true)
+	posts := 0
+	s.fail.Platform = timed{s.fail.Platform, func(left time.Duration, bounded bool) {
+		if posts++; !bounded || left > 10*time.Second {
+			t.Errorf("a post has a deadline: %v, in %v", bounded, left)
+		}
+	}}
+	s.Do(t, "createTicketMessage", `{"content":"Hello"}`, apitest.Path("id", id)).Want(t, 201, "")
+	if posts != 1 {
+		t.Errorf("%d posts", posts)
+	}
+}
