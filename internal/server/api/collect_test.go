@@ -214,7 +214,7 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 				t.Error(err)
 			}
 			return
-		case res.StatusCode != http.StatusServiceUnavailable && res.StatusCode != http.StatusConflict:
+		case res.StatusCode != http.StatusServiceUnavailable && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests:
 			t.Errorf("%d: %s", res.StatusCode, text)
 			return
 		case !keyed:
@@ -282,13 +282,19 @@ func TestHistoriesOfTwoNodes(t *testing.T) {
 				case <-done:
 					ended = true
 				case <-time.After(30 * time.Millisecond):
+					if killed >= 40 { // so that slow machines come to an end
+						continue
+					}
 					killed += dbtest.Value[int](t, server.DB(), `
 						SELECT count(pg_terminate_backend(pid)) FROM (
 							SELECT pid FROM pg_stat_activity
-							WHERE application_name = 'guildhall-node' AND datname = current_database() AND state <> 'idle' LIMIT 1) a`)
+							WHERE application_name LIKE 'guildhall-node %' AND datname = current_database() AND state <> 'idle' LIMIT 1) a`)
 				}
 			}
 			h.check(t, server)
+			if killed == 0 {
+				t.Error("no backend was ended")
+			}
 			t.Logf("%d writes, %d answered, %d backends ended, %d commits", len(h.sent), len(h.known), killed, commits.Load())
 		})
 	}
