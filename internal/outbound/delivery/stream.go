@@ -63,18 +63,18 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 }
 
 // leaseStreamed leases some events until $5, those of them that are due and that nobody
-// else is fetching. Those that do not fit into $6 bytes stay, and come back without a
-// payload; the first always fits where $7 says so.
+// else is fetching. Those that have not waited for long enough to fit into $6 bytes stay,
+// and come back without a payload; the first always fits where $7 says so.
 //
 // This and the statements that settle and give back find an event by its id alone. The
 // rest of its key stands in a CASE, out of the planner's sight: with statistics of a time
 // when little waited it takes all of a guild for one row, and reads that for each event.
 var leaseStreamed = newStatement(`
 	WITH due AS MATERIALIZED (
-		SELECT w.guild_id, w.event_id
+		SELECT w.guild_id, w.event_id, w.due_at
 		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, event_id text)
 		CROSS JOIN LATERAL (
-			SELECT w.guild_id, w.event_id
+			SELECT w.guild_id, w.event_id, w.due_at
 			FROM stream_deliveries w
 			WHERE w.event_id = p.event_id /*: p.event_id AND w.guild_id = $8 */
 			  AND CASE WHEN w.guild_id = p.guild_id /*: $8 */ AND w.stream_id = $2 AND w.due_at <= $3 THEN w.event_at >= $4 END
@@ -86,7 +86,7 @@ var leaseStreamed = newStatement(`
 		CROSS JOIN LATERAL (
 			SELECT guild_id, id, occurred_at, payload FROM webhook_events WHERE guild_id = due.guild_id /*: $8 */ AND id = due.event_id OFFSET 0
 		) v
-		WINDOW w AS (ORDER BY v.guild_id, v.occurred_at, v.id)
+		WINDOW w AS (ORDER BY due.due_at, v.guild_id, v.occurred_at, v.id)
 	), leased AS (
 		UPDATE stream_deliveries d
 		SET due_at = $5, fetched = true
@@ -152,8 +152,8 @@ func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streame
 	return full, fault.Wrap(err, "lease what waits for stream", s.ID)
 }
 
-// inOrder runs a statement about events of a stream, in the order in which all who lock
-// several of them do: by guild and id.
+// inOrder runs a statement about events of a stream, in the order in which acknowledgements
+// lock several of them: by guild and id.
 func inOrder(tx *db.Tx, s statement, events []streamed, do func(query, rows string, guild ...any) error) error {
 	slices.SortFunc(events, func(a, b streamed) int {
 		return cmp.Or(cmp.Compare(a.GuildID, b.GuildID), cmp.Compare(a.EventID, b.EventID))

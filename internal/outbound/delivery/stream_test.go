@@ -166,6 +166,39 @@ func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 	}
 }
 
+// Large events come in the order in which they have waited, whatever their guild: one
+// guild's backlog does not keep another's away for good.
+func TestLargeEventsOfAStreamComeOldestFirst(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	id := w.addStream(0)
+	for _, g := range []struct {
+		guild   string
+		minutes int // since its events happened
+	}{{"1", 1}, {"9", 10}} {
+		for i := range 30 {
+			event := g.guild + "-" + fmt.Sprint(i)
+			w.exec(`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+				VALUES ($1, $2, 'case.created', now() - $3 * interval '1 minute', convert_to(rpad($1, 50000, '.'), 'UTF8'))`, g.guild, event, g.minutes)
+			w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at, due_at)
+				VALUES ($1, $2, $3, now() - $4 * interval '1 minute', now() - $4 * interval '1 minute')`, g.guild, id, event, g.minutes)
+		}
+	}
+	var got Fetched
+	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+		got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 100, time.Minute)
+		return err
+	})
+	for _, e := range got.Events {
+		if e[0] != '9' {
+			t.Fatalf("an event of guild %c came before older ones of another", e[0])
+		}
+	}
+	if len(got.Events) != 20 || !got.More {
+		t.Errorf("%d events came, more: %v", len(got.Events), got.More)
+	}
+}
+
 // idsOf are the ids of events as addWaiting made them.
 func idsOf(got Fetched) (ids []string) {
 	for _, payload := range got.Events {
