@@ -27,14 +27,29 @@ type Answer func(ctx context.Context, q db.Querier, guild string, m Made) ([]byt
 // replay a key without a body.
 const namesWhatWasMade = 186
 
-// Entries says whether keys may name what was made. Once they may, they always may.
-type Entries struct{ named atomic.Bool }
+// askAgain is how long Entries waits until it asks again, while an upgrade is under way.
+const askAgain = time.Second
 
-// Named reports whether they may, as far as q tells.
+// Entries says whether keys may name what was made. Once they may, they always may.
+type Entries struct {
+	named atomic.Bool
+	asked atomic.Int64 // when, in nanoseconds
+}
+
+// Named reports whether they may, as far as q tells, which it asks now and then until it
+// is so.
 func (e *Entries) Named(ctx context.Context, q db.Querier) bool {
-	if !e.named.Load() {
-		oldest, err := db.OldestProgram(ctx, q)
-		e.named.Store(err == nil && oldest >= namesWhatWasMade)
+	if e.named.Load() {
+		return true
 	}
-	return e.named.Load()
+	now, before := time.Now().UnixNano(), e.asked.Load()
+	if now-before < askAgain.Nanoseconds() || !e.asked.CompareAndSwap(before, now) {
+		return false
+	}
+	oldest, err := db.OldestProgram(ctx, q)
+	if err != nil || oldest < namesWhatWasMade {
+		return false
+	}
+	e.named.Store(true)
+	return true
 }

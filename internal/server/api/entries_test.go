@@ -103,7 +103,7 @@ func raced(t *testing.T, operation string, changes int, body func(i int) string,
 					a, err = node.Key(fmt.Sprint("raced-", i)).Settle(op, body(i))
 				}
 				if err != nil || a.Status != http.StatusOK {
-					t.Error(a, err)
+					t.Errorf("%v, %v\n%s", a, err, node.Server.Log)
 					return
 				}
 				bodies[n][i] = string(a.Body)
