@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,7 +215,7 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 				t.Error(err)
 			}
 			return
-		case res.StatusCode != http.StatusServiceUnavailable && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests:
+		case !slices.Contains([]int{http.StatusServiceUnavailable, http.StatusConflict, http.StatusTooManyRequests}, res.StatusCode):
 			t.Errorf("%d: %s", res.StatusCode, text)
 			return
 		case !keyed:

@@ -228,17 +228,8 @@ func (c *call) respond() (out reply, err error) {
 	if err := c.find(); err != nil {
 		return reply{}, err
 	}
-	if r.Method == http.MethodPost {
-		c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxForm)
-		if err := c.r.ParseForm(); err != nil {
-			return reply{}, errBigForm.Because(err)
-		}
-		c.form = c.r.PostForm //nolint:forbidigo // a request's form, not a call
-		for _, values := range c.form {
-			if slices.ContainsFunc(values, func(v string) bool { return !isText(v) }) {
-				return reply{}, errBigForm
-			}
-		}
+	if err := c.readForm(); err != nil {
+		return reply{}, err
 	}
 	token := c.sessionToken()
 	bucket := bucketOf(token)
@@ -254,6 +245,24 @@ func (c *call) respond() (out reply, err error) {
 		return reply{}, err
 	}
 	return c.handler(c)
+}
+
+// readForm reads what was sent with the request.
+func (c *call) readForm() error {
+	if c.r.Method != http.MethodPost {
+		return nil
+	}
+	c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxForm)
+	if err := c.r.ParseForm(); err != nil {
+		return errBigForm.Because(err)
+	}
+	c.form = c.r.PostForm //nolint:forbidigo // a request's form, not a call
+	for _, values := range c.form {
+		if slices.ContainsFunc(values, func(v string) bool { return !isText(v) }) {
+			return errBigForm
+		}
+	}
+	return nil
 }
 
 // onAccount has the database work on an account, for as long as a page may take.

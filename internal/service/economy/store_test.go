@@ -160,6 +160,34 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	}
 }
 
+// The bulk call's statements are planned once too.
+func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	d, s := dbtest.New(t).DB, &Service{}
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
+		`ANALYZE wallets`)
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		for i := range 30 {
+			list := make([]*change, 100)
+			for n := range list {
+				list[n] = &change{Change: system, entry: entry{UserID: fmt.Sprint(1 + 100*i + n), Delta: 1, Note: "test"}}
+			}
+			if err := s.adjustAll(ctx, tx, list, func(_ int, err error) error { return err }); err != nil {
+				return err
+			}
+		}
+		var plans []int
+		err := tx.SelectContext(ctx, &plans, `SELECT custom_plans FROM pg_prepared_statements WHERE generic_plans + custom_plans > 20`)
+		if err == nil && (len(plans) != 2 || slices.Max(plans) > 5) {
+			err = fmt.Errorf("of 30 calls so many had each statement planned by itself: %v", plans)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // An adjustment looks everything up by index, however many guilds, maps, endpoints and
 // requests there are; also when it asks for the leaderboards' keeper. And also when it
 // was planned while there were few, since a connection keeps its plans: those of a

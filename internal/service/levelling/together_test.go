@@ -250,7 +250,9 @@ func TestAChangeOfXPIsPlannedOnce(t *testing.T) {
 				return err
 			}
 		}
-		planned, err := db.Get[int](ctx, tx, `SELECT custom_plans FROM pg_prepared_statements WHERE statement ~ 'UPDATE levels' AND generic_plans + custom_plans > 20`)
+		planned, err := db.Get[int](ctx, tx, `
+			SELECT custom_plans FROM pg_prepared_statements
+			WHERE statement ~ 'UPDATE levels' AND generic_plans + custom_plans > 20`)
 		if err == nil && planned > 5 {
 			t.Errorf("of 30 changes %d were planned by themselves", planned)
 		}

@@ -39,7 +39,8 @@ func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 			was := rowOf(t, s, other)
 			s.platform.In(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool {
 				if lost {
-					dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_gen = 7, channel_lease_until = now() + interval '1 hour' WHERE id = $1`, id)
+					dbtest.Exec(t, s.API.DB(), `
+						UPDATE tickets SET channel_lease_gen = 7, channel_lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 				}
 				return false
 			})
@@ -185,7 +186,8 @@ func TestChannelsOfGuildsThatAreRemovedAreNotSwept(t *testing.T) {
 	}{{s.Guild, 0}, {removed.Guild, 1}} {
 		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
 		dbtest.Exec(t, s.API.DB(), `
-			UPDATE guilds SET removed_at = CASE WHEN id = $1 THEN now() END, removed_after = CASE WHEN id = $1 THEN now() + interval '1 day' END`, c.guild)
+			UPDATE guilds
+			SET removed_at = CASE WHEN id = $1 THEN now() END, removed_after = CASE WHEN id = $1 THEN now() + interval '1 day' END`, c.guild)
 		if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
 			t.Fatal(err)
 		}
