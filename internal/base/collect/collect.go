@@ -240,15 +240,27 @@ func (c *Collector[T]) wanted() bool {
 }
 
 func (c *Collector[T]) start() {
-	if c.wanted() {
-		c.running++
-		c.beside = c.cfg.Most // until it has taken its items
-		go c.batch()
+	if c.begin() {
+		go func() {
+			for c.batch() { // on a stack that has grown
+			}
+		}()
 	}
 }
 
-// batch runs one batch. Its context is no request's.
-func (c *Collector[T]) batch() {
+// begin counts a batch, if one is wanted.
+func (c *Collector[T]) begin() bool {
+	if !c.wanted() {
+		return false
+	}
+	c.running++
+	c.beside = c.cfg.Most // until it has taken its items
+	return true
+}
+
+// batch runs one batch, and says whether another one is to follow. Its context is no
+// request's.
+func (c *Collector[T]) batch() (again bool) {
 	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
 	group, items := c.take()
 	outcomes := slices.Repeat([]error{err}, len(items))
@@ -258,7 +270,7 @@ func (c *Collector[T]) batch() {
 		}
 		release()
 	}
-	c.end(group, items, outcomes)
+	return c.end(group, items, outcomes)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its
@@ -313,8 +325,8 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 }
 
 // end tells the callers of a batch, makes its subjects and its group available again,
-// and starts the next.
-func (c *Collector[T]) end(group string, items []*item[T], outcomes []error) {
+// and says whether a batch is to follow.
+func (c *Collector[T]) end(group string, items []*item[T], outcomes []error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
@@ -328,7 +340,7 @@ func (c *Collector[T]) end(group string, items []*item[T], outcomes []error) {
 		}
 		close(it.done)
 	}
-	c.start()
+	return c.begin()
 }
 
 // takeBack takes an item back that is not on its way yet. It stays where it stands, and
