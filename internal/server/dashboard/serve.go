@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,7 +19,6 @@ import (
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/access/auth"
-	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/server/failure"
@@ -234,8 +231,8 @@ func (c *call) respond() (out reply, err error) {
 	token := c.sessionToken()
 	bucket := bucketOf(token)
 	if c.cfg.Limits.Exhausted(c.ctx, bucket, c.cfg.Session) {
-		if r := c.cfg.Limits.Spend(c.ctx, bucket, c.cfg.Session); !r.Allowed { // which counts the refusal
-			return reply{}, c.tooMany(r) // and its session is not read
+		if err := c.take(bucket); err != nil { // which counts the refusal; its session is not read
+			return reply{}, err
 		}
 	}
 	if err := c.loadSession(token); err != nil {
@@ -272,32 +269,6 @@ func onAccount(ctx context.Context, by db.Caller) context.Context {
 		db.EndBy(ctx, end.Add(-answering))
 	}
 	return ctx
-}
-
-// bucketOf names the bucket of a session by its token's hash. Only one that has a
-// session takes from it, so that tokens which are made up fill no memory.
-func bucketOf(token string) string {
-	hash := sha256.Sum256([]byte(token))
-	return "dashboard:session:" + hex.EncodeToString(hash[:])
-}
-
-// spend takes one request from the session's bucket, and has the database work on
-// the session's account, so that one of many requests has its share and no more.
-func (c *call) spend(bucket string) error {
-	if c.who.ID == "" {
-		return nil
-	}
-	c.ctx = onAccount(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
-	c.r = c.r.WithContext(c.ctx)
-	if r := c.cfg.Limits.Spend(c.ctx, bucket, c.cfg.Session); !r.Allowed {
-		return c.tooMany(r)
-	}
-	return nil
-}
-
-func (c *call) tooMany(r ratelimit.Result) error {
-	return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, failure.Seconds(r.RetryAfter)).
-		After(max(r.RetryAfter, time.Second))
 }
 
 // isText reports whether the database can hold s.
