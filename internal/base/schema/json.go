@@ -102,7 +102,7 @@ func (p *parser) value() (any, error) {
 	if err != nil {
 		return nil, errMalformed
 	}
-	switch text := ""; tok.Kind() {
+	switch tok.Kind() {
 	case jsontext.KindBeginObject:
 		return p.object()
 	case jsontext.KindBeginArray:
@@ -110,13 +110,15 @@ func (p *parser) value() (any, error) {
 	case jsontext.KindNull:
 		return nil, nil
 	case jsontext.KindNumber:
-		if text = tok.String(); strings.ContainsAny(text, ".eE") {
+		text := tok.String()
+		if strings.ContainsAny(text, ".eE") {
 			p.wrong("must be an integer, written without fraction or exponent, such as 1202 and not 1202.0")
 			return json.Number("0"), nil
 		}
 		return json.Number(text), nil
 	case jsontext.KindString:
-		if text = tok.String(); strings.ContainsRune(text, 0) {
+		text := tok.String()
+		if strings.ContainsRune(text, 0) {
 			p.wrong("must not contain U+0000")
 		} else if text != "" && Blank(text) && (p.mayBeBlank == "" || p.StackPointer().LastToken() != p.mayBeBlank) {
 			p.wrong("must contain a character that is not blank")
