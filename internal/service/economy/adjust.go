@@ -47,11 +47,7 @@ var (
 	//go:embed tell.sql
 	tellSteps string
 
-	// together is that statement by whether it tells.
-	together = map[bool]leaderboard.Noted{
-		false: leaderboard.Wallets.Noted("moved", changedGuild, adjustTogether, "told", ""),
-		true:  leaderboard.Wallets.Noted("moved", changedGuild, adjustTogether, "told", ", "+telling(changedGuild)),
-	}
+	together = tellingOrNot(changedGuild, adjustTogether)
 )
 
 const changedGuild = "moved.guild_id /*: $12 */"
@@ -61,6 +57,15 @@ const changedGuild = "moved.guild_id /*: $12 */"
 // does. They are those of event.RecordEach, with a payload that is known once the change
 // is made, and worked out only for what is stored.
 func telling(guild string) string { return db.With(tellSteps, "guild", guild) }
+
+// tellingOrNot is a statement that changes balances, by whether it tells. In its text
+// :told stands behind the CTEs that note.
+func tellingOrNot(guild, text string) map[bool]leaderboard.Noted {
+	return map[bool]leaderboard.Noted{
+		false: leaderboard.Wallets.Noted("moved", guild, text, "told", ""),
+		true:  leaderboard.Wallets.Noted("moved", guild, text, "told", ", "+telling(guild)),
+	}
+}
 
 // made is what the statement says of a change that it has made.
 type made struct {

@@ -131,11 +131,7 @@ var (
 		), :rank:told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-	// setStatements are that statement, one that tells and one that does not.
-	setStatements = map[bool]leaderboard.Noted{
-		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "told", ", "+telling("$1")),
-		false: leaderboard.Wallets.Noted("moved", "$1", setText, "told", ""),
-	}
+	setStatements = tellingOrNot("$1", setText)
 )
 
 // imported is the note of what an import has written.
