@@ -144,6 +144,16 @@ func TestAShardThatNobodyFetchesSlowsNoOther(t *testing.T) {
 	}
 }
 
+// fetched fetches a hundred events of the stream.
+func (w *deliveryDB) fetched() (got Fetched) {
+	w.t.Helper()
+	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+		got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 100, time.Minute)
+		return err
+	})
+	return got
+}
+
 // An answer of a stream holds a megabyte of events at most, and one event however large it is.
 func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 	t.Parallel()
@@ -155,11 +165,7 @@ func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 		w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, $2, $3, now())`, w.guild, id, fmt.Sprint(i))
 	}
 	for i, want := range []int{3, 1, 1, 1} {
-		var got Fetched
-		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
-			got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 100, time.Minute)
-			return err
-		})
+		got := w.fetched()
 		if n := len(got.JSON()); len(got.Events) != want || got.More != (i < 3) || n > 1<<20 && want > 1 {
 			t.Errorf("answer %d has %d events in %d bytes, want %d; more: %v", i, len(got.Events), n, want, got.More)
 		}
@@ -184,11 +190,7 @@ func TestLargeEventsOfAStreamComeOldestFirst(t *testing.T) {
 				VALUES ($1, $2, $3, now() - $4 * interval '1 minute', now() - $4 * interval '1 minute')`, g.guild, id, event, g.minutes)
 		}
 	}
-	var got Fetched
-	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
-		got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 100, time.Minute)
-		return err
-	})
+	got := w.fetched()
 	for _, e := range got.Events {
 		if e[0] != '9' {
 			t.Fatalf("an event of guild %c came before older ones of another", e[0])
@@ -325,12 +327,7 @@ func TestAcknowledgementsLockEventsInOneOrder(t *testing.T) {
 				w := newDeliveryDB(t)
 				of := Part{Stream: "mirror", Shards: 1}
 				w.addWaiting(w.addStream(0), 0, 5, 2, 1000)
-				var got Fetched
-				w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
-					got, err = FetchStream(ctx, tx, of, "caller", 100, time.Minute)
-					return err
-				})
-				ids := idsOf(got)
+				ids := idsOf(w.fetched())
 				slices.Reverse(ids)
 				acknowledged := make(chan error, 1)
 				w.unit(func(ctx context.Context, tx *db.Tx) error {

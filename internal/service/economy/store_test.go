@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,7 +125,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 // planning takes longer than the change.
 func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	t.Parallel()
-	ctx, d := context.Background(), dbtest.New(t).DB
+	d := dbtest.New(t).DB
 	// Members who are in many guilds let Postgres expect several wallets of each
 	// member in the large one.
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
@@ -135,29 +134,17 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT g::text, n::text, 'e'
 			FROM generate_series(2, 600) g, generate_series(1, 20) n`,
 		`ANALYZE wallets, ledger_references`)
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	dbtest.WantOnePlan(t, d, len(forms()), "ledger_entries", func(ctx context.Context, tx *db.Tx, i int) error {
 		for name, s := range forms() {
-			for i := range 30 {
-				// The statement that asks for the keeper is planned by itself.
-				reference := fmt.Sprint("new ", name, i)
-				c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
-				if _, err := tx.ExecContext(ctx, s.text.For(0), s.arguments([]*change{c})...); err != nil {
-					return err
-				}
+			// The statement that asks for the keeper is planned by itself.
+			reference := fmt.Sprint("new ", name, i)
+			c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
+			if _, err := tx.ExecContext(ctx, s.text.For(0), s.arguments([]*change{c})...); err != nil {
+				return err
 			}
 		}
-		var plans []int
-		err := tx.SelectContext(ctx, &plans, `
-			SELECT custom_plans FROM pg_prepared_statements
-			WHERE statement LIKE '%ledger_entries%' AND generic_plans + custom_plans > 20`)
-		if err == nil && (len(plans) != len(forms()) || slices.Max(plans) > 5) {
-			err = fmt.Errorf("of 30 adjustments of each form so many were planned by themselves: %v", plans)
-		}
-		return err
+		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // The bulk call's statements are planned once too.
@@ -166,26 +153,13 @@ func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 	d, s := dbtest.New(t).DB, &Service{}
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
 		`ANALYZE wallets`)
-	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		for i := range 30 {
-			list := make([]*change, 100)
-			for n := range list {
-				list[n] = &change{Change: system, entry: entry{UserID: fmt.Sprint(1 + 100*i + n), Delta: 1, Note: "test"}}
-			}
-			if err := s.adjustAll(ctx, tx, list, func(_ int, err error) error { return err }); err != nil {
-				return err
-			}
+	dbtest.WantOnePlan(t, d, 2, "", func(ctx context.Context, tx *db.Tx, i int) error {
+		list := make([]*change, 100)
+		for n := range list {
+			list[n] = &change{Change: system, entry: entry{UserID: fmt.Sprint(1 + 100*i + n), Delta: 1, Note: "test"}}
 		}
-		var plans []int
-		err := tx.SelectContext(ctx, &plans, `SELECT custom_plans FROM pg_prepared_statements WHERE generic_plans + custom_plans > 20`)
-		if err == nil && (len(plans) != 2 || slices.Max(plans) > 5) {
-			err = fmt.Errorf("of 30 calls so many had each statement planned by itself: %v", plans)
-		}
-		return err
+		return s.adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // An adjustment looks everything up by index, however many guilds, maps, endpoints and

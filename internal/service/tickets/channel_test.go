@@ -16,14 +16,10 @@ import (
 func TestSyncChannel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	sync := func(t *testing.T, s ticketAPI, id string) error {
-		t.Helper()
-		return tickets.SyncChannel(ctx, s.DB(), s.fail, s.Guild, id)
-	}
 	step := func(t *testing.T, s ticketAPI, id, op, state string) {
 		t.Helper()
 		s.Do(t, op, "", apitest.Path("id", id)).Want(t, 200, "")
-		if err := sync(t, s, id); err != nil {
+		if err := s.syncChannel(id); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.platform.State(channelOf(1)); got != state {
@@ -38,7 +34,7 @@ func TestSyncChannel(t *testing.T) {
 		step(t, s, id, "closeTicket", "archived")
 		step(t, s, id, "reopenTicket", "")
 		calls := len(s.platform.Calls())
-		if err := sync(t, s, id); err != nil || len(s.platform.Calls()) != calls {
+		if err := s.syncChannel(id); err != nil || len(s.platform.Calls()) != calls {
 			t.Errorf("it works when nothing is due: %v", err)
 		}
 	})
@@ -60,7 +56,7 @@ func TestSyncChannel(t *testing.T) {
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		step(t, s, id, "reopenTicket", "")
-		if err := sync(t, s, id); err != nil {
+		if err := s.syncChannel(id); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.platform.State(channelOf(1)); got != "" {
@@ -76,7 +72,7 @@ func TestSyncChannel(t *testing.T) {
 		release, begun := make(chan struct{}), make(chan struct{}, 1)
 		s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))
 		done := make(chan error)
-		go func() { done <- sync(t, s, id) }()
+		go func() { done <- s.syncChannel(id) }()
 		<-begun
 		s.platform.In(channelOf(1), nil)
 		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
@@ -98,24 +94,24 @@ func TestSyncChannel(t *testing.T) {
 			chattest.Refuse(500, 0, "away"), chattest.Refuse(403, chat.CodeMissingPermission, "No"), chattest.Refuse(401, 0, "No"),
 		} {
 			s.platform.In(channelOf(1), b)
-			if err := sync(t, s, id); err == nil {
+			if err := s.syncChannel(id); err == nil {
 				t.Error("the failure went unnoticed")
 			}
 		}
 		s.platform.In(channelOf(1), nil)
-		if err := sync(t, s, id); err != nil || s.platform.State(channelOf(1)) != "archived" {
+		if err := s.syncChannel(id); err != nil || s.platform.State(channelOf(1)) != "archived" {
 			t.Errorf("access is back: %v", err)
 		}
 		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		s.platform.In(channelOf(1), chattest.Refuse(403, chat.CodeMissingPermission, "No"))
 		for _, longer := range []string{`interval '23 hours'`, `interval '2 hours'`} {
 			dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(longer, "channel_due_at"))
-			if err := sync(t, s, id); err == nil {
+			if err := s.syncChannel(id); err == nil {
 				t.Error("the refusal went unnoticed")
 			}
 		}
 		calls := len(s.platform.Calls())
-		if err := sync(t, s, id); err != nil || len(s.platform.Calls()) != calls {
+		if err := s.syncChannel(id); err != nil || len(s.platform.Calls()) != calls {
 			t.Errorf("after a day it is still tried: %v", err)
 		}
 	})
@@ -156,7 +152,7 @@ func TestSyncChannel(t *testing.T) {
 			if leaseOver { // another node restores the channel before the first archives it
 				dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = now()`)
 			}
-			if err := sync(t, s, id); err != nil {
+			if err := s.syncChannel(id); err != nil {
 				t.Fatal(err)
 			}
 			close(thaw)

@@ -44,7 +44,7 @@ func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 				}
 				return false
 			})
-			if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+			if err := s.syncChannel(id); err != nil {
 				t.Fatal(err)
 			}
 			if got := rowOf(t, s, other); got != was {
@@ -68,7 +68,7 @@ func TestALeaseOnAChannelKeepsOthersAwayUntilItIsOver(t *testing.T) {
 		lock  bool
 	}{{"now() + interval '19 seconds'", false}, {"now() - interval '1 second'", true}} {
 		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = `+c.until)
-		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+		if err := s.syncChannel(id); err != nil {
 			t.Fatal(err)
 		}
 		if locked := s.platform.Overwrites(channelOf(1))["4000"].Deny != 0; locked != c.lock {
@@ -111,7 +111,7 @@ func TestATicketWithoutAChannelIsLeftAlone(t *testing.T) {
 	id := closedTicket(t, s, 1)
 	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_id = NULL WHERE id = $1`, id)
 	was := rowOf(t, s, id)
-	if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+	if err := s.syncChannel(id); err != nil {
 		t.Fatal(err)
 	}
 	if got := rowOf(t, s, id); got != was || len(s.platform.Calls()) != 0 {
@@ -137,7 +137,7 @@ func TestWhoHasLostTheLeaseChangesNothing(t *testing.T) {
 				WHERE id = $1`, id)
 			return false
 		})
-		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err == nil {
+		if err := s.syncChannel(id); err == nil {
 			t.Error("it does not say that its lease was over")
 		}
 		if s.platform.Overwrites(channelOf(1))["4000"].Deny != 0 {
@@ -164,7 +164,7 @@ func TestTheLockOfAChannelIsNotedUntilItIsGivenBack(t *testing.T) {
 		if step.operation != "" {
 			s.Do(t, step.operation, "", apitest.Path("id", id)).Want(t, 200, "")
 		}
-		if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+		if err := s.syncChannel(id); err != nil {
 			t.Fatal(err)
 		}
 		if noted := dbtest.Value[bool](t, s.DB(), `SELECT channel_lock IS NOT NULL FROM tickets WHERE id = $1`, id); noted != step.noted {
@@ -205,7 +205,7 @@ func TestATicketThatLosesItsChannelHasChanged(t *testing.T) {
 	id := closedTicket(t, s, 1)
 	updated := func() string { return s.Do(t, "getTicket", "", apitest.Path("id", id)).Str(t, "data.updated_at") }
 	was := updated()
-	if err := tickets.SyncChannel(t.Context(), s.DB(), s.fail, s.Guild, id); err != nil {
+	if err := s.syncChannel(id); err != nil {
 		t.Fatal(err)
 	}
 	if now := updated(); now <= was {

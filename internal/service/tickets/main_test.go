@@ -98,6 +98,11 @@ func ticket(t *testing.T, a *apitest.API, number int, status string, channel boo
 	return id
 }
 
+// syncChannel brings the ticket's channel in line with it, as its job does.
+func (s ticketAPI) syncChannel(id string) error {
+	return tickets.SyncChannel(context.Background(), s.DB(), s.fail, s.Guild, id)
+}
+
 func channelOf(number int) string { return fmt.Sprint(700 + number) }
 
 // elapse is chattest.Elapse, for the keys of the calls as well.

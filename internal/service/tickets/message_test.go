@@ -13,7 +13,6 @@ import (
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
 	"guildhall/internal/server/api/apitest"
-	"guildhall/internal/service/tickets"
 )
 
 func TestInternalNote(t *testing.T) {
@@ -287,7 +286,7 @@ func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 	s.wantMessages(t, id, 1, 0, 0)
 	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"closed","channel_id":"701"}}`)
-	if err := tickets.SyncChannel(context.Background(), s.DB(), s.fail, s.Guild, id); !errors.Is(err, chat.ErrChannelNotAllowed) {
+	if err := s.syncChannel(id); !errors.Is(err, chat.ErrChannelNotAllowed) {
 		t.Errorf("got %v", err)
 	}
 	if calls := s.platform.Calls(); len(calls) != 0 || s.platform.State(channelOf(1)) != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,31 @@ func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
 	if plan := Plan(t, d, query, args...); !strings.Contains(plan, "$1") {
 		t.Errorf("the query is planned for each use:\n%s\n%s", plan, query)
 	}
+}
+
+// WantOnePlan uses statements again and again in one unit, and fails the test unless there
+// are so many with this part in their text, and Postgres has planned each for single uses
+// five times at most: so often it does before it settles for one plan. A coordinator
+// plans for its shards, which is not counted.
+func WantOnePlan(t testing.TB, d *db.DB, statements int, part string, use func(ctx context.Context, tx *db.Tx, i int) error) {
+	t.Helper()
+	if Coordinator(t) {
+		return
+	}
+	Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		for i := range 30 {
+			if err := use(ctx, tx, i); err != nil {
+				return err
+			}
+		}
+		plans, err := db.Select[int](ctx, tx, `
+			SELECT custom_plans FROM pg_prepared_statements
+			WHERE strpos(statement, $1) > 0 AND generic_plans + custom_plans > 20`, part)
+		if err == nil && (len(plans) != statements || slices.Max(plans) > 5) {
+			t.Errorf("of 30 uses of each of %d statements so many were planned by themselves: %v", statements, plans)
+		}
+		return err
+	})
 }
 
 // shardSuffix ends the names of tables and indexes in the plans of a coordinator.
