@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,44 +24,47 @@ var (
 	giving = regexp.MustCompile(`(?i)\b(user_id|guild_id)\s*=`)
 )
 
-// unnoted returns where the source writes rows of a leaderboard in a declaration
-// that neither notes it nor says that the leaderboards were reloaded.
-func unnoted(t *testing.T, name string, source any) (at []string) {
+// unnoted returns where the source, Go or SQL, writes rows of a leaderboard in a text
+// without :rank, which only Noted completes, and in a file that does not say that the
+// leaderboards were reloaded.
+func unnoted(t *testing.T, name, source string) (at []string) {
 	t.Helper()
+	judge := func(where, text string) {
+		if !writing.MatchString(text) {
+			return
+		}
+		if !strings.Contains(text, ":rank") {
+			at = append(at, where+" writes rows of a leaderboard and does not note it")
+		}
+		if slices.ContainsFunc(setting.FindAllStringSubmatch(text, -1), func(m []string) bool { return giving.MatchString(m[1]) }) {
+			at = append(at, where+" gives a row to another member")
+		}
+	}
+	if strings.HasSuffix(name, ".sql") {
+		judge(name, source)
+		return at
+	}
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, decl := range file.Decls {
-		writes, notes := token.NoPos, false
-		ast.Inspect(decl, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BasicLit:
-				if n.Kind != token.STRING || !writes.IsValid() && !writing.MatchString(n.Value) {
-					break
-				}
-				if slices.ContainsFunc(setting.FindAllStringSubmatch(n.Value, -1), func(m []string) bool { return giving.MatchString(m[1]) }) {
-					at = append(at, files.Position(n.Pos()).String()+" gives a row to another member")
-				}
-				if !writes.IsValid() {
-					writes = n.Pos()
-				}
-			case *ast.KeyValueExpr: // what an import copies into
-				key, _ := n.Key.(*ast.Ident)
-				value, _ := n.Value.(*ast.BasicLit)
-				if key != nil && key.Name == "table" && value != nil && (value.Value == `"wallets"` || value.Value == `"levels"`) {
-					writes, notes = n.Pos(), notes || reloads(file)
-				}
-			case *ast.SelectorExpr:
-				notes = notes || n.Sel.Name == "Noted"
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				judge(files.Position(n.Pos()).String(), n.Value)
 			}
-			return true
-		})
-		if writes.IsValid() && !notes {
-			at = append(at, files.Position(writes).String()+" writes rows of a leaderboard and does not note it")
+		case *ast.KeyValueExpr: // what an import copies into
+			key, _ := n.Key.(*ast.Ident)
+			value, _ := n.Value.(*ast.BasicLit)
+			into := key != nil && key.Name == "table" && value != nil && (value.Value == `"wallets"` || value.Value == `"levels"`)
+			if into && !reloads(file) {
+				at = append(at, files.Position(n.Pos()).String()+" copies rows of a leaderboard and does not reload it")
+			}
 		}
-	}
+		return true
+	})
 	return at
 }
 
@@ -84,13 +88,17 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 		case err != nil:
 			return err
 		case d.IsDir() && path != root &&
-			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
-			return filepath.SkipDir // a bench fills a database of its own
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench", "migrations"}, d.Name())):
+			return filepath.SkipDir // a bench fills a database of its own, and migrations make it
+		case d.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sql"):
 			return nil
 		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
 		seen++
-		for _, what := range unnoted(t, path, nil) {
+		for _, what := range unnoted(t, path, string(source)) {
 			t.Error(what)
 		}
 		return nil
@@ -103,16 +111,25 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 func TestAStatementThatDoesNotNoteIsFound(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]int{
-		"const q = `UPDATE wallets SET balance = 1 WHERE guild_id = $1`":                        1,
-		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":           1,
-		"func f() { do(`DELETE FROM\n\twallets`) }":                                             1,
-		"var q = target{table: \"levels\"}":                                                     1,
-		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":         0,
-		"var q = leaderboard.Levels.Noted(`m`, `$1`, `UPDATE levels SET x = 1`)":                0,
-		"var q = leaderboard.Levels.Noted(`m`, `$1`, `UPDATE levels SET user_id = $2 WHERE x`)": 1,
-		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                   0,
+		"const q = `UPDATE wallets SET balance = 1 WHERE guild_id = $1`":                                                    1,
+		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":                                       1,
+		"func f() { do(`DELETE FROM\n\twallets`) }":                                                                         1,
+		"var q = target{table: \"levels\"}":                                                                                 1,
+		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":                                     0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, `WITH a AS (UPDATE levels SET x = 1), :rank SELECT 1`)":                0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, `WITH a AS (UPDATE levels SET user_id = $2 WHERE x), :rank SELECT 1`)": 1,
+		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                                               0,
 	} {
 		if got := unnoted(t, "p.go", "package p\n"+source); len(got) != want {
+			t.Errorf("%s: %v, want %d", source, got, want)
+		}
+	}
+	for source, want := range map[string]int{
+		"UPDATE wallets SET balance = 1":                               1,
+		"WITH a AS (UPDATE wallets SET balance = 1), :rank SELECT 1":   0,
+		"WITH moved AS (SELECT FROM wallets WHERE guild_id = $1), :on": 0,
+	} {
+		if got := unnoted(t, "p.sql", source); len(got) != want {
 			t.Errorf("%s: %v, want %d", source, got, want)
 		}
 	}
