@@ -47,7 +47,7 @@ browser: postgres bin/postgres chromium ## go through the dashboard and the refe
 
 .PHONY: pictures
 pictures: postgres chromium bin/guildhall ## take pictures of all pages of guildhall dev into build/pictures, and README's into docs/pictures
-	go run ./bench/pictures
+	go run ./internal/server/dashboard/pictures
 
 .PHONY: chromium
 chromium: ## find Chromium, or install it, or say how to

@@ -28,10 +28,10 @@ import (
 )
 
 const (
-	// everything is the folder of all pictures, and shown that of README's.
-	everything = "build/pictures"
-	shown      = "docs/pictures"
-	// maxShown is how large a picture in shown may be, in bytes.
+	// allFolder is the folder of all pictures, and readmeFolder that of README's.
+	allFolder    = "build/pictures"
+	readmeFolder = "docs/pictures"
+	// maxShown is how large a picture in readmeFolder may be, in bytes.
 	maxShown = 200_000
 )
 
@@ -192,5 +192,5 @@ func newReceiver() *receiver {
 	return r
 }
 
-// counted is how long it takes until requests stand in the numbers.
-const counted = usage.FlushInterval + 2*time.Second
+// untilCounted is how long it takes until requests stand in the numbers.
+const untilCounted = usage.FlushInterval + 2*time.Second

@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"guildhall/internal/base/fault"
 )
 
 // browser is a tab of a real browser.
@@ -104,7 +106,7 @@ func (b *browser) story(r *receiver) error {
 // wait gives the requests the time to stand in the numbers.
 func (b *browser) wait() error {
 	select {
-	case <-time.After(counted):
+	case <-time.After(untilCounted):
 		return nil
 	case <-b.ctx.Done():
 		return b.ctx.Err()
@@ -124,16 +126,16 @@ func (b *browser) rest() error {
 		{"sessions", b.dashboard + "sessions", "table"},
 	} {
 		if err := b.run(chromedp.Navigate(page.address), chromedp.WaitVisible(chromedp.CSS(page.has))); err != nil {
-			return fmt.Errorf("%s: %w", page.name, err)
+			return fault.Wrap(err, page.name)
 		}
 		if err := b.look(page.name); err != nil {
-			return fmt.Errorf("%s: %w", page.name, err)
+			return fault.Wrap(err, page.name)
 		}
 	}
 	const operation = "#operations-Economy-adjustBalance"
 	if err := b.run(chromedp.Navigate(b.docs), chromedp.WaitVisible(chromedp.CSS(operation)),
 		press(operation+" .opblock-summary-control", operation+" .opblock-body")); err != nil {
-		return fmt.Errorf("reference: %w", err)
+		return fault.Wrap(err, "reference")
 	}
 	return b.look("reference", chromedp.Evaluate[chromedp.Void](`document.querySelector("`+operation+`").scrollIntoView()`))
 }
@@ -153,11 +155,11 @@ func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) er
 			if err := b.run(before...); err != nil {
 				return err
 			}
-			if err := b.take(chromedp.FullScreenshot(100), everything, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)); err != nil {
+			if err := b.take(chromedp.FullScreenshot(100), allFolder, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)); err != nil {
 				return err
 			}
 			if inREADME[name] && width > 640 {
-				if err := b.take(chromedp.CaptureScreenshot(), shown, fmt.Sprintf("%s-%s.png", name, scheme)); err != nil {
+				if err := b.take(chromedp.CaptureScreenshot(), readmeFolder, fmt.Sprintf("%s-%s.png", name, scheme)); err != nil {
 					return err
 				}
 			}
@@ -182,7 +184,7 @@ func (b *browser) take(what chromedp.Action[[]byte], folder, name string) error 
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, img); err != nil {
 		return err
 	}
-	if folder == shown && small.Len() > maxShown {
+	if folder == readmeFolder && small.Len() > maxShown {
 		return fmt.Errorf("%s has %d bytes, more than %d", name, small.Len(), maxShown)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
