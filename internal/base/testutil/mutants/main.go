@@ -2,7 +2,7 @@
 // rules, one at a time, runs the package's tests on each, and prints the changes that
 // no test notices. Those of Go's operators are gremlins' affair.
 //
-//	mutants [-run TESTS] [-skip TESTS] [-match TEXT] [-part 1/4] PACKAGE...
+//	mutants [-run TESTS] [-skip TESTS] [-match TEXT] [-part 1/4] [-tests PACKAGE] PACKAGE...
 //
 // Tests that have noticed a change of the same file run first, the others when these pass.
 // It changes no file: the compiler is shown another text (go build -overlay). Changes of
@@ -13,6 +13,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -35,6 +36,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.run, "run", "", "which of the package's tests; empty: all")
 	flag.StringVar(&o.skip, "skip", "", "which of them are left out, since they take long")
+	flag.StringVar(&o.tests, "tests", "", "the package whose tests run; empty: the changed one's own")
 	flag.StringVar(&o.match, "match", "", "only changes whose line, as it is printed, matches this expression")
 	flag.StringVar(&o.part, "part", "1/1", "which part of the changes, for example 2/3")
 	flag.BoolVar(&o.list, "list", false, "print the changes and run nothing")
@@ -57,9 +59,9 @@ func main() {
 }
 
 type options struct {
-	run, skip, match, part string
-	list, verbose          bool
-	limit, wait            time.Duration
+	run, skip, tests, match, part string
+	list, verbose                 bool
+	limit, wait                   time.Duration
 }
 
 // try tries the changes of one package and returns how many survive.
@@ -71,6 +73,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 		}
 		return 0, err
 	}
+	tests := cmp.Or(o.tests, folder)
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return 0, err
@@ -79,7 +82,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 	together := filepath.Join(work, "together.test")
 	contents, err := allTogether(folder, chosen)
 	if err == nil {
-		err = makeTests(ctx, work, folder, together, contents)
+		err = makeTests(ctx, work, tests, together, contents)
 	}
 	switch {
 	case err != nil:
@@ -88,7 +91,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 			chosen[i].number = 0
 		}
 	default:
-		if by := notices(ctx, o, together, folder, 0); by != "" {
+		if by := notices(ctx, o, together, tests, 0); by != "" {
 			return 0, fmt.Errorf("%s: the tests fail without a change: %s", folder, by)
 		}
 	}
@@ -97,12 +100,12 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 		program := together
 		if c.number == 0 {
 			program = filepath.Join(work, "package.test")
-			if makeTests(ctx, work, folder, program, map[string][]byte{c.file: c.applied()}) != nil {
+			if makeTests(ctx, work, tests, program, map[string][]byte{c.file: c.applied()}) != nil {
 				broken++
 				continue
 			}
 		}
-		by := noticesFirst(ctx, o, program, folder, c.number, before[c.file])
+		by := noticesFirst(ctx, o, program, tests, c.number, before[c.file])
 		test, _, _ := strings.Cut(by, " ")
 		if by == "" {
 			survived++
@@ -117,7 +120,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 			fmt.Println("noticed:", c, "by", by)
 		}
 	}
-	if by := notices(ctx, o, together, folder, 0); err == nil && by != "" {
+	if by := notices(ctx, o, together, tests, 0); err == nil && by != "" {
 		return 0, fmt.Errorf("%s: the tests fail at the end without a change too, and what they noticed may be void: %s", folder, by)
 	}
 	fmt.Printf("%s: %d changes noticed, %d not, %d do not compile\n", folder, noticed, survived, broken)

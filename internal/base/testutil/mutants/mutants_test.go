@@ -89,3 +89,28 @@ func TestChangesOfTextsAreBuiltTogether(t *testing.T) {
 		}
 	}
 }
+
+// The tests of another package may be those that are to notice a change.
+func TestChangesAreNoticedByAnotherPackagesTests(t *testing.T) {
+	t.Parallel()
+	list, err := changes("testdata/texts")
+	if err != nil || len(list) != 1 {
+		t.Fatal(err, list)
+	}
+	contents, err := allTogether("testdata/texts", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	program := filepath.Join(work, "together.test")
+	if err := makeTests(t.Context(), work, "./testdata/texts/held", program, contents); err != nil {
+		t.Fatal(err)
+	}
+	for number, noticed := range []bool{false, true} {
+		run := exec.CommandContext(t.Context(), program)
+		run.Env = append(os.Environ(), variable+"="+strconv.Itoa(number))
+		if out, err := run.CombinedOutput(); (err != nil) != noticed {
+			t.Errorf("change %d: %v, %s", number, err, out)
+		}
+	}
+}
