@@ -20,6 +20,8 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 		t.Parallel()
 		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
+		s.Do(t, "claimTicket", `{"user_id":"55"}`, apitest.Path("id", id)).Want(t, 200, "")
+		s.WantEvent(t, "ticket.claimed", "")
 		bot := s.Bot(t).In(s.Guild)
 		s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
 			accept()
@@ -29,6 +31,8 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 		})
 		s.Do(t, "createTicketMessage", `{"content":"Hello","author_id":"77"}`, apitest.Path("id", id)).
 			Want(t, 201, `{"data":{"author_type":"bot","author_id":"77"}}`)
+		s.Do(t, "listTicketMessages", "", apitest.Path("id", id)).
+			Want(t, 200, `{"data":[{"kind":"claim","author_id":null},{"kind":"message","author_id":"77"}]}`)
 		s.wantMessages(t, id, 1, 1, 1)
 		bot.WantEvent(t, "ticket.message", `{"data":{"author_id":null}}`)
 		bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":"77","author_type":"bot"}}`)

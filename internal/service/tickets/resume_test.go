@@ -125,6 +125,8 @@ func TestLeaseLost(t *testing.T) {
 			t.Parallel()
 			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
+			s.Do(t, "claimTicket", `{"user_id":"55"}`, apitest.Path("id", id)).Want(t, 200, "") // another entry
+			s.WantEvent(t, "ticket.claimed", "")
 			begun, thaw := make(chan struct{}), make(chan struct{})
 			s.fail.freeze.Store(&freeze{begun, thaw})
 			done := make(chan *apitest.Response)
@@ -146,7 +148,7 @@ func TestLeaseLost(t *testing.T) {
 			s.wantMessages(t, id, 1, 1, 1)
 			close(thaw)
 			response := <-done
-			response.Want(t, 201, "")
+			response.Want(t, 201, `{"data":{"kind":"message","content":"x"}}`)
 			s.wantMessages(t, id, 1, 1, 1)
 			s.WantEvent(t, "ticket.message", `{"data":{"id":"`+response.Str(t, "data.id")+`"}}`)
 			s.WantNoEvent(t)

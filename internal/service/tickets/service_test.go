@@ -258,6 +258,21 @@ func TestClaimTicket(t *testing.T) {
 	a.Do(t, "claimTicket", `{"user_id":"55"}`, closed).WantError(t, 422, "ticket_not_open")
 }
 
+// A change is dated behind the one before of its own ticket, whatever others bear.
+func TestAChangeIsDatedByItsOwnTicket(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	first, ahead := apitest.Path("id", ticket(t, a, 1, "open", true)), apitest.Path("id", ticket(t, a, 2, "open", true))
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET updated_at = now() + interval '1 hour' WHERE number = 2`)
+	dated := func(path apitest.Arg) string { return a.Do(t, "getTicket", "", path).Str(t, "data.updated_at") }
+	before := dated(ahead)
+	a.Do(t, "claimTicket", `{"user_id":"55"}`, first).Want(t, 200, "")
+	a.Do(t, "claimTicket", `{"user_id":"55"}`, ahead).Want(t, 200, "")
+	if one, two := dated(first), dated(ahead); one >= before || two <= before {
+		t.Errorf("the other ticket's change is dated %s, the one's of %s %s", one, before, two)
+	}
+}
+
 func TestAssignTicket(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -297,6 +312,8 @@ func TestListTicketMessages(t *testing.T) {
 		Want(t, 200, `{"data":[{"id":"m1"},{"id":"m3"}],"has_more":true}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "desc"), apitest.Query("page", "2"), apitest.Query("per_page", "2")).
 		Want(t, 200, `{"data":[{"id":"m2"},{"id":"m5"}],"has_more":true}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "desc"), apitest.Query("since", "2026-03-01T12:00:01Z")).
+		Want(t, 200, `{"data":[{"id":"m1"},{"id":"m3"},{"id":"m2"}]}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "asc"), apitest.Query("per_page", "1")).
 		Want(t, 200, `{"data":[{"id":"m4"}]}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "newest")).WantError(t, 400, "invalid_request")
