@@ -16,9 +16,6 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 GUIDES  ?=
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.guides=$(GUIDES)
 
-# The race detector needs a C compiler. Without one the tests run all the same.
-RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null && echo -race)
-
 # A test's process waits a second for late reports of races by default; ours share nothing
 # that outlives their tests, and there are fifty of them.
 export GORACE ?= atexit_sleep_ms=50
@@ -33,13 +30,18 @@ help: ## print this help
 run: postgres bin/guildhall ## start everything on this machine and print a call to paste
 	@exec bin/guildhall dev
 
+TESTS = bin/postgres with go test -timeout 60m -shuffle=on $(TESTFLAGS)
+
 .PHONY: test
 test: postgres bin/postgres ## run all tests, beside a Postgres of their own
-	@[ -n "$(RACE)" ] || echo "No C compiler was found: the tests run without the race detector." >&2
-	bin/postgres with go test $(RACE) -timeout 60m -shuffle=on $(TESTFLAGS) ./...
+	$(TESTS) ./...
+
+.PHONY: race
+race: postgres bin/postgres ## run all tests with the race detector: twice the time, and a C compiler is needed
+	$(TESTS) -race ./...
 
 .PHONY: check
-check: verify lint doclint vuln test ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
+check: verify lint doclint vuln race ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
 
 .PHONY: browser
 browser: postgres bin/postgres chromium ## go through the dashboard and the reference in a real Chromium; pictures of each page in build/screens

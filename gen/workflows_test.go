@@ -46,7 +46,7 @@ func TestWorkflowsInstallWhatTheTestsUse(t *testing.T) {
 				switch command := strings.TrimSpace(step.Run); command {
 				case install:
 					installed = true
-				case "make test", "make check":
+				case "make test", "make race", "make check":
 					found++
 					if !installed {
 						t.Errorf("%s: the job %s runs %s without %s before", file, name, command, install)
@@ -55,8 +55,8 @@ func TestWorkflowsInstallWhatTheTestsUse(t *testing.T) {
 			}
 		}
 	}
-	if found < 2 {
-		t.Errorf("%d jobs run all tests, want those of changes and of releases", found)
+	if found < 3 {
+		t.Errorf("%d jobs run all tests, want two of changes and that of releases", found)
 	}
 }
 
