@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,6 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
-	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/cases"
@@ -24,7 +24,6 @@ import (
 )
 
 type growthOptions struct {
-	server   string
 	requests int
 	idle     time.Duration
 	verbose  bool
@@ -35,18 +34,17 @@ type growthOptions struct {
 // same few rows. None of it may grow with the number of guilds. Blocks that were
 // touched are what counts, since they are the same on every machine; an index that
 // is one level deeper is one more.
-func growthBench(flags *flag.FlagSet) func(*rig.Run) {
+func growthBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	var o growthOptions
 	guilds := numbers(flags, "guilds", 10, []int{10, 1000, 100_000}, "numbers of guilds")
-	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.requests, "requests", 200, "requests of a kind, one after the other")
 	flags.DurationVar(&o.idle, "idle", 20*time.Second, "how long an idle node is watched")
 	flags.BoolVar(&o.verbose, "statements", false, "print on which statements an idle node's Postgres spends its time")
-	return func(r *rig.Run) {
+	return func(r *rig.Run, server string) {
 		found := make([][]line, len(*guilds))
 		for i, n := range *guilds {
 			r.Part(func(part *rig.Run) {
-				p := newPopulation(part, o, n)
+				p := newPopulation(part, server, o, n)
 				p.sweeps()
 				p.node("api", p.ask)
 				p.node("api,worker", func(*rig.Node) { p.rest() })
@@ -100,41 +98,16 @@ type population struct {
 	lines  []line
 }
 
-// grownLoad fills the tables: $1 guilds, of which each tenth has a map of its
-// leaderboard, as large ones have. Nothing is due.
-var grownLoad = []string{
-	`INSERT INTO guilds (id, name, owner_id, last_case, last_ticket)
-	 SELECT (1000000 + n)::text, 'Growth', '1', 1, 1 FROM generate_series(1, $1::int) n`,
-	`INSERT INTO wallets (guild_id, user_id, balance)
-	 SELECT (1000000 + n)::text, u::text, 1000 FROM generate_series(1, $1::int) n, generate_series(1, 2) u`,
-	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
-	 SELECT (1000000 + n)::text, 'e' || u, u::text, 1000, 1000, 'import' FROM generate_series(1, $1::int) n, generate_series(1, 2) u`,
-	`INSERT INTO levels (guild_id, user_id, total_xp)
-	 SELECT (1000000 + n)::text, u::text, 1000 FROM generate_series(1, $1::int) n, generate_series(1, 2) u`,
-	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, source, expires_at)
-	 SELECT (1000000 + n)::text, 'c', 1, '1', '2', 'mute', 'bot', now() + interval '1 day' FROM generate_series(1, $1::int) n`,
-	`INSERT INTO tickets (guild_id, id, number, opener_id, channel_id)
-	 SELECT (1000000 + n)::text, 't', 1, '1', n::text FROM generate_series(1, $1::int) n`,
-	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at)
-	 SELECT (1000000 + n)::text, 'g', 'active', 'A prize', 1, n::text, n::text, now(), now() + interval '1 day'
-	 FROM generate_series(1, $1::int) n`,
-	`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-	 SELECT (1000000 + n)::text, 'w', 'https://example.com', '{ticket.closed}', '', '' FROM generate_series(1, $1::int) n`,
-	`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT (1000000 + n)::text, 'w' FROM generate_series(1, $1::int) n`,
-	`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
-	 SELECT 'tok' || n, (1000000 + n)::text, 'x', 'x', sha256(('tok' || n)::bytea), '{economy:read}' FROM generate_series(1, $1::int) n`,
-	`INSERT INTO rank_maps (guild_id, board, version, state, ahead)
-	 SELECT (1000000 + n)::text, 'wallets', 1, 'live', '{0}' FROM generate_series(10, $1::int, 10) n`,
-	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
-	 SELECT (1000000 + n)::text, 'wallets', 1, 1, -1000, 1, '1' FROM generate_series(10, $1::int, 10) n`,
-}
+//go:embed grown.sql
+var grownRows string
 
-func newPopulation(r *rig.Run, o growthOptions, guilds int) *population {
+func newPopulation(r *rig.Run, server string, o growthOptions, guilds int) *population {
 	// Durability is no matter here: what is counted is what is read.
-	p := &population{Place: r.Place(rig.Config{Program: o.server, Fast: true, Statements: true}), growthOptions: o}
+	p := &population{Place: r.Place(rig.Config{Program: server, Fast: true, Statements: true}), growthOptions: o}
 	p.middle = strconv.Itoa(1000000 + max(10, guilds/20*10))
-	p.Must(secretkey.Check(p, p.DB, p.Box)) // while nothing is there that it does not open
-	p.Fill(grownLoad, guilds)
+	p.Exec(`CREATE TABLE grown (n int)`)
+	p.Exec(`INSERT INTO grown SELECT generate_series(1, $1::int)`, guilds)
+	p.Exec(grownRows)
 	p.Vacuum()
 	return p
 }

@@ -9,14 +9,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"guildhall/bench/rig"
 )
@@ -24,30 +22,22 @@ import (
 // A bench declares its flags, and is run once they are read.
 type bench struct {
 	name, about string
-	declare     func(flags *flag.FlagSet) (run func(*rig.Run))
+	declare     func(flags *flag.FlagSet) (run func(r *rig.Run, server string))
 }
 
 // benches are all there are; the first runs when none is named.
 var benches = []bench{
 	{"requests", "a real server against the plainest program that does the same work", requestBench},
 	{"webhooks", "claims, latency and throughput of deliveries", webhookBench},
-	{"giveaways", "draws of many giveaways that end in the same second", giveawayBench},
 	{"dashboard", "time to the first byte of each page for people", dashboardBench},
 	{"pull", "events that are fetched, from endpoints and from a stream", pullBench},
 	{"growth", "cost for Postgres with few guilds and with many", growthBench},
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("bench", run) }
 
 // run runs the bench that is named, with the flags that follow, or all.
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	name := benches[0].name
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
@@ -60,11 +50,12 @@ func run(ctx context.Context, args []string) error {
 		}
 		found = true
 		flags := flag.NewFlagSet("bench "+b.name, flag.ContinueOnError)
+		server := flags.String("server", "bin/guildhall", "the server `program`")
 		measure := b.declare(flags)
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
-		if err := rig.Do(ctx, os.Stdout, measure); err != nil {
+		if err := rig.Do(ctx, out, func(r *rig.Run) { measure(r, *server) }); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 	}
@@ -72,6 +63,21 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("there is no bench %q; there are\n  %s", name, known)
 	}
 	return nil
+}
+
+// section is a part of a bench that can be run alone.
+type section struct {
+	name string
+	run  func()
+}
+
+// sections runs those that are wanted.
+func sections(wanted []string, all ...section) {
+	for _, s := range all {
+		if slices.Contains(wanted, s.name) {
+			s.run()
+		}
+	}
 }
 
 // numbers declares a flag of numbers, each at least as large as least.

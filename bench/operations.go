@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -24,7 +25,8 @@ const changesACall = 100
 type operation struct {
 	name    string
 	request call
-	against side
+	plain   bool            // the plainest program, by throughput
+	page    call            // or this page of the same server, by latency
 	goals   map[int]float64 // of the ratio, by clients
 	clients []int           // where it is not measured with the numbers asked for
 	prepare func(*rig.Place)
@@ -32,18 +34,6 @@ type operation struct {
 
 // call makes the n-th request of a connection.
 type call func(connection, n int) []byte
-
-// side is the other side of a comparison.
-type side int
-
-const (
-	nothing   side = iota
-	plain          // the plainest program, by throughput
-	pageOne        // page 1 of the leaderboard on the same server, by latency
-	xpPageOne      // that of the XP leaderboard
-	atOnce8   = 8  // the numbers of connections that goals are about
-	atOnce32  = 32
-)
 
 // member is the id of the n-th member that was loaded, n from 1.
 func member(n int) int64 { return 100_000_000_000_000_000 + int64(n)*7919 }
@@ -87,47 +77,45 @@ func (m members) warn() []byte {
 
 // changes makes as many changes in a call as it takes.
 func (m members) changes() []byte {
-	text := []byte(`{"adjustments":[`)
-	for i := range changesACall {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, m.change()...)
+	list := make([][]byte, changesACall)
+	for i := range list {
+		list[i] = m.change()
 	}
-	return append(text, "]}"...)
+	return fmt.Appendf(nil, `{"adjustments":[%s]}`, bytes.Join(list, []byte(",")))
 }
 
 func operations(h *host) []operation {
 	const adjust = "/economy/adjust"
 	m, few := members(h.wallets), members(guildMembers)
-	goals := func(at8, at32 float64) map[int]float64 { return map[int]float64{atOnce8: at8, atOnce32: at32} }
+	goals := func(at8, at32 float64) map[int]float64 { return map[int]float64{8: at8, 32: at32} }
+	wealthiest, highest := get(h.token, "/economy/leaderboard"), get(h.token, "/levelling/leaderboard")
 	deep := "/leaderboard?page=" + strconv.Itoa(min(4000, h.wallets/25))
 	return []operation{
-		{name: "getWallet", request: m.get(h.token, "/economy/wallet/"), against: plain, goals: goals(0.85, 1.3)},
-		{name: "leaderboard page 1", request: get(h.token, "/economy/leaderboard"), against: plain, goals: goals(0.95, 0.95)},
-		{name: "adjustBalance, lone caller", request: post(adjust, false, m.change, h.token), against: plain, clients: []int{1}},
-		{name: "adjustBalance", request: post(adjust, false, m.change, h.token), against: plain, goals: goals(1.15, 1.5)},
-		{name: "adjustBalance with a key", request: post(adjust, true, m.change, h.token), against: plain, goals: goals(1.0, 1.5)},
-		{name: "adjustBalance, 1,000 guilds", request: post(adjust, false, few.change, h.tokens...), against: plain, goals: goals(1.1, 1.4)},
+		{name: "getWallet", request: m.get(h.token, "/economy/wallet/"), plain: true, goals: goals(0.85, 1.3)},
+		{name: "leaderboard page 1", request: wealthiest, plain: true, goals: goals(0.95, 0.95)},
+		{name: "adjustBalance, lone caller", request: post(adjust, false, m.change, h.token), plain: true, clients: []int{1}},
+		{name: "adjustBalance", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(1.15, 1.5)},
+		{name: "adjustBalance with a key", request: post(adjust, true, m.change, h.token), plain: true, goals: goals(1.0, 1.5)},
+		{name: "adjustBalance, 1,000 guilds", request: post(adjust, false, few.change, h.tokens...), plain: true, goals: goals(1.1, 1.4)},
 		// A request of these makes a hundred changes.
-		{name: "adjustBalances", request: post("/economy/adjustments", false, m.changes, h.token), clients: []int{atOnce8}},
-		{name: "adjustBalances with a key", request: post("/economy/adjustments", true, m.changes, h.token), clients: []int{atOnce8}},
-		{name: "adjustXpOfMembers", request: post("/levelling/adjustments", false, m.changes, h.token), clients: []int{atOnce8}},
-		{name: "listCases", request: get(h.token, "/cases?status=active&type=warn"), against: plain, goals: goals(0.8, 0.8)},
-		{name: "listLedgerEntries", request: get(h.token, "/economy/ledger"), against: plain, goals: goals(0.8, 0.8)},
-		{name: "listTickets", request: get(h.token, "/tickets"), against: plain, goals: goals(0.8, 0.8)},
-		{name: "leaderboard page 4,000", request: get(h.token, "/economy"+deep), against: pageOne, goals: goals(2, 2)},
-		{name: "getEconomyRank", request: m.get(h.token, "/economy/rank/"), against: pageOne, goals: goals(2, 2)},
-		{name: "getLevellingRank", request: m.get(h.token, "/levelling/rank/"), against: xpPageOne, goals: goals(2, 2)},
-		{name: "getLevelRecord", request: m.get(h.token, "/levelling/user/"), clients: []int{atOnce8}},
-		{name: "XP leaderboard page 1", request: get(h.token, "/levelling/leaderboard"), clients: []int{atOnce8}},
-		{name: "XP leaderboard page 4,000", request: get(h.token, "/levelling"+deep), clients: []int{atOnce8}},
-		{name: "adjustXp", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{atOnce8, atOnce32}},
-		{name: "createCase", request: post("/cases", false, m.warn, h.token), clients: []int{atOnce8}},
-		{name: "lookupNetworkUser", request: m.get(h.token, "/network/lookup/"), clients: []int{atOnce8}},
+		{name: "adjustBalances", request: post("/economy/adjustments", false, m.changes, h.token), clients: []int{8}},
+		{name: "adjustBalances with a key", request: post("/economy/adjustments", true, m.changes, h.token), clients: []int{8}},
+		{name: "adjustXpOfMembers", request: post("/levelling/adjustments", false, m.changes, h.token), clients: []int{8}},
+		{name: "listCases", request: get(h.token, "/cases?status=active&type=warn"), plain: true, goals: goals(0.8, 0.8)},
+		{name: "listLedgerEntries", request: get(h.token, "/economy/ledger"), plain: true, goals: goals(0.8, 0.8)},
+		{name: "listTickets", request: get(h.token, "/tickets"), plain: true, goals: goals(0.8, 0.8)},
+		{name: "leaderboard page 4,000", request: get(h.token, "/economy"+deep), page: wealthiest, goals: goals(2, 2)},
+		{name: "getEconomyRank", request: m.get(h.token, "/economy/rank/"), page: wealthiest, goals: goals(2, 2)},
+		{name: "getLevellingRank", request: m.get(h.token, "/levelling/rank/"), page: highest, goals: goals(2, 2)},
+		{name: "getLevelRecord", request: m.get(h.token, "/levelling/user/"), clients: []int{8}},
+		{name: "XP leaderboard page 1", request: highest, clients: []int{8}},
+		{name: "XP leaderboard page 4,000", request: get(h.token, "/levelling"+deep), clients: []int{8}},
+		{name: "adjustXp", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32}},
+		{name: "createCase", request: post("/cases", false, m.warn, h.token), clients: []int{8}},
+		{name: "lookupNetworkUser", request: m.get(h.token, "/network/lookup/"), clients: []int{8}},
 		// The last: what it leaves behind is worked off for a while.
 		{
-			name: "adjustBalance, one listens", request: post(adjust, false, m.change, h.token), against: plain, goals: goals(0.6, 0.8),
+			name: "adjustBalance, one listens", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(0.6, 0.8),
 			prepare: h.listen,
 		},
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"guildhall/bench/rig"
-	"guildhall/internal/access/auth"
 )
 
 // pulls is a node from which a bot fetches events.
@@ -29,30 +26,20 @@ type pulls struct {
 
 // pullBench measures what it costs to fetch events, and how fast that is. Goals stand in
 // parentheses.
-func pullBench(flags *flag.FlagSet) func(*rig.Run) {
+func pullBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	p := &pulls{arrived: make(map[string]time.Time)}
-	server := flags.String("server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&p.calls, "calls", 5000, "`calls` that wait on one node, each for an endpoint of its own")
 	flags.IntVar(&p.guilds, "guilds", 5000, "`guilds` of the stream")
 	seconds := flags.Int("seconds", 10, "`length` of one measurement")
 	only := names(flags, "only", "adjust,rate,waiting,stream", "sections wanted")
-	return func(r *rig.Run) {
+	return func(r *rig.Run, server string) {
 		p.length = time.Duration(*seconds) * time.Second
-		p.Place = r.Place(rig.Config{Program: *server, Statements: true})
-		made, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "bench"})
-		p.Must(err)
-		p.key = made.Secret
+		p.Place = r.Place(rig.Config{Program: server, Statements: true})
+		p.key = p.Key()
 		p.Exec(`INSERT INTO guilds (id, name, owner_id, member_count)
 			SELECT ((n + 1000000) * 4194304::bigint)::text, 'bench', '1', 1 FROM generate_series(0, $1::int) AS n`, max(p.calls, p.guilds))
 		p.node = p.Serve("GUILDHALL_RATE_BOT=off")
-		for _, section := range []struct {
-			name string
-			run  func()
-		}{{"adjust", p.adjust}, {"rate", p.rate}, {"waiting", p.waiting}, {"stream", p.stream}} {
-			if slices.Contains(*only, section.name) {
-				section.run()
-			}
-		}
+		sections(*only, section{"adjust", p.adjust}, section{"rate", p.rate}, section{"waiting", p.waiting}, section{"stream", p.stream})
 	}
 }
 
@@ -61,47 +48,23 @@ func home(n int) string { return strconv.Itoa((n + 1_000_000) << 22) }
 
 // request is one about a guild.
 func (p *pulls) request(guild, method, path, body string) []byte {
-	var text []byte
-	if body != "" {
-		text = []byte(body)
-	}
-	return rig.Request(method, path, p.key, text, "Guild-Id: "+guild)
+	return rig.Request(method, path, p.key, []byte(body), "Guild-Id: "+guild)
 }
 
-// fetch fetches and acknowledges until ctx ends, or nothing comes though it would not
-// wait. Both bodies begin with of.
-func (p *pulls) fetch(ctx context.Context, guild, path, of, shard string, wait int) {
-	c := &rig.Caller{Address: p.node.HTTP}
-	defer c.Close()
-	ask := func(path, body string) bool {
-		a := c.Send(ctx, p.request(guild, "POST", path, body))
-		for a.Status == 503 && rig.Pause(ctx, time.Second) { // the server is busy
-			a = c.Send(ctx, p.request(guild, "POST", path, body))
-		}
-		if ctx.Err() == nil && !rig.OK(a) {
-			p.Must(fmt.Errorf("%s is answered with %d %s", path, a.Status, &c.Body))
-		}
-		return ctx.Err() == nil
-	}
-	for ask(path+"/pull", fmt.Sprintf(`{%s%s"wait":%d}`, of, shard, wait)) {
-		var got []struct {
-			ID   string
-			Data struct{ Reason string }
-		}
-		if c.Body.Len() > 0 { // a 204 has no body
-			p.Must(c.Data(&got))
-		}
-		now, ids := time.Now(), make([]string, len(got))
-		p.mu.Lock()
-		p.fetches++
-		for i, e := range got {
-			ids[i], p.arrived[e.Data.Reason] = e.ID, now
-		}
-		p.mu.Unlock()
-		if len(ids) == 0 && wait == 0 || len(ids) > 0 && !ask(path+"/ack", `{`+of+`"event_ids":["`+strings.Join(ids, `","`)+`"]}`) {
-			return
-		}
-	}
+// fetch fetches and acknowledges until ctx ends. Both bodies begin with of.
+func (p *pulls) fetch(ctx context.Context, guild, path, of, pull string) {
+	p.Fetch(ctx, rig.Fetcher{
+		Addresses: []string{p.node.HTTP}, Token: p.key, Headers: []string{"Guild-Id: " + guild}, Path: path, Of: of, Pull: pull,
+		Take: func(_ context.Context, events []rig.Event) bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.fetches++
+			for _, e := range events {
+				p.arrived[e.Data.Reason] = time.Now()
+			}
+			return true
+		},
+	})
 }
 
 // lags changes balances at a rate, in turn in some guilds, and prints how long each took
@@ -110,10 +73,9 @@ func (p *pulls) lags(rate, guilds int) {
 	p.mu.Lock()
 	clear(p.arrived)
 	p.mu.Unlock()
-	const connections = 50
 	answered := make([]time.Time, rate*int(p.length/time.Second))
 	calls := rig.Load{
-		Address: p.node.HTTP, Connections: connections, Every: connections * time.Second / time.Duration(rate), Total: len(answered),
+		Address: p.node.HTTP, Connections: 50, Rate: rate, Total: len(answered),
 		Request: func(_, n int) []byte {
 			return p.request(home(n%guilds), "POST", "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1,"reason":"%d"}`, 1+n%500, n))
 		},
@@ -137,18 +99,6 @@ func (p *pulls) statements(like string) int {
 	return p.Count(`SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ $1 AND query !~ 'INSERT INTO|pg_stat'`, like)
 }
 
-// beside has callers at work while something is measured.
-func (p *pulls) beside(callers int, call func(ctx context.Context, n int), measure func()) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	ctx, stop := context.WithCancel(p)
-	defer stop()
-	for n := range callers {
-		all.Go(func() { call(ctx, n) })
-	}
-	measure()
-}
-
 // waiting has many calls wait for nothing, and then measures what happens in a hundred
 // guilds, with the others and without. The calls come evenly, as callers' do that do not
 // know of each other: each comes again after 20 s.
@@ -160,7 +110,7 @@ func (p *pulls) waiting() {
 	const looked, wait = `AS p \(guild_id, endpoint_id\)`, 20
 	call := func(ctx context.Context, n int) {
 		if rig.Pause(ctx, time.Duration(n)*wait*time.Second/time.Duration(p.calls)) {
-			p.fetch(ctx, home(n), paths[n], "", "", wait)
+			p.fetch(ctx, home(n), paths[n], "", fmt.Sprintf(`"wait":%d`, wait))
 		}
 	}
 	few, rested := min(100, p.calls), p.node.Resident()
@@ -171,18 +121,18 @@ func (p *pulls) waiting() {
 		}
 		p.Hold(p.Await(2*time.Minute, all), "%d calls wait", calls)
 	}
-	p.beside(p.calls, call, func() {
-		waits(p.calls)
-		looks := p.statements(looked)
-		rig.Pause(p, 5*time.Second)
-		p.Say("%d calls wait: %d MB more (150), %.1f looks a second (4)",
-			p.calls, p.node.Resident()-rested, float64(p.statements(looked)-looks)/5)
-		p.lags(200, few)
-	})
-	p.beside(few, call, func() {
-		waits(few)
-		p.lags(200, few)
-	})
+	stop := p.Start(p.calls, call)
+	waits(p.calls)
+	looks := p.statements(looked)
+	rig.Pause(p, 5*time.Second)
+	p.Say("%d calls wait: %d MB more (150), %.1f looks a second (4)",
+		p.calls, p.node.Resident()-rested, float64(p.statements(looked)-looks)/5)
+	p.lags(200, few)
+	stop()
+	stop = p.Start(few, call)
+	waits(few)
+	p.lags(200, few)
+	stop()
 }
 
 // endpoint makes a pull endpoint in a guild, and returns the path of its events.
@@ -199,21 +149,21 @@ func (p *pulls) rate() {
 	change := func(_, _ int) []byte {
 		return p.request(guild, "POST", "/economy/adjustments", string(members(500).changes()))
 	}
-	rig.Load{Address: p.node.HTTP, Connections: 2, Request: change}.For(p, time.Second)
-	pending := func() int { return p.Count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`) }
-	waits, begun := pending(), time.Now()
-	p.beside(4, func(ctx context.Context, _ int) { p.fetch(ctx, guild, path, "", "", 0) }, func() {
-		p.Hold(p.Await(time.Minute, func() bool { return pending() == 0 }), "all that waits is fetched")
-	})
+	rig.Load{Address: p.node.HTTP, Connections: 2, For: time.Second, Request: change}.Run(p)
+	const pending = `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`
+	waits, begun := p.Count(pending), time.Now()
+	stop := p.Start(4, func(ctx context.Context, _ int) { p.fetch(ctx, guild, path, "", `"wait":0`) })
+	p.Hold(p.Becomes(time.Minute, 0, pending), "all that waits is fetched")
+	took := time.Since(begun)
+	stop()
 	p.Say("4 callers fetch and acknowledge %d events of one endpoint: %.0f a second (2,000)",
-		waits, float64(waits)/time.Since(begun).Seconds())
+		waits, float64(waits)/took.Seconds())
 }
 
 // put begins or changes the stream, and waits until the guilds know of it.
 func (p *pulls) put(events string) {
 	p.Ask(p.node.HTTP, p.request(home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`), nil)
-	known := `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`
-	p.Hold(p.Await(time.Minute, func() bool { return p.Count(known) == 1 }), "all guilds know of the stream")
+	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`), "all guilds know of the stream")
 }
 
 // stream has four shards fetch what happens in many guilds.
@@ -221,9 +171,11 @@ func (p *pulls) stream() {
 	const of = `stream_deliveries|bot_streams`
 	p.put("economy.balance_changed")
 	before, fetches := p.statements(of), p.fetches
-	p.beside(4, func(ctx context.Context, n int) {
-		p.fetch(ctx, home(0), "/bot/events", `"stream":"bench",`, fmt.Sprintf(`"shards":4,"shard":%d,`, n), 20)
-	}, func() { p.lags(500, p.guilds) })
+	stop := p.Start(4, func(ctx context.Context, n int) {
+		p.fetch(ctx, home(0), "/bot/events", `"stream":"bench",`, fmt.Sprintf(`"shards":4,"shard":%d,"wait":20`, n))
+	})
+	p.lags(500, p.guilds)
+	stop()
 	each := float64(max(p.fetches-fetches, 1))
 	p.Say("  of a stream, by four shards: %.1f events and %.1f statements a fetch",
 		500*p.length.Seconds()/each, float64(p.statements(of)-before)/each)
@@ -235,7 +187,7 @@ func (p *pulls) adjust() {
 		return p.request(home(1), "POST", "/economy/adjust", string(members(500).change()))
 	}
 	changed := func() float64 {
-		t := rig.Load{Address: p.node.HTTP, Connections: 8, Request: change}.For(p, p.length/3)
+		t := rig.Load{Address: p.node.HTTP, Connections: 8, For: p.length / 3, Request: change}.Run(p)
 		p.Hold(t.AllOK(), "each change succeeds: %v", t)
 		return t.Rate()
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,44 +20,40 @@ import (
 )
 
 type requestOptions struct {
-	server   string
-	wallets  int
-	length   time.Duration
-	rounds   int
-	clients  []int
-	only     []string
-	requests int
-	profile  string
+	wallets int
+	length  time.Duration
+	rounds  int
+	clients []int
+	only    []string
+	profile string
 }
 
 // requestBench loads a million wallets, starts `guildhall serve` and the plainest
 // program (plainest.go), and drives one after the other, again and again, so that
 // what else the machine does falls on both. The ratio within a run is what counts;
 // medians of the rounds are shown.
-func requestBench(flags *flag.FlagSet) func(*rig.Run) {
+func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	var o requestOptions
-	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.wallets, "wallets", 1_000_000, "wallets and level records to load")
 	seconds := flags.Float64("seconds", 3, "length of one measurement")
 	flags.IntVar(&o.rounds, "rounds", 5, "measurements of each side, in turn")
-	flags.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
 	flags.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with the last of -clients while `perf` or pprof looks on")
-	clients := numbers(flags, "clients", 1, []int{atOnce8, atOnce32}, "numbers of connections")
+	clients := numbers(flags, "clients", 1, []int{8, 32}, "numbers of connections")
 	only := names(flags, "only", "", "operations to measure, by the beginnings of their names; all when empty")
-	short := flags.Bool("short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second, no memory test")
+	short := flags.Bool("short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second")
 	address := flags.String("plainest", "", "serve the plainest program on this address; the program starts itself so")
 	tokens := flags.String("tokens", "", "its tokens, a `file`")
-	return func(r *rig.Run) {
+	return func(r *rig.Run, server string) {
 		if *address != "" {
 			r.Must(servePlainest(r, *address, *tokens))
 			return
 		}
 		if *short {
-			o.wallets, *seconds, o.rounds, o.requests = 100_000, 1, 3, 0
+			o.wallets, *seconds, o.rounds = 100_000, 1, 3
 		}
 		o.clients, o.only, o.length = *clients, *only, time.Duration(*seconds*float64(time.Second))
 		// Not Fast: what is measured includes waiting for the disk.
-		h := &host{requestOptions: o, Place: r.Place(rig.Config{Program: o.server})}
+		h := &host{requestOptions: o, Place: r.Place(rig.Config{Program: server})}
 		h.start()
 		h.measure()
 	}
@@ -91,13 +86,13 @@ func (h *host) start() {
 	h.Say("resident memory of the server: %d MB at rest after its start", h.node.Resident())
 	begun = time.Now()
 	h.Vacuum()
-	live := func() bool { return h.Count(`SELECT count(*) FROM rank_maps WHERE state = 'live'`) >= 2 }
-	if h.wallets >= 512 && !h.Await(3*time.Minute, live) {
+	if h.wallets >= 512 && !h.Becomes(3*time.Minute, 2, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) {
 		h.Must(errors.New("the server has made no maps of the leaderboards"))
 	}
 	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
 }
 
+// wealth is the guild that most requests are about, and a thousand further ones.
 func (h *host) wealth(w io.Writer) {
 	fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guildID)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -116,25 +111,25 @@ func (h *host) wealth(w io.Writer) {
 	}
 }
 
+// rest is what the guild has besides.
 func (h *host) rest(w io.Writer) {
 	random := rand.New(rand.NewPCG(3, 4))
 	begun := time.Now().AddDate(-2, 0, 0)
 	for i := range h.wallets {
-		user, at := member(i+1), begun.Add(time.Duration(i)*time.Second).Format(time.RFC3339)
-		xp := int64(math.Exp(6 + 1.6*random.NormFloat64()))
-		fmt.Fprintf(w, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n", guildID, user, xp)
+		of := fmt.Sprintf(`"guild_id":"%s","user_id":"%d"`, guildID, member(i+1))
+		at := begun.Add(time.Duration(i) * time.Second).Format(time.RFC3339)
+		fmt.Fprintf(w, `{"record":"level",%s,"total_xp":%d}`+"\n", of, int64(math.Exp(6+1.6*random.NormFloat64())))
 		if i%20 == 0 {
 			kind := []string{"note", "warn", "mute", "ban"}[random.IntN(4)]
-			fmt.Fprintf(w, `{"record":"case","guild_id":"%s","user_id":"%d","moderator_id":"7",`, guildID, user)
-			fmt.Fprintf(w, `"type":"%s","reason":"loaded","created_at":"%s"}`+"\n", kind, at)
+			fmt.Fprintf(w, `{"record":"case",%s,"moderator_id":"7","type":"%s","reason":"loaded","created_at":"%s"}`+"\n", of, kind, at)
 		}
 		if i%50 == 0 {
-			fmt.Fprintf(w, `{"record":"ticket","guild_id":"%s","id":"ticket-%d","number":%d,"opener_id":"%d",`, guildID, i, 1+i/50, user)
+			fmt.Fprintf(w, `{"record":"ticket","guild_id":"%s","id":"ticket-%d","number":%d,"opener_id":"%d",`, guildID, i, 1+i/50, member(i+1))
 			fmt.Fprintf(w, `"subject":"Loaded","status":"open","created_at":"%s"}`+"\n", at)
 		}
 		if i%100 == 0 {
-			fmt.Fprintf(w, `{"record":"network_listing","user_id":"%d","trust_score":%d,"report_count":3,"category":"spam",`, user, random.IntN(100))
-			fmt.Fprint(w, `"severity":"low","first_reported_at":"2025-01-01T00:00:00Z","last_reported_at":"2025-06-01T00:00:00Z"}`+"\n")
+			fmt.Fprintf(w, `{"record":"network_listing","user_id":"%d","trust_score":%d,"report_count":3,`, member(i+1), random.IntN(100))
+			fmt.Fprintf(w, `"category":"spam","severity":"low","first_reported_at":"%s","last_reported_at":"%s"}`+"\n", at, at)
 		}
 	}
 }
@@ -149,10 +144,7 @@ func (h *host) startPlainest() {
 	h.Must(err)
 	file := filepath.Join(h.Folder(), "tokens.json")
 	h.Must(os.WriteFile(file, known, 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	h.Must(err)
-	h.plainestAddress = l.Addr().String()
-	h.Must(l.Close())
+	h.plainestAddress = h.FreeAddress()
 	self, err := os.Executable()
 	h.Must(err)
 	// Without a context: it is stopped in order, after the measurements.
@@ -165,9 +157,8 @@ func (h *host) startPlainest() {
 		_ = cmd.Wait()         // how it ends says nothing about the measurements
 		return nil
 	})
-	c := &rig.Caller{Address: h.plainestAddress}
-	defer c.Close()
-	if !h.Await(30*time.Second, func() bool { return rig.OK(c.Send(h, get(h.token, "/economy/leaderboard")(0, 0))) }) {
+	board := get(h.token, "/economy/leaderboard")(0, 0)
+	if !h.Await(30*time.Second, func() bool { return rig.OK(h.Send(h.plainestAddress, board)) }) {
 		h.Must(errors.New("the plainest program does not answer"))
 	}
 }
@@ -210,12 +201,12 @@ func (h *host) measure() {
 			}
 		})
 	}
-	h.memory()
+	h.Say("resident memory of the server: %d MB after all requests", h.node.Resident())
 }
 
 // load sends requests for a while, each of which must succeed.
 func (h *host) load(address string, request call, clients int, length time.Duration) *rig.Tally {
-	t := rig.Load{Address: address, Connections: clients, Request: request}.For(h, length)
+	t := rig.Load{Address: address, Connections: clients, For: length, Request: request}.Run(h)
 	if !t.AllOK() {
 		h.Must(errors.Join(context.Cause(h), fmt.Errorf("requests fail: %v", t)))
 	}
@@ -225,38 +216,30 @@ func (h *host) load(address string, request call, clients int, length time.Durat
 // line measures one operation with one number of clients, each side in turn.
 func (h *host) line(op operation, clients int) {
 	address, request := h.plainestAddress, op.request
-	switch op.against {
-	case pageOne:
-		address, request = h.node.HTTP, get(h.token, "/economy/leaderboard")
-	case xpPageOne:
-		address, request = h.node.HTTP, get(h.token, "/levelling/leaderboard")
-	case nothing, plain:
+	if op.page != nil {
+		address, request = h.node.HTTP, op.page
 	}
 	var theirs, ours []*rig.Tally
 	var ratios []float64
 	var server, postgres time.Duration
 	n := 0
 	for range h.rounds {
-		var other *rig.Tally
-		if op.against != nothing {
-			other = h.load(address, request, clients, h.length)
-			theirs = append(theirs, other)
+		if op.plain || op.page != nil {
+			theirs = append(theirs, h.load(address, request, clients, h.length))
 		}
 		server, postgres = server-h.node.CPU(), postgres-h.CPU()
 		t := h.load(h.node.HTTP, op.request, clients, h.length)
 		server, postgres = server+h.node.CPU(), postgres+h.CPU()
 		ours = append(ours, t)
 		n += t.N()
-		switch op.against {
-		case plain:
-			ratios = append(ratios, t.Rate()/other.Rate())
-		case pageOne, xpPageOne:
-			ratios = append(ratios, t.Ms(0.5)/other.Ms(0.5))
-		case nothing:
+		if op.plain {
+			ratios = append(ratios, t.Rate()/theirs[len(theirs)-1].Rate())
+		} else if op.page != nil {
+			ratios = append(ratios, t.Ms(0.5)/theirs[len(theirs)-1].Ms(0.5))
 		}
 	}
 	other, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
-	if op.against != nothing {
+	if len(ratios) > 0 {
 		other, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
 	}
 	if g := op.goals[clients]; g > 0 {
@@ -290,18 +273,4 @@ func (h *host) drive() {
 		}
 	}
 	h.Must(fmt.Errorf("there is no operation %q", h.profile))
-}
-
-// memory prints what the server holds resident after the requests, and after as many
-// again.
-func (h *host) memory() {
-	op := operations(h)[0]
-	for range 3 {
-		for left := h.requests; left > 0; {
-			left -= h.load(h.node.HTTP, op.request, 8, time.Second).N()
-		}
-		if h.requests > 0 {
-			h.Say("  %d MB after %d requests of %s more", h.node.Resident(), h.requests, op.name)
-		}
-	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"time"
 
 	"guildhall/bench/rig"
@@ -11,6 +10,7 @@ import (
 
 // webhookOptions say how big the measurements are.
 type webhookOptions struct {
+	*rig.Run
 	server  string
 	rate    int           // events a second
 	length  time.Duration // of one measurement
@@ -34,9 +34,8 @@ type webhookOptions struct {
 //   - how fast a backlog goes out with one node and with two.
 //
 // The statements of an event are those of its write too. An idle node is growth's to measure.
-func webhookBench(flags *flag.FlagSet) func(*rig.Run) {
+func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	var o webhookOptions
-	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.rate, "rate", 200, "events per `second`")
 	seconds := flags.Int("seconds", 10, "`length` of one measurement")
 	flags.IntVar(&o.others, "others", 10_000, "`endpoints` that are in trouble beside those measured")
@@ -49,35 +48,20 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run) {
 	claims := numbers(flags, "claims", 1, []int{10, 1000, 10_000, 100_000}, "numbers of endpoints that wait or are down beside claims")
 	only := names(flags, "only", "claims,latency,trouble,settled,drain", "sections wanted")
 	beside := names(flags, "beside", "hang,500,backlog", "kinds of trouble wanted")
-	return func(r *rig.Run) {
-		o.claims, o.beside, o.length = *claims, *beside, time.Duration(*seconds)*time.Second
-		for _, section := range []struct {
-			name string
-			run  func(webhookOptions, *rig.Run)
-		}{
-			{"claims", webhookOptions.claimed},
-			{"latency", webhookOptions.latency},
-			{"trouble", webhookOptions.trouble},
-			{"settled", webhookOptions.afterAMonth},
-			{"drain", webhookOptions.drain},
-		} {
-			if slices.Contains(*only, section.name) {
-				began := time.Now()
-				section.run(o, r)
-				r.Say("(%s took %.0f s)\n", section.name, time.Since(began).Seconds())
-			}
-		}
+	return func(r *rig.Run, server string) {
+		o.Run, o.server, o.claims, o.beside, o.length = r, server, *claims, *beside, time.Duration(*seconds)*time.Second
+		sections(*only, section{"claims", o.claimed}, section{"latency", o.latency}, section{"trouble", o.trouble},
+			section{"settled", o.afterAMonth}, section{"drain", o.drain})
 	}
 }
 
 // webhookPlace is a place with receivers.
 type webhookPlace struct {
 	*rig.Place
-	webhookOptions
+	o        webhookOptions
 	nodes    *rig.Place // the same, for nodes: a role of their own tells their statements apart
 	receiver *rig.Receiver
 	watched  *rig.Watched
-	crowds   int // guilds of crowds so far
 }
 
 // nodeRole is the database role of the nodes.
@@ -85,10 +69,10 @@ const nodeRole = "bench_node"
 
 // at measures something at a place of its own, with so many endpoints whose events are
 // watched.
-func (o webhookOptions) at(r *rig.Run, endpoints int, measure func(*webhookPlace)) {
-	r.Part(func(part *rig.Run) {
+func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
+	o.Part(func(part *rig.Run) {
 		// Not Fast: what is measured includes waiting for the disk.
-		p := &webhookPlace{Place: part.Place(rig.Config{Program: o.server, Statements: true}), webhookOptions: o, receiver: part.Receiver()}
+		p := &webhookPlace{Place: part.Place(rig.Config{Program: o.server, Statements: true}), o: o, receiver: part.Receiver()}
 		nodes := *p.Place
 		nodes.URL = p.As(nodeRole)
 		p.nodes = &nodes
@@ -98,19 +82,6 @@ func (o webhookOptions) at(r *rig.Run, endpoints int, measure func(*webhookPlace
 			p.Statements(nodeRole)
 		}
 	})
-}
-
-// crowd makes n more endpoints, ten to a guild, for which deliveries wait.
-func (p *webhookPlace) crowd(n int, of rig.Crowd) {
-	guilds := make([]string, n)
-	for i := range guilds {
-		if i%10 == 0 {
-			p.crowds++
-		}
-		guilds[i] = fmt.Sprint(5_000_000 + p.crowds)
-	}
-	p.Crowd(guilds, of)
-	p.Vacuum()
 }
 
 // counts are running totals of the nodes: units of work, the milliseconds
@@ -153,9 +124,9 @@ func (c counts) since(before counts, events int) counts {
 func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
 	p.nodes.Part(func(part *rig.Place) {
 		n := part.Serve()
-		p.watched.For(p, n, p.rate, 3*time.Second) // connections, statements and endpoints are known after this
+		p.watched.For(p, n, p.o.rate, 3*time.Second) // connections, statements and endpoints are known after this
 		before := p.counts(n)
-		events = p.watched.For(p, n, p.rate, p.length)
+		events = p.watched.For(p, n, p.o.rate, p.o.length)
 		each = p.counts(n).since(before, events.N())
 	})
 	return events, each
@@ -163,26 +134,27 @@ func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
 
 // claimed prints what a claim costs while one endpoint is sent to and others
 // wait: half of them for the next attempt, half of them blocked.
-func (o webhookOptions) claimed(r *rig.Run) {
-	r.Say("%-44s %9s %12s %14s %10s", "one claim, while this many endpoints wait", "claims", "wall ms", "in Postgres ms", "ratio")
+func (o webhookOptions) claimed() {
+	o.Say("%-44s %9s %12s %14s %10s", "one claim, while this many endpoints wait", "claims", "wall ms", "in Postgres ms", "ratio")
 	var first float64
 	for _, n := range o.claims {
-		o.at(r, 10, func(p *webhookPlace) {
-			p.crowd(n-n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Retry})
-			p.crowd(n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Blocked})
+		o.at(10, func(p *webhookPlace) {
+			p.Crowd(n-n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Retry})
+			p.Crowd(n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Blocked})
+			p.Vacuum()
 			_, each := p.steady()
 			if first == 0 {
 				first = each.ClaimMs
 			}
-			r.Say("%-44d %9.0f %12.2f %14.2f %10.2f", n, each.claims, each.claimMs, each.ClaimMs, each.ClaimMs/first)
+			o.Say("%-44d %9.0f %12.2f %14.2f %10.2f", n, each.claims, each.claimMs, each.ClaimMs, each.ClaimMs/first)
 		})
 	}
 }
 
 const latencyLine = "%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f"
 
-func latencyHead(r *rig.Run, about string) {
-	r.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", about, "events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
+func (o webhookOptions) latencyHead(about string) {
+	o.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", about, "events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
 }
 
 // latencyOf measures and prints a line, and returns the p99.
@@ -193,19 +165,19 @@ func (p *webhookPlace) latencyOf(name string) float64 {
 }
 
 // latency prints how long events take from the response of the write to the receiver.
-func (o webhookOptions) latency(r *rig.Run) {
-	latencyHead(r, fmt.Sprintf("%d events a second", o.rate))
+func (o webhookOptions) latency() {
+	o.latencyHead(fmt.Sprintf("%d events a second", o.rate))
 	for _, n := range []int{1, 10, 100} {
-		o.at(r, n, func(p *webhookPlace) { p.latencyOf(fmt.Sprintf("%d endpoints", n)) })
+		o.at(n, func(p *webhookPlace) { p.latencyOf(fmt.Sprintf("%d endpoints", n)) })
 	}
 }
 
 // trouble prints the same beside endpoints that are in trouble, each time after
 // a measurement without them.
-func (o webhookOptions) trouble(r *rig.Run) {
-	latencyHead(r, fmt.Sprintf("10 endpoints, and beside them %d that", o.others))
+func (o webhookOptions) trouble() {
+	o.latencyHead(fmt.Sprintf("10 endpoints, and beside them %d that", o.others))
 	for _, kind := range o.beside {
-		o.at(r, 10, func(p *webhookPlace) {
+		o.at(10, func(p *webhookPlace) {
 			p.receiver.Answer("/broken", rig.After(0, 500))
 			p.receiver.Answer("/slow", rig.After(o.slow, 200))
 			of, known := map[string]rig.Crowd{
@@ -217,16 +189,17 @@ func (o webhookOptions) trouble(r *rig.Run) {
 				p.Must(fmt.Errorf("there is no trouble of the kind %q", kind))
 			}
 			alone := p.latencyOf("  (alone)")
-			p.crowd(o.others, of)
+			p.Crowd(o.others, of)
+			p.Vacuum()
 			p.Say("  p99 %.2f times", p.latencyOf(kind)/alone)
 		})
 	}
 }
 
 // afterAMonth prints the same with a log of a month's deliveries.
-func (o webhookOptions) afterAMonth(r *rig.Run) {
-	latencyHead(r, "100 endpoints, and in the log")
-	o.at(r, 100, func(p *webhookPlace) {
+func (o webhookOptions) afterAMonth() {
+	o.latencyHead("100 endpoints, and in the log")
+	o.at(100, func(p *webhookPlace) {
 		p.latencyOf("  what was just delivered")
 		p.Exec(`
 			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, attempts, completed_at, response_class)
@@ -240,8 +213,8 @@ func (o webhookOptions) afterAMonth(r *rig.Run) {
 // drain prints how fast a backlog goes out, with one node and with more, and what
 // is pending when the last of it has been answered: to a hundred endpoints, and to
 // a single one that answers at once.
-func (o webhookOptions) drain(r *rig.Run) {
-	r.Say("%-44s %8s %10s %8s %10s %10s %11s",
+func (o webhookOptions) drain() {
+	o.Say("%-44s %8s %10s %8s %10s %10s %11s",
 		fmt.Sprintf("a backlog of %d", o.backlog), "s", "events/s", "pending", "claim ms", "settle ms", "stmts/event")
 	for _, to := range []struct {
 		endpoints int
@@ -249,7 +222,7 @@ func (o webhookOptions) drain(r *rig.Run) {
 	}{{100, 0}, {100, o.slow}, {1, 0}} {
 		var one float64
 		for nodes := 1; nodes <= o.most; nodes++ {
-			o.at(r, 0, func(p *webhookPlace) {
+			o.at(0, func(p *webhookPlace) {
 				name := fmt.Sprintf("%d endpoints, %d nodes, answers in %s", to.endpoints, nodes, to.delay)
 				rate := p.drained(name, nodes, to.endpoints, to.delay)
 				if nodes == 1 {
@@ -266,8 +239,9 @@ func (p *webhookPlace) drained(name string, nodes, endpoints int, delay time.Dur
 	if delay > 0 {
 		p.receiver.Answer("/backlog", rig.After(delay, 200))
 	}
-	all := p.backlog / endpoints * endpoints
-	p.crowd(endpoints, rig.Crowd{URL: p.receiver.URL + "/backlog", Each: all / endpoints, Wait: rig.Blocked})
+	all := p.o.backlog / endpoints * endpoints
+	p.Crowd(endpoints, rig.Crowd{URL: p.receiver.URL + "/backlog", Each: all / endpoints, Wait: rig.Blocked})
+	p.Vacuum()
 	before := p.counts()
 	senders := make([]*rig.Node, nodes)
 	for i := range senders {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -23,9 +22,6 @@ type cluster struct {
 	servers [3]*embedded.Server // the coordinator first
 	guilds  [2]string           // the first on the first worker, the second on the second
 }
-
-// errNoCitus says that Postgres has no Citus here.
-var errNoCitus = errors.New("this drill needs a Postgres with Citus, whose programs come first on the PATH")
 
 // citus kills one of two workers under three nodes that write, deliver and post for
 // a guild on each worker, and starts it again. It needs servers of its own, of a Postgres
@@ -48,7 +44,7 @@ func citus(p *place) {
 	for i, guild := range c.guilds {
 		p.Register(guild, hook.URL)
 		all[i] = &writers{
-			name: guild + "-", addresses: [2]string{nodes[i].HTTP, nodes[i+1].HTTP}, token: p.Token(guild), request: paysAndPosts,
+			name: guild + "-", addresses: []string{nodes[i].HTTP, nodes[i+1].HTTP}, token: p.Token(guild), request: paysAndPosts,
 		}
 	}
 	c.lose(all)
@@ -61,7 +57,7 @@ func citus(p *place) {
 // lose has both write while the second worker is there, is gone, and is there again.
 func (c *cluster) lose(all [2]*writers) {
 	length := sized(c.place, 6*time.Second, time.Second)
-	stops := [2]func(){all[0].begin(c, 4), all[1].begin(c, 4)}
+	stops := [2]func(){all[0].begin(c.place, 4), all[1].begin(c.place, 4)}
 	rig.Pause(c, length)
 	killed := time.Now()
 	c.Must(c.servers[2].Kill())
@@ -122,7 +118,7 @@ func (p *place) startCluster() *cluster {
 			"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
 		}})
 		if err != nil && strings.Contains(err.Error(), `could not access file "citus"`) {
-			err = fmt.Errorf("%w: %w", errNoCitus, err)
+			err = missing{"citus", "a Postgres with Citus, whose programs come first on the PATH"}
 		}
 		p.Must(err)
 		p.Cleanup(server.Stop)

@@ -33,9 +33,9 @@ func costs(p *place) {
 		{"a write with a key, its event delivered", func(n int, key string) []byte { return pays(heard, member(n%1000), key) }, true},
 	} {
 		server, postgres := node.CPU(), p.CPU()
-		responses := rig.Load{Address: node.HTTP, Connections: callers, Request: func(_, n int) []byte {
+		responses := rig.Load{Address: node.HTTP, Connections: callers, For: length, Request: func(_, n int) []byte {
 			return kind.request(n, fmt.Sprintf("Idempotency-Key: cost-%d-%d", i, n))
-		}}.For(p, length)
+		}}.Run(p)
 		n := responses.N()
 		if kind.heard {
 			all := p.Await(2*time.Minute, func() bool { return len(hook.Events()) >= n })

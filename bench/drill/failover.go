@@ -20,7 +20,7 @@ func failover(p *place) {
 	standby := p.Postgres(embedded.Config{TCP: true, Of: primary})
 	p = p.with(p.At(primary.URL))
 	p.Fill([]string{`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`})
-	p.Hold(p.Await(time.Minute, func() bool { return p.Count(`SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1 }),
+	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`),
 		"the standby follows at each commit")
 	p = p.with(p.At(p.either(primary.URL, standby.URL)))
 	hook := p.Receiver()
@@ -28,7 +28,7 @@ func failover(p *place) {
 	p.Register(guildA, hook.URL)
 	tokens := p.Tokens(guildA, 2)
 	nodes := [2]*rig.Node{p.Serve(), p.Serve()}
-	w := &writers{addresses: [2]string{nodes[0].HTTP, nodes[1].HTTP}, token: tokens[1], request: paysAndPosts}
+	w := &writers{addresses: []string{nodes[0].HTTP, nodes[1].HTTP}, token: tokens[1], request: paysAndPosts}
 	each := p.fetches(w.token, w.addresses, "economy.balance_changed")
 	stop := w.begin(p, 8)
 	rig.Pause(p, length)
@@ -73,8 +73,6 @@ func (p *place) revokeFirst() {
 
 // refused holds that a token is not valid.
 func (p *place) refused(n *rig.Node, token string) {
-	c := &rig.Caller{Address: n.HTTP}
-	defer c.Close()
-	a := c.Send(p, rig.Request("GET", "/me", token, nil))
+	a := p.Send(n.HTTP, rig.Request("GET", "/me", token, nil))
 	p.Hold(a.Status == 401, "a token that was revoked is refused (%d)", a.Status)
 }

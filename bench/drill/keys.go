@@ -19,24 +19,18 @@ func keys(p *place) {
 		FROM generate_series(1, $2) AS i`, guildA, old)
 	n := p.Serve()
 	var responses rig.Tally
-	going, stop := context.WithCancel(p)
-	defer stop()
-	ended := make(chan struct{})
 	begun := time.Now()
-	go func() {
-		defer close(ended)
-		responses.Run(going, rig.Load{
-			Address: n.HTTP, Connections: callers, Every: time.Duration(callers) * time.Second / time.Duration(rate),
-			Request: func(caller, n int) []byte { return pays(token, member(caller), fmt.Sprintf("Idempotency-Key: %d", n)) },
-		})
-	}()
+	stop := p.Start(1, func(ctx context.Context, _ int) {
+		responses.Run(ctx, rig.Load{Address: n.HTTP, Connections: callers, Rate: rate, Request: func(caller, n int) []byte {
+			return pays(token, member(caller), fmt.Sprintf("Idempotency-Key: %d", n))
+		}})
+	})
 	gone := p.Await(sized(p, 5*time.Minute, 2*time.Minute), func() bool {
 		return p.Count(`SELECT count(*) FROM (SELECT FROM idempotency_keys WHERE created_at < now() - interval '25 hours' LIMIT 1) k`) == 0 &&
 			responses.N() >= 10*callers
 	})
 	took := time.Since(begun)
 	stop()
-	<-ended
 	p.Hold(gone, "%d outlived keys are gone after %.0f s, beside %.0f keyed writes a second", old, took.Seconds(), responses.Rate())
 	p.Hold(responses.AllOK(), "every write succeeds: %v", &responses)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -20,16 +19,15 @@ func kills(p *place) {
 	w := &writers{token: p.Token(guildA), request: everything}
 	var nodes [2]*rig.Node
 	for i := range nodes {
-		w.addresses[i] = p.freeAddress()
-		nodes[i] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[i])
+		nodes[i] = p.Serve()
+		w.addresses = append(w.addresses, nodes[i].HTTP)
 	}
 	each := p.fetches(w.token, w.addresses, "economy.balance_changed", "case.created", "giveaway.ended")
 	stop := w.begin(p, 8)
 	times := sized(p, 20, 2)
 	for k := range times {
 		rig.Pause(p, sized(p, 3*time.Second, time.Second))
-		p.Must(nodes[k%2].Kill())
-		nodes[k%2] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[k%2])
+		nodes[k%2] = p.Restart(nodes[k%2])
 	}
 	stop()
 	p.Say("%d kills", times)
@@ -49,14 +47,6 @@ func everything(writer int, key string) (path, body string) {
 		return "/cases", fmt.Sprintf(`{"user_id":"7%d","moderator_id":"8","type":"note","reason":"%s"}`, writer, key)
 	}
 	return paysAndPosts(writer, key)
-}
-
-// freeAddress is one on which no program listens, so that a node can come back to it.
-func (p *place) freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	p.Must(err)
-	p.Must(l.Close())
-	return l.Addr().String()
 }
 
 // leftovers counts what only a node that is at work may hold, and what waits.

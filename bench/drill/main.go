@@ -15,11 +15,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"guildhall/bench/rig"
 )
@@ -58,6 +55,11 @@ type place struct {
 	release string // the commit that the drill of upgrades begins with; empty: the last release
 }
 
+// missing is a tool or a file that a drill needs, which is not here.
+type missing struct{ name, need string }
+
+func (m missing) Error() string { return "this drill needs " + m.need }
+
 // with is the drill at another place. The first one stays as it is: it may still be the
 // context of a statement that ends.
 func (p *place) with(at *rig.Place) *place {
@@ -84,14 +86,7 @@ func (p *place) bound(held bool, format string, args ...any) {
 	}
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "drill:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("drill", run) }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags, p := flag.NewFlagSet("drill", flag.ContinueOnError), &place{}

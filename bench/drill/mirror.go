@@ -21,11 +21,11 @@ func mirror(p *place) {
 	w := &writers{token: p.Token(guildA), request: paysManyAndFiles}
 	var nodes [2]*rig.Node
 	for i := range nodes {
-		w.addresses[i] = p.freeAddress()
-		nodes[i] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[i])
+		nodes[i] = p.Serve()
+		w.addresses = append(w.addresses, nodes[i].HTTP)
 	}
-	c := &copier{fetcher: p.fetcher(w.token, w.addresses, []string{"economy.balance_changed", "case.created"}), file: filepath.Join(p.Folder(), "copy")}
-	c.take = c.keep
+	c := &copier{p.fetcher(w.token, w.addresses, "economy.balance_changed", "case.created"), filepath.Join(p.Folder(), "copy")}
+	c.Take = c.keep
 	changes := func() int { return p.Count(`SELECT count(*) FROM webhook_events`) }
 	stop := w.begin(p, 8)
 	kills := 0
@@ -34,15 +34,13 @@ func mirror(p *place) {
 		rig.Pause(p, time.Duration(500+kills%7*200)*time.Millisecond)
 		kill()
 		if kills%2 == 1 {
-			at := kills / 2 % 2
-			p.Must(nodes[at].Kill())
-			nodes[at] = p.Serve("GUILDHALL_HTTP_LISTEN=" + w.addresses[at])
+			nodes[kills/2%2] = p.Restart(nodes[kills/2%2])
 		}
 	}
 	stop()
 	p.settled(w)
 	kill := c.begin()
-	all := p.Await(10*time.Minute, func() bool { return p.Count(`SELECT count(*) FROM webhook_deliveries WHERE state <> 'delivered'`) == 0 })
+	all := p.Becomes(10*time.Minute, 0, `SELECT count(*) FROM webhook_deliveries WHERE state <> 'delivered'`)
 	kill()
 	p.Hold(all, "each of %d events is acknowledged, after %d kills of the copy's program and %d of nodes", changes(), kills, kills/2)
 	c.compare()
@@ -83,7 +81,7 @@ func (c *copier) kept() copied {
 }
 
 // keep takes events into the copy, which begins as the file has it.
-func (c *copier) keep(ctx context.Context, events []fetchedEvent) bool {
+func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
 	is := c.kept()
 	for _, e := range events {
 		name, value := "case "+e.Data.ID, e.Data.Reason

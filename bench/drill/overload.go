@@ -72,7 +72,8 @@ type overloaded struct {
 
 // load keeps as many requests under way as there are connections, for a while.
 func (o *overloaded) load(connections int) *rig.Tally {
-	return rig.Load{Address: o.node.HTTP, Connections: connections, Request: o.call}.For(o, sized(o.place, 6*time.Second, time.Second))
+	length := sized(o.place, 6*time.Second, time.Second)
+	return rig.Load{Address: o.node.HTTP, Connections: connections, For: length, Request: o.call}.Run(o)
 }
 
 // run finds the best throughput of the work, and then asks for more.
@@ -81,7 +82,7 @@ func (o *overloaded) run(delay time.Duration) {
 		o.place = o.slowLink(delay)
 	}
 	o.node = o.Serve()
-	each := o.fetches(o.token, [2]string{o.node.HTTP, o.node.HTTP}, "case.created")
+	each := o.fetches(o.token, []string{o.node.HTTP}, "case.created")
 	among := sized(o.place, []int{8, 32, 100}, []int{8})
 	o.load(among[0]) // connections, tokens and statements are there after this
 	best, at := 0.0, 0
@@ -142,11 +143,7 @@ func (p *place) slowLink(delay time.Duration) *place {
 	through := *p.Place
 	through.URL = u.String()
 	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
+		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
 			go carry(client, target, delay)
 		}
 	}()
@@ -164,15 +161,17 @@ func carry(client net.Conn, target string, delay time.Duration) {
 		_, _ = io.Copy(server, client) // either end may close
 		_ = server.Close()
 	}()
-	buf := make([]byte, 32<<10)
-	for err == nil {
-		var n int
-		n, err = server.Read(buf)
-		if n > 0 {
-			time.Sleep(delay)
-			if _, failed := client.Write(buf[:n]); failed != nil {
-				return
-			}
-		}
-	}
+	_, _ = io.Copy(client, slowly{server, delay})
+}
+
+// slowly reads with a delay.
+type slowly struct {
+	from  io.Reader
+	delay time.Duration
+}
+
+func (s slowly) Read(b []byte) (int, error) {
+	n, err := s.from.Read(b)
+	time.Sleep(s.delay)
+	return n, err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -24,17 +22,20 @@ const (
 	poolerServers = 20
 )
 
+var warnsOfLine = regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`)
+
 // pooler puts PgBouncer in transaction mode between a node and its database: many
 // callers read and write through it, first without the direct line, which is told
 // of, then with it.
 func pooler(p *place) {
-	p.LoadText(`{"record":"guild","id":"%s"}`+"\n", guildA)
+	p.LoadText(oneTicket, guildA)
 	through := *p.Place
 	through.URL = p.startPooler()
 	connections := "GUILDHALL_DB_CONNECTIONS=" + strconv.Itoa(poolerClients)
-
-	out, _ := through.Output("doctor") // it fails for other reasons
-	p.Hold(regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`).MatchString(out), "doctor warns that the direct line is missing")
+	p.Hold(p.Await(time.Minute, func() bool {
+		out, _ := through.Output("doctor") // it fails for other reasons, and as long as the pooler starts
+		return warnsOfLine.MatchString(out)
+	}), "doctor warns that the direct line is missing")
 	unreachable := through.Serve(connections)
 	told := func() bool {
 		return strings.Contains(unreachable.Log(), "GUILDHALL_LISTEN_URL has to name the direct way")
@@ -52,105 +53,30 @@ func pooler(p *place) {
 // readAndWrite has more callers than the pooler has connections, and compares what
 // they were told with what is there.
 func (p *place) readAndWrite(n *rig.Node) {
-	tokens := p.Tokens(guildA, 64)
-	var written sync.Map
-	responses := rig.Load{
-		Address: n.HTTP, Connections: 4 * poolerServers,
-		Request: func(i, n int) []byte {
-			token := tokens[i%len(tokens)]
-			if n%2 == 0 {
-				body := fmt.Appendf(nil, `{"user_id":"%d","delta":1,"reason":"%d"}`, member(i), n)
-				return rig.Request("POST", "/economy/adjust", token, body, fmt.Sprintf("Idempotency-Key: %d", n))
-			}
-			paths := []string{
-				fmt.Sprintf("/economy/wallet/%d", member(i)), "/economy/ledger?per_page=5", "/economy/leaderboard?per_page=5", "/cases",
-			}
-			return rig.Request("GET", paths[n/2%4], token, nil)
-		},
-		Seen: func(n int, a rig.Response) {
-			if n%2 == 0 && rig.OK(a) {
-				written.Store(strconv.Itoa(n), true)
-			}
-		},
-	}.For(p, sized(p, 10*time.Second, time.Second))
-	p.Say("calls through %d connections: %v", poolerServers, responses)
-	p.Hold(responses.AllOK(), "every read and write succeeds (%d of %d)", responses.Count(rig.OK), responses.N())
-	var keys []string
-	p.Select(&keys, `SELECT reason FROM ledger_entries WHERE reason IS NOT NULL`)
-	known, told := 0, 0
-	for _, k := range keys {
-		if _, there := written.Load(k); there {
-			known++
-		}
-	}
-	written.Range(func(any, any) bool { told++; return true })
-	p.Hold(known == told && len(keys) == told, "what was acknowledged is there once (%d acknowledged, %d there)", told, len(keys))
+	hook := p.Receiver()
+	p.Register(guildA, hook.URL)
+	w := &writers{addresses: []string{n.HTTP, n.HTTP}, token: p.Token(guildA), request: paysAndPosts}
+	paths := []string{"/economy/wallet/72", "/economy/ledger?per_page=5", "/economy/leaderboard?per_page=5", "/cases"}
+	stop := w.begin(p, 2*poolerServers)
+	reads := rig.Load{
+		Address: n.HTTP, Connections: 2 * poolerServers, For: sized(p, 10*time.Second, time.Second),
+		Request: func(_, n int) []byte { return rig.Request("GET", paths[n%4], w.token, nil) },
+	}.Run(p)
 	backends := p.Count(`
 		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^guildhall-(api|worker|jobs|vital) '`)
+	stop()
+	p.Say("reads: %v", reads)
+	p.settled(w)
+	p.Hold(reads.AllOK() && w.responses.AllOK(), "every read and write succeeds (%d of %d, %d of %d)",
+		reads.Count(rig.OK), reads.N(), w.responses.Count(rig.OK), w.responses.N())
+	p.compare(w, hook)
 	p.Hold(backends <= poolerServers, "over at most %d connections to Postgres (%d)", poolerServers, backends)
 }
 
-// findPooler returns the program, and whether it keeps prepared statements in
-// transaction mode, as from 1.21 on.
-func (p *place) findPooler() (program string, prepares bool) {
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		p.Must(errors.New("this drill needs PgBouncer: apt-get install pgbouncer, and no service has to run"))
-	}
-	var major, minor int
-	_, err = fmt.Sscanf(p.Tool(program, "--version"), "PgBouncer %d.%d", &major, &minor)
-	p.Must(err)
-	return program, major > 1 || major == 1 && minor >= 21
-}
-
-// startPooler starts PgBouncer as docs/operate/connections.md says, over the database,
-// and returns the URL through it.
-func (p *place) startPooler() string {
-	program, prepares := p.findPooler()
-	p.Say("%s, which keeps prepared statements: %v", program, prepares)
-	u, err := url.Parse(p.URL)
-	p.Must(err)
-	folder, address := p.Folder(), p.freeAddress()
-	p.Must(os.Chmod(folder, 0o755)) // its user need not be ours
-	config := filepath.Join(folder, "ini")
-	p.Must(os.WriteFile(config, []byte(poolerConfig(u, address, prepares)), 0o644))
-	cmd := exec.Command(program, config)
-	if os.Geteuid() == 0 { // which it refuses to be
-		cmd = exec.Command(program, "--user", "nobody", config)
-	}
-	p.Must(cmd.Start())
-	p.Cleanup(func() error {
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once; it may have ended
-		_ = cmd.Wait()                          // how it ends says nothing about the drill
-		return nil
-	})
-	if !p.Await(30*time.Second, func() bool {
-		c, err := (&net.Dialer{}).DialContext(p, "tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}) {
-		p.Must(errors.New("PgBouncer does not start"))
-	}
-	q := u.Query()
-	if !prepares {
-		q.Set("binary_parameters", "yes")
-	}
-	u.Host, u.RawQuery = address, q.Encode()
-	return u.String()
-}
-
-// poolerConfig is PgBouncer's configuration: it listens on address, before the
-// database at u.
-func poolerConfig(u *url.URL, address string, prepares bool) string {
-	password := "" // PgBouncer takes none for an error if it is empty
-	if secret, ok := u.User.Password(); ok {
-		password = " password=" + secret
-	}
-	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
-	text := fmt.Sprintf(`[databases]
-%s = host=%s port=%s user=%s%s
+// poolerConfig is PgBouncer's configuration for a database at a host and port, its user and
+// password, the port at which it listens, and its numbers of connections.
+const poolerConfig = `[databases]
+%s = host=%s port=%s user=%s %s
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = %s
@@ -160,9 +86,51 @@ pool_mode = transaction
 max_client_conn = %d
 default_pool_size = %d
 ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
-`, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
-	if prepares {
-		text += "max_prepared_statements = 512\n"
+`
+
+// startPooler starts PgBouncer as docs/operate/connections.md says, over the database,
+// and returns the URL through it.
+func (p *place) startPooler() string {
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		p.Must(missing{"pgbouncer", "PgBouncer: apt-get install pgbouncer, and no service has to run"})
 	}
-	return text
+	var major, minor int
+	_, err = fmt.Sscanf(p.Tool(program, "--version"), "PgBouncer %d.%d", &major, &minor)
+	p.Must(err)
+	u, err := url.Parse(p.URL)
+	p.Must(err)
+	password, q := "", u.Query()
+	if secret, ok := u.User.Password(); ok { // an empty one is an error
+		password = "password=" + secret
+	}
+	address := p.FreeAddress()
+	_, port, _ := net.SplitHostPort(address)
+	config := fmt.Sprintf(poolerConfig, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
+	prepares := major > 1 || minor >= 21 // it keeps prepared statements in transaction mode
+	p.Say("PgBouncer %d.%d, which keeps prepared statements: %v", major, minor, prepares)
+	if prepares {
+		config += "max_prepared_statements = 512\n"
+	} else {
+		q.Set("binary_parameters", "yes")
+	}
+	u.Host, u.RawQuery = address, q.Encode()
+	p.beginPooler(program, config)
+	return u.String()
+}
+
+func (p *place) beginPooler(program, config string) {
+	file := filepath.Join(p.Folder(), "ini")
+	p.Must(os.Chmod(filepath.Dir(file), 0o755)) // its user need not be ours
+	p.Must(os.WriteFile(file, []byte(config), 0o644))
+	cmd := exec.Command(program, file)
+	if os.Geteuid() == 0 { // which it refuses to be
+		cmd = exec.Command(program, "--user", "nobody", file)
+	}
+	p.Must(cmd.Start())
+	p.Cleanup(func() error {
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once; it may have ended
+		_ = cmd.Wait()                          // how it ends says nothing about the drill
+		return nil
+	})
 }

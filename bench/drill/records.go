@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"sync"
 	"time"
 
 	"guildhall/bench/rig"
-	"guildhall/internal/access/auth"
 )
 
 // bot is a key of every guild, at a server.
@@ -102,7 +100,7 @@ func (b *bot) write(ctx context.Context, seen *rig.Tally) {
 // deepPage reads the middle of a leaderboard again and again.
 func (b *bot) deepPage(ctx context.Context, seen *rig.Tally) {
 	page := b.request(guildA, "GET", fmt.Sprintf("/economy/leaderboard?per_page=25&page=%d", max(1, b.wallets/50)), nil)
-	seen.Run(ctx, rig.Load{Address: b.address, Connections: 1, Every: 50 * time.Millisecond, Request: func(_, _ int) []byte { return page }})
+	seen.Run(ctx, rig.Load{Address: b.address, Connections: 1, Rate: 20, Request: func(_, _ int) []byte { return page }})
 }
 
 // records has a bot write 500 records a call without pause in a big guild with two
@@ -113,9 +111,7 @@ func records(p *place) {
 	b := &bot{place: p, wallets: sized(p, 1_000_000, 2000)}
 	p.loadGuilds(map[string]int{guildA: b.wallets, guildB: 1000})
 	node := p.Serve("GUILDHALL_RATE_BOT=off")
-	key, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "drill"})
-	p.Must(err)
-	b.address, b.key = node.HTTP, key.Secret
+	b.address, b.key = node.HTTP, p.Key()
 	for range 2 {
 		p.Ask(b.address, b.request(guildA, "POST", "/webhooks", map[string]any{"delivery": "pull", "events": []string{
 			"economy.balance_changed", "xp.level_up", "xp.level_down", "case.created", "case.updated",
@@ -126,10 +122,9 @@ func records(p *place) {
 	base := v.live(length, func(ctx context.Context) { b.deepPage(ctx, &pagesAlone) })
 	v.judge("alone", base)
 	beside := v.live(length, func(ctx context.Context) {
-		var all sync.WaitGroup
-		all.Go(func() { b.deepPage(ctx, &pagesBeside) })
-		all.Go(func() { b.write(ctx, &calls) })
-		all.Wait()
+		stop := b.Start(1, func(context.Context, int) { b.deepPage(ctx, &pagesBeside) })
+		b.write(ctx, &calls)
+		stop()
 	})
 	v.judge("beside records", beside)
 	// How much of that is the machine's: a bot without a pause keeps a core busy, however
@@ -157,23 +152,19 @@ func (b *bot) manyLevels(length time.Duration) {
 	for i := range guilds {
 		b.Ask(b.address, b.request(name(i), "POST", "/records", map[string]any{"records": []any{map[string]any{"record": "guild"}}}), nil)
 	}
-	stage, stop := context.WithTimeout(b, length)
-	defer stop()
 	var calls rig.Tally
-	var all sync.WaitGroup
-	for i := range guilds {
-		all.Go(func() {
-			c := b.chronicle()
-			defer c.caller.Close()
-			for due, round := time.Duration(i)*time.Second/time.Duration(guilds), 0; rig.Pause(stage, due); round++ {
-				begun := time.Now()
-				c.add(rate, "level", "total_xp", round*15)
-				c.send(stage, name(i), &calls)
-				due = time.Second - time.Since(begun)
-			}
-		})
-	}
-	all.Wait()
+	stop := b.Start(guilds, func(ctx context.Context, i int) {
+		c := b.chronicle()
+		defer c.caller.Close()
+		for due, round := time.Duration(i)*time.Second/time.Duration(guilds), 0; rig.Pause(ctx, due); round++ {
+			begun := time.Now()
+			c.add(rate, "level", "total_xp", round*15)
+			c.send(ctx, name(i), &calls)
+			due = time.Second - time.Since(begun)
+		}
+	})
+	rig.Pause(b, length)
+	stop()
 	due := guilds * int(length/time.Second)
 	b.Say("%d guilds, %d level changes a second each: of %d calls due %v", guilds, rate, due, &calls)
 	b.Hold(calls.AllOK(), "every change of levels succeeds: %v", &calls)

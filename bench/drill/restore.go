@@ -67,10 +67,7 @@ func recovered(p *place) {
 	l.goThrough(func() { p.Get(&until, `SELECT clock_timestamp()`) })
 	var last string
 	p.Get(&last, `SELECT pg_walfile_name(pg_switch_wal())`)
-	archived := func() bool {
-		return p.Count(`SELECT count(*) FROM pg_stat_archiver WHERE last_archived_wal >= $1`, last) == 1
-	}
-	p.Hold(p.Await(time.Minute, archived), "what was written gets into the archive")
+	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM pg_stat_archiver WHERE last_archived_wal >= $1`, last), "what was written gets into the archive")
 	begun := time.Now()
 	past := p.Postgres(embedded.Config{TCP: true, From: &embedded.Recovery{Of: primary, Base: base, Until: until}})
 	p.Say("recovery to %s took %.1f s", until.Format(time.RFC3339Nano), time.Since(begun).Seconds())
@@ -103,12 +100,12 @@ func (p *place) beginLife() *life {
 // third is made, the second writes.
 func (l *life) goThrough(take func()) {
 	silent := l.Serve("GUILDHALL_ROLES=api")
-	f := l.fetcher(l.tokens[0], [2]string{silent.HTTP, silent.HTTP}, []string{"economy.balance_changed"})
+	f := l.fetcher(l.tokens[0], []string{silent.HTTP}, "economy.balance_changed")
 	kill := f.takes(l.writes / 2)
 	done := l.pay(silent, l.tokens[0], "before", l.writes)
 	kill()
 	l.Must(silent.Stop())
-	l.path = f.path
+	l.path = f.Path
 	l.Select(&l.kept, `SELECT event_id FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending'`, f.endpoint())
 	l.taken = time.Now().UTC()
 	take()
@@ -169,7 +166,7 @@ func (l *life) intoServiceAgain(fresh *place) {
 // fetchesAll has a program fetch and acknowledge all that is kept for it, and returns what
 // it has taken.
 func (l *life) fetchesAll(at *place, n *rig.Node, token string) map[string]bool {
-	f := &fetcher{place: at, path: l.path, token: token, addresses: [2]string{n.HTTP, n.HTTP}}
+	f := at.fetcherOf(l.path, token, []string{n.HTTP})
 	kill := f.takes(math.MaxInt)
 	l.Hold(f.acknowledged(), "what is kept for a program that fetches is acknowledged")
 	return kill()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -18,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,14 +28,23 @@ import (
 // This program migrates, its node comes in beside, the old one is stopped, and
 // what the migrations have left for then is done. No caller may notice.
 func upgrade(p *place) {
-	program := p.released()
-	u := &upgrading{place: p.with(p.empty()), members: sized(p, 20_000, 5000), front: newBalancer()}
-	u.Cleanup(func() error { u.front.Close(); return nil })
+	u := &upgrading{place: p.with(p.empty()), members: sized(p, 20_000, 5000), front: p.balancer()}
 	old := *u.Place
-	old.Program = program
+	old.Program = p.released()
 	u.hook = u.Receiver()
-	u.furnish(&old)
-	u.prepareLoad()
+	u.token = u.furnish(&old)
+	// Rows of money and messages name their keys, and XP adds up.
+	at := []string{u.front.Listener.Addr().String(), u.front.Listener.Addr().String()}
+	user := func() int { return member(rand.IntN(u.members)) }
+	u.money = &writers{name: "money-", addresses: at, token: u.token, again: true, request: func(writer int, key string) (path, body string) {
+		if writer < 2 {
+			return paysAndPosts(writer, key)
+		}
+		return "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":%d,"reason":"%s"}`, user(), 1+rand.IntN(900), key)
+	}}
+	u.xp = &writers{name: "xp-", addresses: at, token: u.token, again: true, request: func(_ int, _ string) (path, body string) {
+		return "/levelling/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1}`, user())
+	}}
 	u.stages(&old)
 }
 
@@ -54,64 +61,39 @@ type upgrading struct {
 }
 
 // furnish migrates an empty database, fills it, and registers the receiver, all by
-// the release's own command line.
-func (u *upgrading) furnish(old *rig.Place) {
+// the release's own command line. It returns a token.
+func (u *upgrading) furnish(old *rig.Place) string {
 	var file bytes.Buffer
 	fmt.Fprintf(&file, oneTicket, guildA)
 	for i := range u.members {
 		fmt.Fprintf(&file, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildA, member(i), 1+i%977)
 		fmt.Fprintf(&file, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n", guildA, member(i), 1+i%1013)
 	}
-	var out []byte
-	for _, args := range [][]string{
-		{"migrate"},
-		{"import", "-"},
-		{"webhook", "add", "--guild", guildA, "--url", u.hook.URL, "--all-events", "--webhook-allow", rig.Loopback},
-		{"token", "create", "--guild", guildA, "--name", "drill", "--all-scopes", "--json"},
-	} {
+	run := func(args ...string) []byte {
 		cmd := old.Command(args...)
-		if args[0] == "import" {
-			cmd.Stdin = &file
-		}
-		var err error
-		if out, err = cmd.CombinedOutput(); err != nil {
+		cmd.Stdin = &file // of import, which alone reads it
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			u.Must(fmt.Errorf("%q of the last release: %w: %s", args, err, out))
 		}
+		return out
 	}
+	run("migrate")
+	run("import", "-")
+	run("webhook", "add", "--guild", guildA, "--url", u.hook.URL, "--all-events", "--webhook-allow", rig.Loopback)
 	var made struct{ Token string }
-	u.Must(json.Unmarshal(out, &made))
-	u.token = made.Token
-}
-
-// prepareLoad says who writes what: money and messages, whose rows name their keys,
-// and XP, which adds up.
-func (u *upgrading) prepareLoad() {
-	user := func() int { return member(rand.IntN(u.members)) }
-	address := strings.TrimPrefix(u.front.URL, "http://")
-	at := [2]string{address, address}
-	u.money = &writers{name: "money-", addresses: at, token: u.token, again: true, request: func(writer int, key string) (path, body string) {
-		if writer < 2 {
-			return paysAndPosts(writer, key)
-		}
-		return "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":%d,"reason":"%s"}`, user(), 1+rand.IntN(900), key)
-	}}
-	u.xp = &writers{name: "xp-", addresses: at, token: u.token, again: true, request: func(_ int, _ string) (path, body string) {
-		return "/levelling/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1}`, user())
-	}}
+	u.Must(json.Unmarshal(run("token", "create", "--guild", guildA, "--name", "drill", "--all-scopes", "--json"), &made))
+	return made.Token
 }
 
 // load writes and reads through the balancer until it is stopped.
 func (u *upgrading) load() (stop func()) {
-	money, xp := u.money.begin(u, 6), u.xp.begin(u, 3)
-	going, cancel := context.WithCancel(u)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		u.reads.Run(going, rig.Load{Address: u.money.addresses[0], Connections: 3, Every: 5 * time.Millisecond, Request: u.read})
-	}()
+	money, xp := u.money.begin(u.place, 6), u.xp.begin(u.place, 3)
+	reads := u.Start(1, func(ctx context.Context, _ int) {
+		u.reads.Run(ctx, rig.Load{Address: u.money.addresses[0], Connections: 3, Rate: 600, Request: u.read})
+	})
 	return func() {
-		cancel()
-		<-ended
+		reads()
 		money()
 		xp()
 	}
@@ -131,19 +113,19 @@ func (u *upgrading) read(_, n int) []byte {
 func (u *upgrading) stages(old *rig.Place) {
 	length := sized(u.place, 10*time.Second, time.Second)
 	before := old.Serve()
-	first := u.front.add(u, before)
+	u.watch(before, &u.front.old)
 	stop := u.load()
 	rig.Pause(u, length)
 	u.migrate("while the old node serves")
 	rig.Pause(u, length)
 	after := u.Serve()
-	second := u.front.add(u, after)
+	u.watch(after, &u.front.new)
 	u.keepsNothingYet(after)
-	alone := first.served.Load()
+	alone := u.front.old.served.Load()
 	rig.Pause(u, length)
 	stop()
-	u.Hold(first.served.Load() > alone && second.served.Load() > 0, "both nodes serve side by side (the old one %d, the new one %d requests)",
-		first.served.Load()-alone, second.served.Load())
+	beside, taken := u.front.old.served.Load()-alone, u.front.new.served.Load()
+	u.Hold(beside > 0 && taken > 0, "both nodes serve side by side (the old one %d, the new one %d requests)", beside, taken)
 	u.comparePages("old", before)
 	u.comparePages("new", after)
 
@@ -163,9 +145,7 @@ func (u *upgrading) stages(old *rig.Place) {
 // keepsNothingYet holds that no pull endpoint can be made while a node is up that would
 // send what is kept for one.
 func (u *upgrading) keepsNothingYet(n *rig.Node) {
-	c := &rig.Caller{Address: n.HTTP}
-	defer c.Close()
-	a := c.Send(u, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
+	a := u.Send(n.HTTP, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
 	u.Hold(a.Status == 503 && a.RetryAfter != "", "no pull endpoint is made beside a node of the last release (%d %s)", a.Status, a.Code)
 }
 
@@ -248,8 +228,7 @@ func (u *upgrading) comparePages(which string, n *rig.Node) {
 const firstRelease = "Release the first version of the contract"
 
 // errNoRelease says what the drill needs.
-var errNoRelease = errors.New(
-	"the last release is not in this checkout's history: clone the repository in full, or git fetch --unshallow --tags")
+var errNoRelease = missing{"history", "the last release in this checkout's history: clone the repository in full, or git fetch --unshallow --tags"}
 
 // released builds the program of the last release from this checkout's history, and
 // returns where it is.
@@ -287,57 +266,49 @@ func (p *place) lastRelease() string {
 // one in front of an installation does. It never sends a request twice.
 type balancer struct {
 	*httptest.Server
-
-	mu    sync.Mutex
-	nodes []*backend
+	old, new backend
 }
 
 // backend is a node behind the balancer.
 type backend struct {
-	node   *rig.Node
-	ready  atomic.Bool
+	ready  atomic.Pointer[rig.Node] // nil while it is not
 	served atomic.Int64
 }
 
-func newBalancer() *balancer {
+func (p *place) balancer() *balancer {
 	b := &balancer{}
 	b.Server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.Header.Set("X-Forwarded-Proto", "https")
-			if to := b.pick(); to != nil {
-				to.served.Add(1)
-				r.SetURL(&url.URL{Scheme: "http", Host: to.node.HTTP})
+			for _, i := range rand.Perm(2) {
+				to := []*backend{&b.old, &b.new}[i]
+				if n := to.ready.Load(); n != nil {
+					to.served.Add(1)
+					r.SetURL(&url.URL{Scheme: "http", Host: n.HTTP})
+					return
+				}
 			}
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64},
 		ErrorLog:  log.New(io.Discard, "", 0), // its callers see the 502
 	})
+	p.Cleanup(func() error { b.Close(); return nil })
 	return b
 }
 
-// add puts a node behind the balancer, which asks ten times a second whether it is
-// ready, until ctx ends.
-func (b *balancer) add(ctx context.Context, n *rig.Node) *backend {
-	one := &backend{node: n}
-	one.ready.Store(n.Ready(ctx))
-	b.mu.Lock()
-	b.nodes = append(b.nodes, one)
-	b.mu.Unlock()
-	go func() {
-		for rig.Pause(ctx, 100*time.Millisecond) {
-			one.ready.Store(n.Ready(ctx))
+// watch asks a node ten times a second whether it is ready.
+func (p *place) watch(n *rig.Node, b *backend) {
+	look := func(ctx context.Context) {
+		if n.Ready(ctx) {
+			b.ready.Store(n)
+		} else {
+			b.ready.Store(nil)
 		}
-	}()
-	return one
-}
-
-// pick returns one of the nodes that are ready, nil if none is.
-func (b *balancer) pick() *backend {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ready := slices.DeleteFunc(slices.Clone(b.nodes), func(n *backend) bool { return !n.ready.Load() })
-	if len(ready) == 0 {
-		return nil
 	}
-	return ready[rand.IntN(len(ready))]
+	look(p)
+	p.Start(1, func(ctx context.Context, _ int) {
+		for rig.Pause(ctx, 100*time.Millisecond) {
+			look(ctx)
+		}
+	})
 }

@@ -18,8 +18,8 @@ const oneTicket = `{"record":"guild","id":"%[1]s"}
 // writers send keyed writes one after the other, each until it is answered with
 // success, to either address.
 type writers struct {
-	name      string // begins their keys
-	addresses [2]string
+	name      string   // begins their keys
+	addresses []string // two
 	token     string
 	request   func(writer int, key string) (path, body string)
 	again     bool // acknowledged changes are sent once more
@@ -45,28 +45,20 @@ const settleTimeout = time.Minute
 
 // begin starts n of them. The function it returns ends them once their last writes
 // have settled.
-func (w *writers) begin(ctx context.Context, n int) (stop func()) {
+func (w *writers) begin(p *place, n int) (stop func()) {
 	if w.done == nil {
 		w.done = map[string]time.Time{}
 	}
 	w.rounds++
 	round := w.rounds
-	going, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			at := [2]*rig.Caller{{Address: w.addresses[0]}, {Address: w.addresses[1]}}
-			defer at[0].Close()
-			defer at[1].Close()
-			for n := 0; going.Err() == nil; n++ {
-				w.write(ctx, at, i, fmt.Sprintf("%s%d-%d-%d", w.name, round, i, n))
-			}
-		})
-	}
-	return func() {
-		cancel()
-		all.Wait()
-	}
+	return p.Start(n, func(ctx context.Context, i int) {
+		at := [2]*rig.Caller{{Address: w.addresses[0]}, {Address: w.addresses[1]}}
+		defer at[0].Close()
+		defer at[1].Close()
+		for n := 0; ctx.Err() == nil; n++ {
+			w.write(p, at, i, fmt.Sprintf("%s%d-%d-%d", w.name, round, i, n))
+		}
+	})
 }
 
 // write sends one write until it settles. An acknowledged one has to be answered so again.
@@ -113,11 +105,13 @@ func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 	return first
 }
 
+func internalError(a rig.Response) bool { return a.Code == "internal_error" }
+
 // settled holds how the writes ended.
 func (p *place) settled(w *writers) {
 	p.Say("%d writes: %v", len(w.done), &w.responses)
 	p.Hold(w.unsettled == 0, "each write settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
-	p.Hold(w.responses.Coded("internal_error") == 0, "no answer is an internal error")
+	p.Hold(w.responses.Count(internalError) == 0, "no answer is an internal error")
 }
 
 // compare holds what was acknowledged against what is there, and events against

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Request is one request as it is sent. A body of nil is none.
+// Request is one request as it is sent. An empty body is none.
 func Request(method, path, token string, body []byte, headers ...string) []byte {
 	b := fmt.Appendf(nil, "%s /api/v1%s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\n", method, path)
 	b = fmt.Appendf(b, "Authorization: Bearer %s\r\n", token)
-	if body != nil {
+	if len(body) > 0 {
 		b = fmt.Appendf(b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
 	for _, h := range headers {
@@ -35,6 +35,7 @@ type Response struct {
 	Code       string
 	RetryAfter string
 	Took       time.Duration
+	First      time.Duration // until its first byte
 }
 
 // OK is a response of success.
@@ -81,6 +82,8 @@ func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 	if _, err := conn.Write(request); err != nil {
 		return a
 	}
+	_, _ = c.in.Peek(1) // what fails is seen below
+	a.First = time.Since(begun)
 	res, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return a
@@ -118,6 +121,13 @@ func (c *Caller) Close() {
 	}
 }
 
+// Send sends one request over a connection of its own.
+func (r *Run) Send(address string, request []byte) Response {
+	c := &Caller{Address: address}
+	defer c.Close()
+	return c.Send(r, request)
+}
+
 // Ask sends one request over a connection of its own, and reads the data of its response
 // unless into is nil. Anything but success ends the run.
 func (r *Run) Ask(address string, request []byte, into any) {
@@ -136,39 +146,31 @@ func (r *Run) Ask(address string, request []byte, into any) {
 type Load struct {
 	Address     string
 	Connections int
-	Every       time.Duration // of a connection, at the soonest; 0: at once
-	Total       int           // of requests; 0: until the context ends
+	Rate        int           // requests a second of all, at most; 0: as fast as they are answered
+	For         time.Duration // 0: until the context ends
+	Total       int           // of requests; 0: any number
 	Request     func(connection, n int) []byte
 	Seen        func(n int, a Response) // if it is set
 }
 
-// refusedPause is how long a refused caller waits who does not listen: not at all, but
-// not in a tight loop.
-const refusedPause = 10 * time.Millisecond
-
-// Run sends them until ctx ends, and waits for those under way.
+// Run sends them and waits for those under way.
 func (l Load) Run(ctx context.Context) *Tally {
 	t := &Tally{}
 	t.Run(ctx, l)
 	return t
 }
 
-// For sends them for a while.
-func (l Load) For(ctx context.Context, length time.Duration) *Tally {
-	t := &Tally{}
-	t.RunFor(ctx, l, length)
-	return t
-}
-
-// RunFor adds the responses to a load that lasts for a while.
-func (t *Tally) RunFor(ctx context.Context, l Load, length time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	t.Run(ctx, l)
-}
-
 // Run adds the responses to a load.
 func (t *Tally) Run(ctx context.Context, l Load) {
+	if l.For > 0 {
+		during, cancel := context.WithTimeout(ctx, l.For)
+		defer cancel()
+		ctx = during
+	}
+	every := time.Duration(0) // of a connection
+	if l.Rate > 0 {
+		every = time.Second * time.Duration(l.Connections) / time.Duration(l.Rate)
+	}
 	var next atomic.Int64
 	var all sync.WaitGroup
 	begun := time.Now()
@@ -176,12 +178,10 @@ func (t *Tally) Run(ctx context.Context, l Load) {
 		all.Go(func() {
 			c := &Caller{Address: l.Address}
 			defer c.Close()
-			due := begun.Add(l.Every * time.Duration(i) / time.Duration(l.Connections))
-			for ctx.Err() == nil {
-				if l.Every > 0 && !Pause(ctx, time.Until(due)) {
+			for due := begun.Add(every * time.Duration(i) / time.Duration(l.Connections)); ctx.Err() == nil; due = due.Add(every) {
+				if l.Rate > 0 && !Pause(ctx, time.Until(due)) {
 					return
 				}
-				due = due.Add(l.Every)
 				n := int(next.Add(1)) - 1
 				if l.Total > 0 && n >= l.Total {
 					return
@@ -191,8 +191,8 @@ func (t *Tally) Run(ctx context.Context, l Load) {
 				if l.Seen != nil {
 					l.Seen(n, a)
 				}
-				if !OK(a) {
-					Pause(ctx, refusedPause)
+				if !OK(a) { // it does not listen to when it may come again, but is in no tight loop
+					Pause(ctx, 10*time.Millisecond)
 				}
 			}
 		})
@@ -237,11 +237,6 @@ func (t *Tally) Count(holds func(Response) bool) (n int) {
 		}
 	}
 	return n
-}
-
-// Coded is how many came with this code.
-func (t *Tally) Coded(code string) int {
-	return t.Count(func(a Response) bool { return a.Code == code })
 }
 
 // AllOK reports whether there are some, and each is a success.

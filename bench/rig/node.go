@@ -111,6 +111,12 @@ func (n *Node) Kill() error {
 	return err
 }
 
+// Restart kills a node and starts another one at its address.
+func (p *Place) Restart(n *Node) *Node {
+	p.Must(n.Kill())
+	return p.Serve("GUILDHALL_HTTP_LISTEN=" + n.HTTP)
+}
+
 func (n *Node) stop() error {
 	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	kill := time.AfterFunc(45*time.Second, func() { _ = n.cmd.Process.Kill() })

@@ -7,10 +7,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -18,6 +20,7 @@ import (
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/webhooks"
@@ -33,20 +36,18 @@ const Loopback = "127.0.0.0/8"
 type Place struct {
 	*Run
 	Config
-	URL   string
-	Words []string  // in front of the program
-	DB    *db.DB    // with the bounds that a server has
-	SQL   *sqlx.DB  // without, for what is not measured
-	Box   *seal.Box // of the secrets
+	URL string
+	DB  *db.DB    // with the bounds that a server has
+	SQL *sqlx.DB  // without, for what is not measured
+	Box *seal.Box // of the secrets
 }
 
 // Config says what a place is.
 type Config struct {
-	Program          string
-	TCP              bool // Postgres listens on the loopback address too
-	Fast             bool // durability does not matter, since nothing waits for the disk
-	Statements       bool // pg_stat_statements is counted
-	Writers, Readers int  // of DB
+	Program    string
+	TCP        bool // Postgres listens on the loopback address too
+	Fast       bool // durability does not matter, since nothing waits for the disk
+	Statements bool // pg_stat_statements is counted
 }
 
 // Place starts a Postgres with a migrated, empty database.
@@ -57,6 +58,7 @@ func (r *Run) Place(cfg Config) *Place {
 	}
 	p := r.Over(r.Postgres(embedded.Config{TCP: cfg.TCP, Fast: cfg.Fast, Settings: settings}).URL, cfg)
 	r.Must(db.Migrate(r, p.URL))
+	r.Must(secretkey.Check(r, p.DB, p.Box)) // while nothing is there that it does not open
 	if cfg.Statements {
 		p.Exec(`CREATE EXTENSION pg_stat_statements`)
 	}
@@ -81,18 +83,14 @@ func (r *Run) Over(databaseURL string, cfg Config) *Place {
 	r.Must(err)
 	p.SQL = sqlx.NewDb(pool, "postgres")
 	r.Cleanup(p.SQL.Close)
-	p.DB, err = db.Open(db.Config{URL: p.URL, Writers: cfg.Writers, Readers: cfg.Readers, Name: "bench"})
+	p.DB, err = db.Open(db.Config{URL: p.URL, Name: "bench"})
 	r.Must(err)
 	r.Cleanup(p.DB.Close)
 	return p
 }
 
 // At is the place with another database.
-func (p *Place) At(databaseURL string) *Place {
-	at := p.Over(databaseURL, p.Config)
-	at.Words = p.Words
-	return at
-}
+func (p *Place) At(databaseURL string) *Place { return p.Over(databaseURL, p.Config) }
 
 // Part does a part of the work at the place, and ends the servers that it has started.
 func (p *Place) Part(work func(*Place)) {
@@ -133,6 +131,11 @@ func (p *Place) Count(query string, args ...any) (n int) {
 		return -1
 	}
 	return n
+}
+
+// Becomes waits until a number is what it is to be, and reports whether it is.
+func (p *Place) Becomes(limit time.Duration, n int, query string, args ...any) bool {
+	return p.Await(limit, func() bool { return p.Count(query, args...) == n })
 }
 
 // Vacuum does what autovacuum would soon do.
@@ -177,6 +180,13 @@ func (p *Place) Tokens(guild string, n int) []string {
 // Token makes one.
 func (p *Place) Token(guild string) string { return p.Tokens(guild, 1)[0] }
 
+// Key makes a bot's key of every guild.
+func (p *Place) Key() string {
+	made, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "bench"})
+	p.Must(err)
+	return made.Secret
+}
+
 // Register makes a URL an endpoint of the guild for every event.
 func (p *Place) Register(guild, to string) {
 	guard := egress.NewGuard([]netip.Prefix{netip.MustParsePrefix(Loopback)}, nil)
@@ -186,8 +196,7 @@ func (p *Place) Register(guild, to string) {
 
 // Command is the program's command line on the place's database.
 func (p *Place) Command(args ...string) *exec.Cmd {
-	words := append(append(append([]string{}, p.Words...), p.Program), args...)
-	cmd := exec.Command(words[0], words[1:]...) // without a context: a server is stopped in order
+	cmd := exec.Command(p.Program, args...) // without a context: a server is stopped in order
 	cmd.Env = append(settings(), "GUILDHALL_ENV=test", "GUILDHALL_DATABASE_URL="+p.URL,
 		"GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey))
 	return cmd
@@ -235,6 +244,14 @@ func (r *Run) Folder() string {
 	r.Must(err)
 	r.Cleanup(func() error { return os.RemoveAll(folder) })
 	return folder
+}
+
+// FreeAddress is one on which no program listens.
+func (r *Run) FreeAddress() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r.Must(err)
+	r.Must(l.Close())
+	return l.Addr().String()
 }
 
 // Tool runs a program and returns what it says.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -120,12 +121,8 @@ type Watched struct {
 // Watch makes such guilds.
 func (p *Place) Watch(receiver *Receiver, guilds int) *Watched {
 	w := &Watched{place: p, receiver: receiver}
-	var ids []string
-	for i := range guilds {
-		ids = append(ids, fmt.Sprint(700_000_000_000_000_000+i))
-	}
-	p.Crowd(ids, Crowd{URL: receiver.URL + "/watched"})
-	for _, guild := range ids {
+	alone, _ := p.Crowd(guilds, Crowd{URL: receiver.URL + "/watched", Alone: true})
+	for _, guild := range alone {
 		w.tokens = append(w.tokens, p.Token(guild))
 	}
 	return w
@@ -138,9 +135,8 @@ func (w *Watched) For(ctx context.Context, n *Node, rate int, length time.Durati
 	first := w.writes
 	var mu sync.Mutex
 	answered := map[int]time.Time{}
-	connections := max(len(w.tokens), 16)
 	calls := Load{
-		Address: n.HTTP, Connections: connections, Every: time.Second * time.Duration(connections) / time.Duration(rate),
+		Address: n.HTTP, Connections: max(len(w.tokens), 16), Rate: rate, For: length,
 		Request: func(connection, k int) []byte {
 			body := fmt.Appendf(nil, `{"user_id":"300000000000000001","delta":1,"reason":"numbered %d"}`, first+k)
 			return Request("POST", "/economy/adjust", w.tokens[connection%len(w.tokens)], body)
@@ -152,7 +148,7 @@ func (w *Watched) For(ctx context.Context, n *Node, rate int, length time.Durati
 				mu.Unlock()
 			}
 		},
-	}.For(ctx, length)
+	}.Run(ctx)
 	w.writes += calls.N()
 	if !calls.AllOK() {
 		w.place.Must(errors.Join(ctx.Err(), fmt.Errorf("writes that are watched fail: %s; the server said:\n%s", calls, n.Complaints())))
@@ -182,9 +178,10 @@ func (w *Watched) For(ctx context.Context, n *Node, rate int, length time.Durati
 
 // Crowd says what many endpoints are that wait.
 type Crowd struct {
-	URL  string
-	Each int // deliveries that wait for each
-	Wait Wait
+	URL   string
+	Each  int // deliveries that wait for each
+	Wait  Wait
+	Alone bool // each in a guild of its own, not ten to a guild
 }
 
 // Wait is what deliveries wait for.
@@ -206,9 +203,17 @@ var crowdRows = []string{
 	 FROM unnest($1::text[], $2::text[]) AS n (g, id)`,
 }
 
-// Crowd makes one endpoint for each entry of guilds, which may name one guild several
-// times, and returns their ids. Guilds that are missing are made.
-func (p *Place) Crowd(guilds []string, of Crowd) (ids []string) {
+// crowded is the last guild that was made for a crowd.
+var crowded atomic.Int64
+
+// Crowd makes n endpoints in new guilds, and returns the guild and the id of each.
+func (p *Place) Crowd(n int, of Crowd) (guilds, ids []string) {
+	for i := range n {
+		if of.Alone || i%10 == 0 {
+			crowded.Add(1)
+		}
+		guilds = append(guilds, fmt.Sprint(700_000_000_000_000_000+crowded.Load()))
+	}
 	for part := range slices.Chunk(guilds, 1000) {
 		made, secrets := make([]string, len(part)), make([]string, len(part))
 		for i, guild := range part {
@@ -236,5 +241,5 @@ func (p *Place) Crowd(guilds []string, of Crowd) (ids []string) {
 			FROM unnest($1::text[], $2::text[]) AS n (g, id)`, g, id, string(of.Wait), of.Each)
 		ids = append(ids, made...)
 	}
-	return ids
+	return guilds, ids
 }

@@ -5,11 +5,15 @@ package rig
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -28,6 +32,16 @@ type report struct {
 	mu     sync.Mutex
 	broken []string
 	errs   []error
+}
+
+// Main is the main function of a program of that name.
+func Main(name string, run func(ctx context.Context, args []string, out io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
 }
 
 // Do does some work and tidies up after it. It fails with what has ended the work, or
@@ -58,7 +72,11 @@ func (r *Run) Part(work func(*Run)) {
 }
 
 // Cleanup has something done at the end of the run, or of its part; the last first.
-func (r *Run) Cleanup(do func() error) { r.cleanups = append(r.cleanups, do) }
+func (r *Run) Cleanup(do func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, do)
+}
 
 func (r *Run) tidy() {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
@@ -72,6 +90,22 @@ func (r *report) note(err error) {
 		r.errs = append(r.errs, err)
 		r.mu.Unlock()
 	}
+}
+
+// Start has n goroutines work until their context ends. The function that it returns ends
+// it and waits for them, as the end of the run does.
+func (r *Run) Start(n int, work func(ctx context.Context, i int)) (stop func()) {
+	ctx, cancel := context.WithCancel(r)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { work(ctx, i) })
+	}
+	stop = func() {
+		cancel()
+		all.Wait()
+	}
+	r.Cleanup(func() error { stop(); return nil })
+	return stop
 }
 
 // Must ends the run at an error.
