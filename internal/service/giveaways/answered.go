@@ -25,7 +25,6 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 		UPDATE giveaways SET redraw_at = now()
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND status = 'drawing'
 		  AND pot = 'gathering'`} {
 		if _, err := db.Exec(ctx, tx, again, a.GuildID, a.GiveawayID); err != nil {
 			return fault.Wrap(err, "go on with giveaway", a.GiveawayID, "of guild", a.GuildID)

@@ -3,10 +3,12 @@ package giveaways_test
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +66,12 @@ func TestListGiveawayDraws(t *testing.T) {
 
 	// A draw of the first release does not know how many entries were in the pot.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_draws SET entry_count = NULL`)
-	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"entry_count":21},{"round":2}]}`)
+	counts := []int{21, 21}
+	for _, gone := range out {
+		n, _ := strconv.Atoi(gone)
+		counts[1] -= n - 1000
+	}
+	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, fmt.Sprintf(`{"data":[{"entry_count":%d},{"entry_count":%d}]}`, counts[0], counts[1]))
 
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", "nowhere")).WantError(t, 404, "not_found")
 	s.Next(t).Do(t, "listGiveawayDraws", "", at).WantError(t, 404, "not_found")

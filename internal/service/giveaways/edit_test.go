@@ -148,9 +148,17 @@ func TestOnlyMessagesOfOurOwnAreEdited(t *testing.T) {
 		s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 		s.WantEvent(t, "giveaway.drawing", `{"data":{"id":`+quote(id)+`}}`)
 	}
+	wantNoneDue := func() {
+		t.Helper()
+		if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM giveaways WHERE edit_at IS NOT NULL`); n != 0 {
+			t.Errorf("of %d giveaways a message is to be edited", n)
+		}
+	}
+	wantNoneDue()
 	defer s.work(discord(t, server.URL))()
 	s.untilEnded(theirs)
 	s.untilEnded(unposted)
+	wantNoneDue()
 	for _, call := range server.Calls() {
 		if strings.HasPrefix(call, "PATCH ") {
 			t.Errorf("the bot calls %s", call)

@@ -58,7 +58,6 @@ func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 		SET redraw_at = now() + make_interval(secs => $3)
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND status = 'drawing'
 		  AND pot = 'gathering'
 		  AND redraw_at <= now()
 		RETURNING `+columns)
@@ -139,7 +138,6 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 			FROM giveaways g, unnest($5::text[]) u
 			WHERE g.guild_id = $1
 			  AND g.id = $2
-			  AND g.pot = 'gathering'
 			  AND `+countsEntries+`
 			ON CONFLICT (guild_id, giveaway_id, user_id) DO NOTHING
 			RETURNING entries

@@ -153,6 +153,8 @@ func TestListGiveawayEntries(t *testing.T) {
 		Want(t, 200, `{"data":[],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "999")).
 		Want(t, 200, `{"data":[{"user_id":"999","entries":7,"entered_at":"2026-01-01T00:00:00.000Z"}],"has_more":false}`)
+	s.Do(t, "listGiveawayEntries", "", apitest.Path("id", s.giveaway("active", 1, 1)), apitest.Query("user_id", "999")).
+		Want(t, 200, `{"data":[],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "998")).Want(t, 200, `{"data":[],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "0998")).WantError(t, 400, "invalid_request")
 	s.Do(t, "listGiveawayEntries", "", apitest.Path("id", "nowhere")).WantError(t, 404, "not_found")

@@ -1,0 +1,218 @@
+package giveaways
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/chat"
+)
+
+// The giveaways of five guilds: a has one that is in no lane, b two draws that are due,
+// one that is not yet and one whose reactions are read, c one that is not yet due, d one
+// that is due and is being removed, e one that is due.
+const waiting = `
+	INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
+	SELECT guild, guild || n, status, pot, 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour', now() + due * interval '1 minute'
+	FROM (VALUES ('a', 1, 'active', 'open', -9), ('b', 3, 'drawing', 'open', -1), ('b', 2, 'drawing', 'frozen', -2), ('b', 1, 'drawing', 'frozen', -3),
+	             ('b', 4, 'drawing', 'open', 9), ('b', 5, 'drawing', 'gathering', -9), ('b', 6, 'ended', 'frozen', -9), ('c', 1, 'drawing', 'open', 9),
+	             ('d', 1, 'drawing', 'open', -9), ('e', 1, 'drawing', 'open', -1), ('f', 1, 'ended', 'frozen', -9)) AS g (guild, n, status, pot, due)`
+
+// A look finds what is due, guild by guild, in both of its forms; the one that walks says
+// of a guild without anything due that it was there.
+func TestALookFindsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "a", "b", "c", "d", "e", "f")
+	dbtest.Exec(t, d, waiting)
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() WHERE id = 'd'`)
+	for name, c := range map[string]struct {
+		statement string
+		after     string
+		guilds    int
+		want      string
+	}{
+		"all":                     {drawsDue.walking, "", 10, "b:b1 b:b2 c: d: e:e1"},
+		"after a guild":           {drawsDue.walking, "b", 10, "c: d: e:e1"},
+		"two guilds":              {drawsDue.walking, "", 2, "b:b1 b:b2 c:"},
+		"reactions":               {gatheringDue.walking, "", 10, "b:b5"},
+		"all, distributed":        {drawsDue.distributed, "", 10, "b:b1 b:b2 e:e1"},
+		"after one, distributed":  {drawsDue.distributed, "b", 10, "e:e1"},
+		"reactions, distributed":  {gatheringDue.distributed, "", 10, "b:b5"},
+		"nothing, after the last": {drawsDue.walking, "e", 10, ""},
+	} {
+		found, err := db.Select[db.Found](t.Context(), d.Reader(), c.statement, c.after, c.guilds, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range found {
+			got = append(got, f.GuildID+":"+f.ID)
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: found %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Of giveaways whose time has come both looks find those that can be moved, and the moves
+// look again.
+func TestOnlyGiveawaysWhoseTimeHasComeAreMoved(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "a", "b")
+	dbtest.Exec(t, d, `
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
+		SELECT guild, guild || n, status, 'A prize', 1, '1', now() + starts * interval '1 hour', now() + ends * interval '1 hour'
+		FROM (VALUES ('a', 1, 'scheduled', -1, 1), ('a', 2, 'scheduled', 1, 2), ('a', 3, 'active', -2, -1), ('a', 4, 'active', -1, 1),
+		             ('a', 5, 'paused', -2, -1), ('a', 6, 'scheduled', -1, 1), ('a', 7, 'active', -2, -1),
+		             ('b', 1, 'scheduled', -1, 1), ('b', 2, 'active', -2, -1)) AS g (guild, n, status, starts, ends)`)
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() WHERE id = 'b'`)
+	for name, c := range map[string]struct{ look, move, found string }{
+		"start":  {startDue, start, "a1 a6"},
+		"finish": {finishDue, finish, "a3 a7"},
+	} {
+		found, err := db.Select[db.Found](t.Context(), d.Reader(), c.look, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, f := range found {
+			ids = append(ids, f.ID)
+		}
+		slices.Sort(ids)
+		if got := strings.Join(ids, " "); got != c.found {
+			t.Errorf("%s: found %q, want %q", name, got, c.found)
+		}
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+			// The last of those found is not named, others are.
+			moved, err := moveDue(ctx, tx, c.move, "a", append([]string{"a2", "a4", "a5"}, ids[0]))
+			if err == nil && (len(moved) != 1 || moved[0].ID != ids[0]) {
+				t.Errorf("%s has moved %+v, want %s", name, moved, ids[0])
+			}
+			return err
+		})
+	}
+}
+
+// A giveaway that has nothing to do, or only later, stays as it is, though a worker or an
+// answer names it.
+func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	do := func(work func(ctx context.Context, tx *db.Tx) error) func(ctx context.Context) error {
+		return func(ctx context.Context) error { return d.Do(ctx, work) }
+	}
+	gather := func(ctx context.Context) error { _, err := claim(ctx, d, guild, "g"); return err }
+	react := func(ctx context.Context) error { _, err := claimReaction(ctx, d, guild, "g"); return err }
+	edit := func(ctx context.Context) error { return Edit(ctx, d, chat.Off{}, guild, "g") }
+	answered := do(func(ctx context.Context, tx *db.Tx) error {
+		return Answered(ctx, tx, chat.Answered{GuildID: guild, GiveawayID: "g"})
+	})
+	later := do(func(ctx context.Context, tx *db.Tx) error {
+		_, err := db.Exec(ctx, tx, postponed("redraw_at", "failures", toDraw), guild, "g")
+		return err
+	})
+	note := do(func(ctx context.Context, tx *db.Tx) error {
+		return posted(ctx, tx, chat.Intent{GuildID: guild, SubjectID: "g"}, "902")
+	})
+	freezing := do(func(ctx context.Context, tx *db.Tx) error { return freeze(ctx, tx, row{GuildID: guild, ID: "g"}, true) })
+	for _, c := range []struct {
+		name    string
+		do      func(context.Context) error
+		state   string // of the giveaway, beside what it has at first
+		changes bool
+	}{
+		{"gather", gather, `status = 'drawing', pot = 'gathering', redraw_at = now()`, true},
+		{"gather, later", gather, `status = 'drawing', pot = 'gathering'`, false},
+		{"gather, frozen", gather, `status = 'drawing', pot = 'frozen', redraw_at = now()`, false},
+		{"freeze", freezing, `status = 'drawing', pot = 'gathering'`, true},
+		{"react", react, `react_at = now()`, true},
+		{"react, later", react, `react_at = now() + interval '1 hour'`, false},
+		{"edit", edit, `edit_at = now()`, true},
+		{"edit, later", edit, `edit_at = now() + interval '1 hour'`, false},
+		{"answered", answered, `status = 'drawing', pot = 'gathering'`, true},
+		{"answered, an edit", answered, `edit_at = now() + interval '1 hour'`, true},
+		{"answered, no edit", answered, `status = 'ended', pot = 'frozen'`, false},
+		{"answered, frozen", answered, `status = 'drawing', pot = 'frozen'`, false},
+		{"postpone", later, `status = 'drawing', pot = 'open'`, true},
+		{"postpone, gathering", later, `status = 'drawing', pot = 'gathering'`, false},
+		{"postpone, drawn", later, `status = 'ended', pot = 'frozen'`, false},
+		{"posted", note, `message_id = NULL`, true},
+		{"posted, a second one", note, `status = 'active'`, false},
+	} {
+		dbtest.Exec(t, d, `DELETE FROM giveaways`)
+		dbtest.Exec(t, d, `
+			INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, redraw_at)
+			SELECT $1, id, 'active', 'A prize', 1, '1', '901', now(), now() + interval '1 day', now() + interval '1 hour'
+			FROM unnest(ARRAY['g', 'other']) id`, guild)
+		dbtest.Exec(t, d, `UPDATE giveaways SET `+c.state)
+		look := func(id string) string {
+			return dbtest.Value[string](t, d, `SELECT to_jsonb(g)::text FROM giveaways g WHERE id = $1`, id)
+		}
+		was, other := look("g"), look("other")
+		if err := c.do(t.Context()); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if is := look("g"); (is != was) != c.changes {
+			t.Errorf("%s: it was\n%s\nand is\n%s", c.name, was, is)
+		}
+		if is := look("other"); is != other {
+			t.Errorf("%s: another was\n%s\nand is\n%s", c.name, other, is)
+		}
+	}
+}
+
+// With the message that comes, the bot is to react to it while members may enter, and to
+// edit it afterwards.
+func TestAMessageThatComesIsReactedToOrEdited(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	for status, want := range map[string][2]bool{active: {true, false}, paused: {true, false}, drawing: {false, true}, ended: {false, true}} {
+		s.giveaway(status, status, 1, 0, nil)
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+			return posted(ctx, tx, chat.Intent{GuildID: guild, SubjectID: status}, "902")
+		})
+		react := dbtest.Value[bool](t, s.DB, `SELECT react_at IS NOT NULL FROM giveaways WHERE id = $1`, status)
+		edit := s.get(status).EditAt != nil
+		if got := [2]bool{react, edit}; got != want {
+			t.Errorf("%s: to react and to edit %v, want %v", status, got, want)
+		}
+	}
+}
+
+// An edit is over when the message shows the giveaway as it is; another change, or another
+// worker's lease, leaves it due.
+func TestAnEditIsOverWhenTheMessageShowsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	for _, c := range []struct {
+		name, change string
+		due          bool
+	}{
+		{"nothing", `prize = prize`, false},
+		{"a reroll", `winners = '{8}'`, true},
+		{"the draw", `status = 'drawing'`, true},
+		{"a later lease", `edit_at = edit_at + interval '1 minute'`, true},
+	} {
+		other := "not " + c.name
+		s.giveaway(c.name, ended, 1, 0, nil)
+		s.giveaway(other, ended, 1, 0, nil)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET winners = '{7}', edit_at = now() WHERE id IN ($1, $2)`, c.name, other)
+		shown := s.get(c.name)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET `+c.change+` WHERE id = $1`, c.name)
+		was := s.get(c.name)
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error { return edited(ctx, tx, shown) })
+		is := s.get(c.name)
+		if (is.EditAt != nil) != c.due || s.get(other).EditAt == nil {
+			t.Errorf("after %s an edit is due: %v, and of another: %v", c.name, is.EditAt, s.get(other).EditAt)
+		}
+		if c.name == "a later lease" && !is.EditAt.Equal(*was.EditAt) {
+			t.Errorf("the holder of an earlier lease made %v of %v", is.EditAt, was.EditAt)
+		}
+	}
+}
