@@ -136,7 +136,8 @@ type manyStored struct {
 }
 
 // manyWritten writes records as they stand after all changes; ranks know the first XP
-// and the last.
+// and the last. A coordinator looks at first whether anybody listens, and its result needs
+// a column.
 var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at
@@ -157,5 +158,5 @@ var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 			RETURNING user_id
 		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS records,
-		       EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
-		       OR EXISTS (SELECT FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`)
+		       EXISTS (SELECT 1 FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
+		       OR EXISTS (SELECT 1 FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`)
