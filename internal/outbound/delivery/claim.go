@@ -410,7 +410,6 @@ var takeDeliveries = newStatement(`
 					FROM webhook_deliveries w
 					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 					  AND (w.lease_until IS NULL OR w.lease_until <= $1)
-					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)
 					LIMIT $4
 				) w
 				WHERE o.take = 0

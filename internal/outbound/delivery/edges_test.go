@@ -15,9 +15,10 @@ func TestAnAnswerOfAnotherURLSwitchesNothingOff(t *testing.T) {
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	d := w.deliverer()
+	w.add(w.guild, "https://before.test/") // another one that has it
 	for url, want := range map[string]bool{"https://before.test/": false, e.URL: true} {
 		off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, url)
-		if err != nil || off != want || w.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`) == 1 == want {
+		if err != nil || off != want || w.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`) == 2 == want {
 			t.Errorf("after failures of %s the endpoint is off: %v, %v", url, off, err)
 		}
 		w.enable(e, true)
@@ -114,6 +115,7 @@ func TestAFrozenProcessSendsNothing(t *testing.T) {
 func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
+	w.cfg.Schedule = Schedule{time.Hour, time.Hour} // longer than the test takes
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	d := w.deliverer()
 	w.record(w.guild, 1)
@@ -157,6 +159,13 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	late.LeaseGen, late.State, late.Logged = c.LeaseGen-1, StateDelivered, true
 	settle(late, false)
 	wants("a result that comes too late", `state = 'pending' AND lease_until > now() AND attempts = 0 AND completed_at IS NULL`)
+	late.LeaseGen = c.LeaseGen
+	for _, since := range []string{`lease_until = NULL`, `state = 'held', lease_until = NULL`} { // put aside, and held, by others
+		w.exec(`UPDATE webhook_deliveries SET ` + since)
+		settle(late, false)
+		wants("a result that comes too late, "+since, `state <> 'delivered' AND attempts = 0 AND completed_at IS NULL`)
+	}
+	w.exec(`UPDATE webhook_deliveries SET state = 'pending', lease_until = now() + interval '1 minute'`)
 	w.settles(d, []claimed{c}, serverError, time.Hour)
 	wants("an attempt that failed", `state = 'pending' AND NOT urgent AND due_at > now() AND attempts = 1 AND lease_gen = $1
 		AND completed_at IS NULL AND unlogged IS NULL`, c.LeaseGen)
@@ -168,5 +177,56 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 		AND due_at < now() AND jsonb_array_length(unlogged) = 1`, c.LeaseGen)
 	if n := w.count(`SELECT sum(deliveries) FROM webhook_hours WHERE outcome = 'delivered'`); n != 1 {
 		t.Errorf("%d deliveries are counted, want 1", n)
+	}
+}
+
+// A result changes the schedule of its own endpoint, and no other of the guild.
+func TestAResultChangesItsOwnEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	other, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 2)
+	rows := w.takes(d, e, 2)
+	w.takes(d, other, 1)
+	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = now() + interval '1 hour', failures = 3, failing_since = now()
+		WHERE endpoint_id = $1`, other.ID)
+	look := func() string {
+		return dbtest.Value[string](t, w.DB, `
+			SELECT to_jsonb(s)::text || (SELECT string_agg(to_jsonb(d)::text, ' ' ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1)
+			FROM webhook_schedule s
+			WHERE endpoint_id = $1`, other.ID)
+	}
+	was := look()
+	for i, o := range []outcome{serverError, delivered} {
+		w.settles(d, rows[i:i+1], o, time.Hour)
+		if is := look(); is != was {
+			t.Errorf("by a result of another endpoint\n%s\nhas become\n%s", was, is)
+		}
+	}
+}
+
+// A delivery that is settled by the late result of its worker, while a claim that has
+// found its lease over waits for it, is not taken.
+func TestAClaimTakesNothingThatIsSettledMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	if n := len(w.takes(d, e, 1)); n != 1 {
+		t.Fatalf("%d are claimed", n)
+	}
+	w.exec(`UPDATE webhook_deliveries SET lease_until = now() - interval '1 minute'`)
+	taken := make(chan int, 1)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET state = 'delivered', lease_until = NULL, completed_at = now()`)
+		go func() { taken <- len(w.takes(d, e, 1)) }()
+		w.until("the claim to wait", func() bool { return dbtest.Waiting(t, w.DB) > 0 })
+		return err
+	})
+	if n := <-taken; n != 0 {
+		t.Errorf("%d are claimed that are settled: %s", n, w.states())
 	}
 }

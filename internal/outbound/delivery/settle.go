@@ -391,7 +391,7 @@ func settling(log string) string {
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
 		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
 		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id /*: $4 */ AND s.endpoint_id = ok.endpoint_id
-		           WHERE s.failing_since IS NOT NULL OR s.failures > 0), '[]') AS unwell`
+		           WHERE s.failing_since IS NOT NULL), '[]') AS unwell`
 }
 
 // logging is the step that writes the log, a table of its own. When that cannot be
