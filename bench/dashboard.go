@@ -78,16 +78,14 @@ func (b *browser) signIn(n *rig.Node) {
 	res, err := http.DefaultTransport.RoundTrip(req)
 	b.Must(err)
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusSeeOther || len(res.Cookies()) == 0 {
-		b.Must(fmt.Errorf("signing in to the server answers %d", res.StatusCode))
-	}
+	b.Need(res.StatusCode == http.StatusSeeOther && len(res.Cookies()) > 0, "signing in to the server answers %d", res.StatusCode)
 	cookie := res.Cookies()[len(res.Cookies())-1]
 	b.cookie = cookie.Name + "=" + cookie.Value
 }
 
 func (b *browser) request(method, path string) []byte {
-	head := "%s %s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\nSec-Fetch-Site: same-origin\r\n"
-	return fmt.Appendf(nil, head+"Content-Length: 0\r\nCookie: %s\r\n\r\n", method, path, b.cookie)
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\nSec-Fetch-Site: same-origin\r\n"+
+		"Content-Length: 0\r\nCookie: %s\r\n\r\n", method, path, b.cookie)
 }
 
 // measure asks for every page, in turns, so that a disturbance meets them all.
@@ -98,9 +96,7 @@ func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 	for round := range b.samples + 5 {
 		for _, p := range pages() {
 			a := c.Send(b, b.request("GET", p.path))
-			if a.Status != http.StatusOK {
-				b.Must(fmt.Errorf("%s answers %d", p.name, a.Status))
-			}
+			b.Need(a.Status == http.StatusOK, "%s answers %d", p.name, a.Status)
 			if round < 5 { // the first fill the caches and prepare the statements
 				all[p.name] = &rig.Tally{}
 				continue

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,31 +25,31 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-type growthOptions struct {
-	requests int
-	idle     time.Duration
-	verbose  bool
-}
-
 // growthBench shows what requests, sweeps and an idle node cost Postgres in
 // installations of different size: with 10, 1,000 and 100,000 guilds, each of the
 // same few rows. None of it may grow with the number of guilds. Blocks that were
 // touched are what counts, since they are the same on every machine; an index that
 // is one level deeper is one more.
 func growthBench(flags *flag.FlagSet) func(*rig.Run, string) {
-	var o growthOptions
-	guilds := numbers(flags, "guilds", 10, []int{10, 1000, 100_000}, "numbers of guilds")
-	flags.IntVar(&o.requests, "requests", 200, "requests of a kind, one after the other")
-	flags.DurationVar(&o.idle, "idle", 20*time.Second, "how long an idle node is watched")
-	flags.BoolVar(&o.verbose, "statements", false, "print on which statements an idle node's Postgres spends its time")
+	var all population
+	guilds := numbers(flags, "guilds", []int{10, 1000, 100_000}, "numbers of guilds")
+	flags.IntVar(&all.requests, "requests", 200, "requests of a kind, one after the other")
+	flags.DurationVar(&all.idle, "idle", 20*time.Second, "how long an idle node is watched")
+	flags.BoolVar(&all.verbose, "statements", false, "print on which statements an idle node's Postgres spends its time")
 	return func(r *rig.Run, server string) {
 		found := make([][]line, len(*guilds))
 		for i, n := range *guilds {
 			r.Part(func(part *rig.Run) {
-				p := newPopulation(part, server, o, n)
+				p := all
+				// Durability is no matter here: what is counted is what is read.
+				p.Place = part.Place(rig.Config{Program: server, Fast: true, Statements: true})
+				p.fill(n)
 				p.sweeps()
-				p.node("api", p.ask)
-				p.node("api,worker", func(*rig.Node) { p.rest() })
+				p.Part(func(at *rig.Place) { p.ask(at.Serve("GUILDHALL_ROLES=api")) })
+				p.Part(func(at *rig.Place) {
+					at.Serve("GUILDHALL_ROLES=api,worker")
+					p.rest()
+				})
 				found[i] = p.lines
 			})
 		}
@@ -93,23 +95,22 @@ func show(r *rig.Run, guilds []int, found [][]line) {
 // population is an installation with so many guilds.
 type population struct {
 	*rig.Place
-	growthOptions
-	middle string // the guild that is asked about: one with a map of its leaderboard
-	lines  []line
+	requests int
+	idle     time.Duration
+	verbose  bool
+	middle   string // the guild that is asked about: one with a map of its leaderboard
+	lines    []line
 }
 
 //go:embed grown.sql
 var grownRows string
 
-func newPopulation(r *rig.Run, server string, o growthOptions, guilds int) *population {
-	// Durability is no matter here: what is counted is what is read.
-	p := &population{Place: r.Place(rig.Config{Program: server, Fast: true, Statements: true}), growthOptions: o}
+func (p *population) fill(guilds int) {
 	p.middle = strconv.Itoa(1000000 + max(10, guilds/20*10))
 	p.Exec(`CREATE TABLE grown (n int)`)
 	p.Exec(`INSERT INTO grown SELECT generate_series(1, $1::int)`, guilds)
 	p.Exec(grownRows)
 	p.Vacuum()
-	return p
 }
 
 // count notes what Postgres does each of n times that a kind of work is done.
@@ -144,16 +145,7 @@ func (p *population) again(name string, n int, work func()) {
 func (p *population) sweeps() {
 	log := slog.New(slog.DiscardHandler)
 	keeper := &leaderboard.Keeper{DB: p.DB, Log: log}
-	pruning := func(kinds []db.Outlived) func(context.Context) error {
-		return func(ctx context.Context) error {
-			for _, o := range kinds {
-				if _, err := db.PruneOf(ctx, p.DB, o, 1000); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
+	outlived := slices.Concat(idempotency.Outlived(), chat.Outlived(), audit.Outlived(), usage.Outlived(), dashboard.Outlived())
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
@@ -165,11 +157,13 @@ func (p *population) sweeps() {
 		}},
 		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.DB) }},
 		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
-		{"pruning of keys", pruning(idempotency.Outlived())},
-		{"pruning of intents", pruning(chat.Outlived())},
-		{"pruning of the audit log", pruning(audit.Outlived())},
-		{"pruning of counters", pruning(usage.Outlived())},
-		{"pruning of sessions", pruning(dashboard.Outlived())},
+		{"pruning of all kinds", func(ctx context.Context) (err error) {
+			for _, o := range outlived {
+				_, failed := db.PruneOf(ctx, p.DB, o, 1000)
+				err = errors.Join(err, failed)
+			}
+			return err
+		}},
 		{"keeper, nothing asked for", keeper.Maintain},
 		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
 			p.Exec(`INSERT INTO rank_requests (guild_id, board) SELECT $1, 'levels' FROM generate_series(1, 32)`, p.middle)
@@ -178,11 +172,6 @@ func (p *population) sweeps() {
 	} {
 		p.again(s.name, 30, func() { p.Must(s.run(p)) })
 	}
-}
-
-// node has a server with the given roles run while something is done.
-func (p *population) node(roles string, do func(*rig.Node)) {
-	p.Part(func(part *rig.Place) { do(part.Serve("GUILDHALL_ROLES=" + roles)) })
 }
 
 // ask sends requests about one guild to a node that does nothing else.
@@ -206,13 +195,14 @@ func (p *population) ask(n *rig.Node) {
 		sent := 0
 		p.again(r.name, p.requests, func() {
 			sent++
-			request := rig.Request("GET", r.path, token, nil)
-			if strings.HasSuffix(r.name, "key") {
-				request = rig.Request("POST", r.path, token, []byte(r.body), "Idempotency-Key: growth-"+strconv.Itoa(sent))
-			} else if r.body != "" {
-				request = rig.Request("POST", r.path, token, []byte(r.body))
+			method, headers := "GET", []string(nil)
+			if r.body != "" {
+				method = "POST"
 			}
-			p.Ask(n.HTTP, request, nil)
+			if strings.HasSuffix(r.name, "key") {
+				headers = []string{"Idempotency-Key: growth-" + strconv.Itoa(sent)}
+			}
+			p.Ask(n.HTTP, rig.Request(method, r.path, token, []byte(r.body), headers...), nil)
 		})
 	}
 }

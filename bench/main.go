@@ -9,11 +9,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"guildhall/bench/rig"
@@ -71,41 +71,20 @@ type section struct {
 	run  func()
 }
 
-// sections runs those that are wanted.
-func sections(wanted []string, all ...section) {
+// sections runs those whose names stand in wanted, with commas between them.
+func sections(wanted string, all ...section) {
 	for _, s := range all {
-		if slices.Contains(wanted, s.name) {
+		if slices.Contains(strings.Split(wanted, ","), s.name) {
 			s.run()
 		}
 	}
 }
 
-// numbers declares a flag of numbers, each at least as large as least.
-func numbers(flags *flag.FlagSet, name string, least int, list []int, usage string) *[]int {
+// numbers declares a flag of numbers.
+func numbers(flags *flag.FlagSet, name string, list []int, usage string) *[]int {
 	flags.Func(name, fmt.Sprintf("%s (default %v)", usage, list), func(text string) error {
 		list = nil
-		for one := range strings.SplitSeq(text, ",") {
-			n, err := strconv.Atoi(one)
-			if err != nil || n < least {
-				return fmt.Errorf("%q is no number from %d on", one, least)
-			}
-			list = append(list, n)
-		}
-		return nil
+		return json.Unmarshal([]byte("["+text+"]"), &list)
 	})
 	return &list
-}
-
-// names declares a flag of names.
-func names(flags *flag.FlagSet, name, value, usage string) *[]string {
-	list := words(value)
-	flags.Func(name, fmt.Sprintf("%s (default %q)", usage, value), func(text string) error {
-		list = words(text)
-		return nil
-	})
-	return &list
-}
-
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,21 +16,8 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// plainestTables are the tables of the plainest program. They hold the wallets
-// that the guild file has brought, and no more indexes than it needs.
-var plainestTables = []string{
-	`CREATE TABLE plainest_wallets (
-		guild_id text COLLATE "C" NOT NULL, user_id text COLLATE "C" NOT NULL, balance bigint NOT NULL, updated_at timestamptz NOT NULL)`,
-	`INSERT INTO plainest_wallets SELECT guild_id, user_id, balance, updated_at FROM wallets`,
-	`ALTER TABLE plainest_wallets ADD PRIMARY KEY (guild_id, user_id)`,
-	`CREATE TABLE plainest_ledger (
-		id bigint GENERATED ALWAYS AS IDENTITY, guild_id text COLLATE "C" NOT NULL, user_id text COLLATE "C" NOT NULL,
-		delta bigint NOT NULL, balance_after bigint NOT NULL, reason text, created_at timestamptz NOT NULL)`,
-	`CREATE INDEX plainest_ledger_by_user ON plainest_ledger (guild_id, user_id, id)`,
-	`CREATE TABLE plainest_keys (
-		token text COLLATE "C", key text COLLATE "C", answer text NOT NULL, created_at timestamptz NOT NULL DEFAULT now(),
-		PRIMARY KEY (token, key))`,
-}
+//go:embed plainest.sql
+var plainestTables string
 
 const (
 	plainestWallet = `SELECT user_id, balance, updated_at FROM plainest_wallets WHERE guild_id = $1 AND user_id = $2`
@@ -41,10 +29,6 @@ const (
 	plainestCases = `
 		SELECT id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at FROM cases
 		WHERE guild_id = $1 AND type = 'warn' AND status = 'active' ORDER BY created_at DESC, id DESC LIMIT 26`
-
-	plainestTickets = `
-		SELECT id, number, subject, status, opener_id, claimed_by_id, message_count, created_at, updated_at FROM tickets
-		WHERE guild_id = $1 ORDER BY created_at DESC, id DESC LIMIT 26`
 
 	plainestLedger = `
 		SELECT id, user_id, delta, balance_after, reason, note, created_at FROM ledger_entries
@@ -81,13 +65,9 @@ type plainest struct {
 }
 
 // servePlainest serves the plainest program until ctx ends.
-func servePlainest(ctx context.Context, address, tokens string) error {
+func servePlainest(ctx context.Context, address string) (err error) {
 	p := plainest{}
-	text, err := os.ReadFile(tokens)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, &p.guilds); err != nil {
+	if err := json.NewDecoder(os.Stdin).Decode(&p.guilds); err != nil {
 		return err
 	}
 	// Statements are prepared once per connection, as the server's are.
@@ -101,7 +81,6 @@ func servePlainest(ctx context.Context, address, tokens string) error {
 		"GET /api/v1/economy/leaderboard":   plainestList(p, plainestBoard, (*plainestRank).columns),
 		"GET /api/v1/economy/ledger":        plainestList(p, plainestLedger, (*plainestEntry).columns),
 		"GET /api/v1/cases":                 plainestList(p, plainestCases, (*plainestCase).columns),
-		"GET /api/v1/tickets":               plainestList(p, plainestTickets, (*plainestTicket).columns),
 		"POST /api/v1/economy/adjust":       p.adjust,
 	} {
 		routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -179,22 +158,6 @@ type plainestCase struct {
 
 func (c *plainestCase) columns(int) []any {
 	return []any{&c.ID, &c.Number, &c.UserID, &c.ModeratorID, &c.Type, &c.Reason, &c.Status, &c.Source, &c.CreatedAt.Time, &c.UpdatedAt.Time}
-}
-
-type plainestTicket struct {
-	ID          string    `json:"id"`
-	Number      int64     `json:"number"`
-	Subject     *string   `json:"subject"`
-	Status      string    `json:"status"`
-	OpenerID    string    `json:"opener_id"`
-	ClaimedByID *string   `json:"claimed_by_id"`
-	Messages    int64     `json:"message_count"`
-	CreatedAt   wire.Time `json:"created_at"`
-	UpdatedAt   wire.Time `json:"updated_at"`
-}
-
-func (t *plainestTicket) columns(int) []any {
-	return []any{&t.ID, &t.Number, &t.Subject, &t.Status, &t.OpenerID, &t.ClaimedByID, &t.Messages, &t.CreatedAt.Time, &t.UpdatedAt.Time}
 }
 
 // plainestList answers with the rows of a statement; columns says where those of a row

@@ -31,7 +31,7 @@ func pullBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	flags.IntVar(&p.calls, "calls", 5000, "`calls` that wait on one node, each for an endpoint of its own")
 	flags.IntVar(&p.guilds, "guilds", 5000, "`guilds` of the stream")
 	seconds := flags.Int("seconds", 10, "`length` of one measurement")
-	only := names(flags, "only", "adjust,rate,waiting,stream", "sections wanted")
+	only := flags.String("only", "adjust,rate,waiting,stream", "sections wanted")
 	return func(r *rig.Run, server string) {
 		p.length = time.Duration(*seconds) * time.Second
 		p.Place = r.Place(rig.Config{Program: server, Statements: true})
@@ -73,23 +73,18 @@ func (p *pulls) lags(rate, guilds int) {
 	p.mu.Lock()
 	clear(p.arrived)
 	p.mu.Unlock()
-	answered := make([]time.Time, rate*int(p.length/time.Second))
-	calls := rig.Load{
-		Address: p.node.HTTP, Connections: 50, Rate: rate, Total: len(answered),
+	calls, lags := p.Lags(rig.Load{
+		Address: p.node.HTTP, Connections: 50, Rate: rate, Total: rate * int(p.length/time.Second),
 		Request: func(_, n int) []byte {
 			return p.request(home(n%guilds), "POST", "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1,"reason":"%d"}`, 1+n%500, n))
 		},
-		Seen: func(n int, _ rig.Response) { answered[n] = time.Now() },
-	}.Run(p)
+	}, func(n int) time.Time {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.arrived[strconv.Itoa(n)]
+	})
 	p.Hold(calls.AllOK(), "each change is answered: %v", calls)
-	all := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) >= len(answered) }
-	p.Hold(p.Await(time.Minute, all), "each event is fetched")
-	var lags rig.Tally
-	p.mu.Lock()
-	for n, at := range answered {
-		lags.Add(rig.Response{Status: 200, Took: max(p.arrived[strconv.Itoa(n)].Sub(at), 0)})
-	}
-	p.mu.Unlock()
+	p.Hold(lags.Ms(1) < 60_000, "each event is fetched")
 	p.Say("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25), changes answered after %.1f and %.1f",
 		rate, guilds, lags.Ms(0.5), lags.Ms(0.99), calls.Ms(0.5), calls.Ms(0.99))
 }
@@ -149,7 +144,7 @@ func (p *pulls) rate() {
 	change := func(_, _ int) []byte {
 		return p.request(guild, "POST", "/economy/adjustments", string(members(500).changes()))
 	}
-	rig.Load{Address: p.node.HTTP, Connections: 2, For: time.Second, Request: change}.Run(p)
+	new(rig.Tally).Run(p, rig.Load{Address: p.node.HTTP, Connections: 2, For: time.Second, Request: change})
 	const pending = `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`
 	waits, begun := p.Count(pending), time.Now()
 	stop := p.Start(4, func(ctx context.Context, _ int) { p.fetch(ctx, guild, path, "", `"wait":0`) })
@@ -163,7 +158,8 @@ func (p *pulls) rate() {
 // put begins or changes the stream, and waits until the guilds know of it.
 func (p *pulls) put(events string) {
 	p.Ask(p.node.HTTP, p.request(home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`), nil)
-	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`), "all guilds know of the stream")
+	known := p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`)
+	p.Hold(known, "all guilds know of the stream")
 }
 
 // stream has four shards fetch what happens in many guilds.
@@ -187,7 +183,7 @@ func (p *pulls) adjust() {
 		return p.request(home(1), "POST", "/economy/adjust", string(members(500).change()))
 	}
 	changed := func() float64 {
-		t := rig.Load{Address: p.node.HTTP, Connections: 8, For: p.length / 3, Request: change}.Run(p)
+		t := new(rig.Tally).Run(p, rig.Load{Address: p.node.HTTP, Connections: 8, For: p.length / 3, Request: change})
 		p.Hold(t.AllOK(), "each change succeeds: %v", t)
 		return t.Rate()
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"flag"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"guildhall/bench/rig"
@@ -20,7 +22,6 @@ type webhookOptions struct {
 	slow    time.Duration // how long receivers of backlogs take to answer
 	beside  []string      // kinds of trouble, by key
 	verbose bool          // print the nodes' statements of each measurement
-	settled int           // deliveries in the log
 	backlog int           // events to drain
 	most    int           // nodes that drain
 }
@@ -29,8 +30,8 @@ type webhookOptions struct {
 // fsync on, nodes that are written to and deliver, and the receivers. It prints
 //
 //   - what one claim costs while more and more endpoints wait or are down;
-//   - how long events take from the response of the write to the receiver, alone, beside
-//     endpoints that are in trouble, and with a month of settled deliveries;
+//   - how long events take from the response of the write to the receiver, alone and beside
+//     endpoints that are in trouble;
 //   - how fast a backlog goes out with one node and with two.
 //
 // The statements of an event are those of its write too. An idle node is growth's to measure.
@@ -41,17 +42,15 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	flags.IntVar(&o.others, "others", 10_000, "`endpoints` that are in trouble beside those measured")
 	flags.IntVar(&o.each, "each", 100, "`deliveries` that wait for each endpoint with a backlog")
 	flags.DurationVar(&o.slow, "slow", 200*time.Millisecond, "how `long` receivers of backlogs take to answer")
-	flags.IntVar(&o.settled, "settled", 1_000_000, "settled `deliveries` in the log")
 	flags.IntVar(&o.backlog, "backlog", 100_000, "`events` of the backlog that is drained")
 	flags.IntVar(&o.most, "nodes", 2, "most `nodes` that drain it")
 	flags.BoolVar(&o.verbose, "statements", false, "print on which statements Postgres spends its time")
-	claims := numbers(flags, "claims", 1, []int{10, 1000, 10_000, 100_000}, "numbers of endpoints that wait or are down beside claims")
-	only := names(flags, "only", "claims,latency,trouble,settled,drain", "sections wanted")
-	beside := names(flags, "beside", "hang,500,backlog", "kinds of trouble wanted")
+	claims := numbers(flags, "claims", []int{10, 1000, 10_000, 100_000}, "numbers of endpoints that wait or are down beside claims")
+	only := flags.String("only", "claims,trouble,drain", "sections wanted")
+	beside := flags.String("beside", "hang,500,backlog", "kinds of trouble wanted")
 	return func(r *rig.Run, server string) {
-		o.Run, o.server, o.claims, o.beside, o.length = r, server, *claims, *beside, time.Duration(*seconds)*time.Second
-		sections(*only, section{"claims", o.claimed}, section{"latency", o.latency}, section{"trouble", o.trouble},
-			section{"settled", o.afterAMonth}, section{"drain", o.drain})
+		o.Run, o.server, o.claims, o.beside, o.length = r, server, *claims, strings.Split(*beside, ","), time.Duration(*seconds)*time.Second
+		sections(*only, section{"claims", o.claimed}, section{"trouble", o.trouble}, section{"drain", o.drain})
 	}
 }
 
@@ -59,12 +58,11 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 type webhookPlace struct {
 	*rig.Place
 	o        webhookOptions
-	nodes    *rig.Place // the same, for nodes: a role of their own tells their statements apart
 	receiver *rig.Receiver
 	watched  *rig.Watched
 }
 
-// nodeRole is the database role of the nodes.
+// nodeRole is the database role of the nodes, which tells their statements apart.
 const nodeRole = "bench_node"
 
 // at measures something at a place of its own, with so many endpoints whose events are
@@ -73,9 +71,8 @@ func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
 	o.Part(func(part *rig.Run) {
 		// Not Fast: what is measured includes waiting for the disk.
 		p := &webhookPlace{Place: part.Place(rig.Config{Program: o.server, Statements: true}), o: o, receiver: part.Receiver()}
-		nodes := *p.Place
-		nodes.URL = p.As(nodeRole)
-		p.nodes = &nodes
+		p.Exec(`CREATE ROLE ` + nodeRole + ` LOGIN SUPERUSER`)
+		p.Place = p.Through(func(u *url.URL) { u.User = url.User(nodeRole) })
 		p.watched = p.Watch(p.receiver, endpoints)
 		measure(p)
 		if o.verbose {
@@ -122,11 +119,11 @@ func (c counts) since(before counts, events int) counts {
 // steady has events written at the rate, with one node, and returns how
 // they fared.
 func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
-	p.nodes.Part(func(part *rig.Place) {
+	p.Part(func(part *rig.Place) {
 		n := part.Serve()
-		p.watched.For(p, n, p.o.rate, 3*time.Second) // connections, statements and endpoints are known after this
+		p.watched.For(n, p.o.rate, 3*time.Second) // connections, statements and endpoints are known after this
 		before := p.counts(n)
-		events = p.watched.For(p, n, p.o.rate, p.o.length)
+		events = p.watched.For(n, p.o.rate, p.o.length)
 		each = p.counts(n).since(before, events.N())
 	})
 	return events, each
@@ -151,31 +148,19 @@ func (o webhookOptions) claimed() {
 	}
 }
 
-const latencyLine = "%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f"
-
-func (o webhookOptions) latencyHead(about string) {
-	o.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", about, "events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
-}
-
 // latencyOf measures and prints a line, and returns the p99.
 func (p *webhookPlace) latencyOf(name string) float64 {
 	events, each := p.steady()
-	p.Say(latencyLine, name, events.N(), events.Ms(0.5), events.Ms(0.99), events.Ms(1), each.claimMs, each.settleMs, each.Statements)
+	p.Say("%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f",
+		name, events.N(), events.Ms(0.5), events.Ms(0.99), events.Ms(1), each.claimMs, each.settleMs, each.Statements)
 	return events.Ms(0.99)
 }
 
-// latency prints how long events take from the response of the write to the receiver.
-func (o webhookOptions) latency() {
-	o.latencyHead(fmt.Sprintf("%d events a second", o.rate))
-	for _, n := range []int{1, 10, 100} {
-		o.at(n, func(p *webhookPlace) { p.latencyOf(fmt.Sprintf("%d endpoints", n)) })
-	}
-}
-
-// trouble prints the same beside endpoints that are in trouble, each time after
-// a measurement without them.
+// trouble prints how long events take from the response of the write to the receiver,
+// alone and then beside endpoints that are in trouble.
 func (o webhookOptions) trouble() {
-	o.latencyHead(fmt.Sprintf("10 endpoints, and beside them %d that", o.others))
+	o.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", fmt.Sprintf("10 endpoints, and beside them %d that", o.others),
+		"events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
 	for _, kind := range o.beside {
 		o.at(10, func(p *webhookPlace) {
 			p.receiver.Answer("/broken", rig.After(0, 500))
@@ -185,29 +170,13 @@ func (o webhookOptions) trouble() {
 				"500":     {URL: p.receiver.URL + "/broken", Each: 1},
 				"backlog": {URL: p.receiver.URL + "/slow", Each: o.each},
 			}[kind]
-			if !known {
-				p.Must(fmt.Errorf("there is no trouble of the kind %q", kind))
-			}
+			p.Need(known, "there is no trouble of the kind %q", kind)
 			alone := p.latencyOf("  (alone)")
 			p.Crowd(o.others, of)
 			p.Vacuum()
 			p.Say("  p99 %.2f times", p.latencyOf(kind)/alone)
 		})
 	}
-}
-
-// afterAMonth prints the same with a log of a month's deliveries.
-func (o webhookOptions) afterAMonth() {
-	o.latencyHead("100 endpoints, and in the log")
-	o.at(100, func(p *webhookPlace) {
-		p.latencyOf("  what was just delivered")
-		p.Exec(`
-			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, attempts, completed_at, response_class)
-			SELECT d.guild_id, d.endpoint_id, d.event_id, d.event_type, false, 'delivered', 1, now(), '2xx'
-			FROM (SELECT * FROM webhook_deliveries LIMIT 100) d, generate_series(1, $1)`, o.settled/100)
-		p.Vacuum()
-		p.latencyOf(fmt.Sprintf("%d settled deliveries", o.settled))
-	})
 }
 
 // drain prints how fast a backlog goes out, with one node and with more, and what
@@ -245,12 +214,11 @@ func (p *webhookPlace) drained(name string, nodes, endpoints int, delay time.Dur
 	before := p.counts()
 	senders := make([]*rig.Node, nodes)
 	for i := range senders {
-		senders[i] = p.nodes.Serve()
+		senders[i] = p.Serve()
 	}
 	p.Exec(`UPDATE webhook_schedule SET next_due = now(), failures = 0, blocks = 0, failing_since = NULL, blocked_until = NULL`)
-	if !p.Await(time.Hour, func() bool { return p.receiver.Asked("/backlog") >= all }) {
-		p.Must(fmt.Errorf("%d of %d events arrived", p.receiver.Asked("/backlog"), all))
-	}
+	arrived := p.Await(time.Hour, func() bool { return p.receiver.Asked("/backlog") >= all })
+	p.Need(arrived, "%d of %d events arrived", p.receiver.Asked("/backlog"), all)
 	requests := p.receiver.Requests("/backlog")
 	took := requests[all-1].Sub(requests[0]).Seconds()
 	c := p.counts(senders...).since(before, all)

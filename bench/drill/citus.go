@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -159,16 +158,15 @@ func (p *place) stories(n *rig.Node, ca string) {
 	p.Must(guildfile.Demo(&demo))
 	p.LoadText("%s", &demo)
 	clients := sized(p, []string{"go", "openapi-fetch", "hey-api", "python", "java"}, nil)
-	token := p.Token(guildfile.DemoGuild)
 	for _, client := range clients {
 		cmd := exec.CommandContext(p, filepath.Join(p.Tool("git", "rev-parse", "--show-toplevel"), "examples", "run.sh"), client)
-		cmd.Env = append(os.Environ(), "GUILDHALL_URL=https://"+n.HTTPS+"/api/v1", "GUILDHALL_TOKEN="+token, "GUILDHALL_CA="+ca)
+		cmd.Env = append(os.Environ(),
+			"GUILDHALL_URL=https://"+n.HTTPS+"/api/v1", "GUILDHALL_TOKEN="+p.Token(guildfile.DemoGuild), "GUILDHALL_CA="+ca)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
-		said := ""
+		p.Hold(err == nil, "the story of the client %s, in %.0f s", client, time.Since(began).Seconds())
 		if err != nil {
-			said = fmt.Sprintf(": %v\n%s", err, out)
+			p.Say("%v\n%s", err, out)
 		}
-		p.Hold(err == nil, "the story of the client %s, in %.0f s%s", client, time.Since(began).Seconds(), said)
 	}
 }

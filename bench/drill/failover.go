@@ -19,10 +19,17 @@ func failover(p *place) {
 	p.Must(db.Migrate(p, primary.URL))
 	standby := p.Postgres(embedded.Config{TCP: true, Of: primary})
 	p = p.with(p.At(primary.URL))
-	p.Fill([]string{`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`})
+	p.Exec(`ALTER SYSTEM SET synchronous_standby_names = '*'`)
+	p.Exec(`SELECT pg_reload_conf()`)
 	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`),
 		"the standby follows at each commit")
-	p = p.with(p.At(p.either(primary.URL, standby.URL)))
+	other, err := url.Parse(standby.URL)
+	p.Must(err)
+	// A URL may name two servers, of which one takes writes.
+	p = p.with(p.At(p.Through(func(u *url.URL) {
+		u.Host += "," + other.Host
+		u.RawQuery += "&target_session_attrs=read-write"
+	}).URL))
 	hook := p.Receiver()
 	p.LoadText(oneTicket, guildA)
 	p.Register(guildA, hook.URL)
@@ -49,19 +56,6 @@ func failover(p *place) {
 	}
 	p.compare(w, hook)
 	each()
-}
-
-// either is the URL that names two servers, of which one takes writes.
-func (p *place) either(one, two string) string {
-	u, err := url.Parse(one)
-	p.Must(err)
-	other, err := url.Parse(two)
-	p.Must(err)
-	u.Host += "," + other.Host
-	q := u.Query()
-	q.Set("target_session_attrs", "read-write")
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 // revokeFirst revokes the oldest token of guild A.

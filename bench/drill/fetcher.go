@@ -74,13 +74,9 @@ func (p *place) fetches(token string, addresses []string, events ...string) (eac
 		acknowledged, seen := f.acknowledged(), kill()
 		var events []string
 		p.Select(&events, `SELECT event_id FROM webhook_deliveries WHERE endpoint_id = $1`, f.endpoint())
-		missing := 0
-		for _, id := range events {
-			if !seen[id] {
-				missing++
-			}
-		}
-		p.Hold(acknowledged && missing == 0 && len(events) > 0, "each of %d events is fetched (%d are not) and acknowledged", len(events), missing)
+		missing := lacking(events, seen)
+		all := acknowledged && missing == 0 && len(events) > 0
+		p.Hold(all, "each of %d events is fetched (%d are not) and acknowledged", len(events), missing)
 		sent := p.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND attempts > 0`, f.endpoint())
 		p.Hold(sent == 0, "none of them was sent (%d)", sent)
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"guildhall/bench/rig"
@@ -49,36 +49,20 @@ func everything(writer int, key string) (path, body string) {
 	return paysAndPosts(writer, key)
 }
 
-// leftovers counts what only a node that is at work may hold, and what waits.
-var leftovers = []struct{ what, query string }{
-	{"leases of deliveries", `SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`},
-	{"deliveries that wait", `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`},
-	{"attempts beside the log", `SELECT count(*) FROM webhook_deliveries WHERE unlogged IS NOT NULL`},
-	{"endpoints that are due", `SELECT count(*) FROM webhook_schedule WHERE urgent OR releasing OR next_due < now() - interval '1 minute'`},
-	{"messages without an outcome", `SELECT count(*) FROM chat_intents WHERE state <> 'sent'`},
-	{"keys that are in use", `SELECT count(*) FROM idempotency_keys WHERE state = 'running'`},
-	{"giveaways that have not ended", `SELECT count(*) FROM giveaways WHERE status <> 'ended'`},
-	// One that ended before a worker came to post it is not posted any more.
-	{"giveaways without their message", `SELECT count(*) FROM giveaways g WHERE message_id IS NULL
-		AND EXISTS (SELECT FROM chat_intents i WHERE i.guild_id = g.guild_id AND i.id = g.post_id)`},
-	{"giveaways without just one first draw", `SELECT count(*) FROM giveaways g
-		WHERE (SELECT count(*) FROM giveaway_draws d WHERE d.guild_id = g.guild_id AND d.giveaway_id = g.id) <> 1`},
-	{"jobs that have not ended", `SELECT count(*) FROM river_job WHERE state NOT IN ('completed', 'cancelled')`},
-	{"transactions", `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
-		AND xact_start < now() - interval '10 s'`},
-}
+//go:embed leftovers.sql
+var leftovers string
 
-// leftBehind waits for each of them to be none: a lease runs out within 20 s, and a
-// job of a dead node is found within minutes.
+// leftBehind waits until nothing is left behind.
 func (p *place) leftBehind() {
 	begun := time.Now()
-	var all sync.WaitGroup
-	for _, l := range leftovers {
-		all.Go(func() {
-			n := -1
-			none := p.Await(5*time.Minute, func() bool { n = p.Count(l.query); return n == 0 })
-			p.Hold(none, "left behind are no %s, %.0f s after the last write (%d)", l.what, time.Since(begun).Seconds(), n)
-		})
+	var left []struct {
+		What string
+		N    int
 	}
-	all.Wait()
+	none := p.Await(5*time.Minute, func() bool {
+		left = nil
+		p.Select(&left, leftovers)
+		return len(left) == 0
+	})
+	p.Hold(none, "nothing is left behind %.0f s after the last write %v", time.Since(begun).Seconds(), left)
 }

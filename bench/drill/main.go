@@ -1,13 +1,9 @@
-// Command drill puts a real server under the load that it promises to survive,
-// and says for each promise whether it held. It starts a Postgres and a
-// `guildhall serve` of its own; all of it stays on the loopback address and
-// ends with the drill.
+// Command drill puts a real server under the load that it promises to survive, and says
+// for each promise whether it held: make drill NAME=neighbour. All of it stays on the
+// loopback address and ends with the drill.
 //
-//	make drill NAME=neighbour
-//	go run ./bench/drill -server bin/guildhall neighbour
-//
-// A drill is a function; the same function runs in the tests with small
-// figures, where only those facts are held that a busy machine cannot change.
+// A drill is a function; the same function runs in the tests with small figures, where
+// only those facts are held that a busy machine cannot change.
 package main
 
 import (
@@ -40,7 +36,6 @@ var drills = []drill{
 	{"keys", "very many outlived keys are deleted beside keyed writes", keys, nil},
 	{"failover", "the primary is killed, its synchronous standby takes over", failover, nil},
 	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", upgrade, nil},
-	{"costs", "what a request and an event take of a processor; no load, figures for sizes", costs, nil},
 	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", citus, nil},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", pooler, nil},
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,7 +12,7 @@ import (
 
 // mirror keeps a copy of a guild by fetching its events and nothing else, while members
 // are paid and cases filed. Nodes are killed, and so is the program that keeps the copy:
-// what it has not written to its file by then is gone.
+// events that it has not taken into the copy by then are gone.
 func mirror(p *place) {
 	p.LoadText(oneTicket, guildA)
 	w := &writers{token: p.Token(guildA), request: paysManyAndFiles}
@@ -24,7 +21,7 @@ func mirror(p *place) {
 		nodes[i] = p.Serve()
 		w.addresses = append(w.addresses, nodes[i].HTTP)
 	}
-	c := &copier{p.fetcher(w.token, w.addresses, "economy.balance_changed", "case.created"), filepath.Join(p.Folder(), "copy")}
+	c := &copier{p.fetcher(w.token, w.addresses, "economy.balance_changed", "case.created"), copied{}}
 	c.Take = c.keep
 	changes := func() int { return p.Count(`SELECT count(*) FROM webhook_events`) }
 	stop := w.begin(p, 8)
@@ -61,28 +58,16 @@ func paysManyAndFiles(writer int, key string) (path, body string) {
 // copier keeps the copy.
 type copier struct {
 	*fetcher
-	file string
+	kept copied // what a kill leaves
 }
 
-// copied is what it keeps: balances by member and reasons of cases by id, each with the
-// instant of the event that told it.
+// copied is balances by member and reasons of cases by id, each with the instant of the
+// event that told it.
 type copied map[string]struct{ Is, At string }
 
-// kept is the copy as it stands in the file.
-func (c *copier) kept() copied {
-	is := copied{}
-	text, err := os.ReadFile(c.file)
-	if os.IsNotExist(err) {
-		return is
-	}
-	c.Must(err)
-	c.Must(json.Unmarshal(text, &is))
-	return is
-}
-
-// keep takes events into the copy, which begins as the file has it.
+// keep takes events into the copy, unless the program is killed meanwhile.
 func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
-	is := c.kept()
+	is := maps.Clone(c.kept)
 	for _, e := range events {
 		name, value := "case "+e.Data.ID, e.Data.Reason
 		if e.Type == "economy.balance_changed" {
@@ -92,30 +77,23 @@ func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
 			is[name] = struct{ Is, At string }{value, e.Timestamp}
 		}
 	}
-	return c.write(ctx, is)
-}
-
-// write replaces the file, unless the program is killed before.
-func (c *copier) write(ctx context.Context, is copied) bool {
-	text, err := json.Marshal(is)
-	c.Must(err)
-	c.Must(os.WriteFile(c.file+".new", text, 0o600))
 	if ctx.Err() != nil {
 		return false
 	}
-	c.Must(os.Rename(c.file+".new", c.file))
+	c.kept = is
 	return ctx.Err() == nil
 }
 
 // compare holds the copy against the database.
 func (c *copier) compare() {
 	var rows []struct{ Name, Value string }
-	c.Select(&rows, `SELECT 'wallet ' || user_id AS name, balance::text AS value FROM wallets UNION ALL SELECT 'case ' || id, reason FROM cases`)
+	c.Select(&rows, `
+		SELECT 'wallet ' || user_id AS name, balance::text AS value FROM wallets UNION ALL SELECT 'case ' || id, reason FROM cases`)
 	there, here := map[string]string{}, map[string]string{}
 	for _, row := range rows {
 		there[row.Name] = row.Value
 	}
-	for name, one := range c.kept() {
+	for name, one := range c.kept {
 		here[name] = one.Is
 	}
 	c.Hold(maps.Equal(there, here) && len(there) > 0, "the copy of %d wallets and cases equals the database's %d", len(here), len(there))

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"guildhall/bench/rig"
@@ -21,17 +21,28 @@ func member(i int) int { return 300000000000000000 + i }
 func neighbour(p *place) {
 	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, 2*time.Second)
 	p.loadGuilds(map[string]int{guildA: rows, guildB: 1000})
-	b := p.victim(p.ServeWith())
+	b := p.victim(p.Serve(fmt.Sprintf("GUILDHALL_RATE_READ=%d/1m", reads), fmt.Sprintf("GUILDHALL_RATE_WRITE=%d/1m", writes)))
 	base := b.live(length, func(context.Context) {})
 	b.judge("alone", base)
-	for _, one := range append(attacks, attack{"all of them at once", allAtOnce}) {
-		a := &attacker{address: b.node.HTTP, rows: rows, tokens: p.Tokens(guildA, 2*len(attacks))}
-		seen := b.live(length, func(ctx context.Context) { one.run(ctx, a) })
-		p.Say("%-24s guild A got %v", one.name, &a.responses)
-		b.judge(one.name, seen)
+	stage := func(name string, attacks ...attack) {
+		a := &attacker{address: b.node.HTTP, rows: rows}
+		tokens := p.Tokens(guildA, len(attacks))
+		seen := b.live(length, func(ctx context.Context) {
+			var all sync.WaitGroup
+			for i, one := range attacks {
+				all.Go(func() { a.run(ctx, one, tokens[i]) })
+			}
+			all.Wait()
+		})
+		p.Say("%-24s guild A got %v", name, &a.responses)
+		b.judge(name, seen)
 		limit := base.calls.At(0.99, rig.OK)*3/2 + 20*time.Millisecond
-		p.bound(seen.calls.At(0.99, rig.OK) <= limit, "%s: p99 of guild B %.1f ms, at most %.1f", one.name, seen.calls.Ms(0.99), rig.Ms(limit))
+		p.bound(seen.calls.At(0.99, rig.OK) <= limit, "%s: p99 of guild B %.1f ms, at most %.1f", name, seen.calls.Ms(0.99), rig.Ms(limit))
 	}
+	for _, one := range attacks {
+		stage(one.name, one)
+	}
+	stage("all of them at once", attacks...)
 }
 
 // loadGuilds makes guilds with so many wallets each, and as many rows of the ledger.
@@ -60,24 +71,23 @@ func (p *place) victim(n *rig.Node) *victim {
 
 // seen is what B and the machinery saw during one stage.
 type seen struct {
-	calls, strangers *rig.Tally
+	calls, strangers rig.Tally
 	asked, unready   int
 }
 
 // live runs B's calls for a while, beside what else is done. It returns once
 // both have ended.
-func (b *victim) live(length time.Duration, beside func(context.Context)) (s seen) {
+func (b *victim) live(length time.Duration, beside func(context.Context)) *seen {
+	s := &seen{}
 	stage, cancel := context.WithTimeout(b, length)
 	defer cancel()
 	var all sync.WaitGroup
+	all.Go(func() { s.calls.Run(stage, rig.Load{Address: b.node.HTTP, Connections: 4, Rate: 200, Request: b.call}) })
 	all.Go(func() {
-		s.calls = rig.Load{Address: b.node.HTTP, Connections: 4, Rate: 200, Request: b.call}.Run(stage)
-	})
-	all.Go(func() {
-		s.strangers = rig.Load{
+		s.strangers.Run(stage, rig.Load{
 			Address: b.node.HTTP, Connections: 1, Rate: 2, Total: len(b.fresh),
 			Request: func(_, n int) []byte { return rig.Request("GET", "/me", b.fresh[n], nil) },
-		}.Run(stage)
+		})
 		b.fresh = b.fresh[s.strangers.N():]
 	})
 	all.Go(func() {
@@ -103,7 +113,7 @@ func (b *victim) call(_, n int) []byte {
 	case 1:
 		return rig.Request("GET", "/economy/ledger?per_page=5", token, nil)
 	case 2:
-		return rig.Request("POST", "/cases", token, fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"note","reason":"drill"}`, user))
+		return files(token, user, "note")
 	default:
 		return rig.Request("GET", fmt.Sprintf("/economy/wallet/%d", user), token, nil)
 	}
@@ -114,120 +124,94 @@ func pays(token string, user int, headers ...string) []byte {
 	return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, user), headers...)
 }
 
+// files is a write that files a case.
+func files(token string, user int, kind string) []byte {
+	body := fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"%s","reason":"drill"}`, user, kind)
+	return rig.Request("POST", "/cases", token, body)
+}
+
 // judge holds what was seen against the promises.
-func (b *victim) judge(stage string, s seen) {
-	b.Say("%-24s guild B: %v", stage, s.calls)
+func (b *victim) judge(stage string, s *seen) {
+	b.Say("%-24s guild B: %v", stage, &s.calls)
 	b.Hold(s.calls.Count(rig.Failed) == 0, "%s: no call of guild B fails (%d of %d)", stage, s.calls.Count(rig.Failed), s.calls.N())
 	b.Hold(s.calls.AllOK(), "%s: every call of guild B succeeds (%d of %d)", stage, s.calls.Count(rig.OK), s.calls.N())
 	b.Hold(s.strangers.AllOK(), "%s: tokens not seen before are recognised (%d of %d)", stage, s.strangers.Count(rig.OK), s.strangers.N())
 	b.Hold(s.asked > 0 && s.unready == 0, "%s: ready all the time (%d of %d)", stage, s.asked-s.unready, s.asked)
 }
 
-// attack is one thing that guild A does, inside the quotas of its tokens.
-type attack struct {
-	name string
-	run  func(context.Context, *attacker)
-}
-
-// attacker is guild A at its worst. Each attack takes tokens that have spent nothing.
+// attacker is guild A at its worst.
 type attacker struct {
 	address   string
 	rows      int // of the ledger
 	responses rig.Tally
-	tokens    []string
-	taken     atomic.Int64
 }
 
-func (a *attacker) token() string { return a.tokens[a.taken.Add(1)-1] }
-
-// A token may read 600 times and write 120 times a minute, which it may do at
-// once.
+// How often a token may read and write a minute, which it may do at once.
 const reads, writes = 600, 120
 
+// attack is one thing that guild A does, inside the quota of a token: requests over so many
+// connections, each as fast as it is answered, or something slow with each connection.
+type attack struct {
+	name               string
+	connections, total int
+	request            func(a *attacker, token string, n int) []byte
+	slow               func(ctx context.Context, conn net.Conn, request []byte)
+}
+
 var attacks = []attack{
-	{"deep pages", func(ctx context.Context, a *attacker) {
-		deepest := rig.Request("GET", fmt.Sprintf("/economy/ledger?page=%d&per_page=100", max(1, a.rows/100)), a.token(), nil)
-		a.flood(ctx, 64, reads, func(_, _ int) []byte { return deepest })
-	}},
-	{"a burst of cases", func(ctx context.Context, a *attacker) {
-		token := a.token()
-		a.flood(ctx, writes, writes, func(_, n int) []byte {
-			body := fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"warn","reason":"burst"}`, member(n))
-			return rig.Request("POST", "/cases", token, body)
-		})
-	}},
-	{"one wallet", func(ctx context.Context, a *attacker) {
-		tokens := []string{a.token(), a.token()}
-		a.flood(ctx, 200, 200, func(_, n int) []byte { return pays(tokens[n%2], member(1)) })
-	}},
-	{"slow bodies", slowBodies},
-	{"slow readers", slowReaders},
-	{"duplicates of one key", func(ctx context.Context, a *attacker) {
-		same := pays(a.token(), member(2), "Idempotency-Key: the-one")
-		a.flood(ctx, writes, writes, func(_, _ int) []byte { return same })
-	}},
-	{"large bodies", func(ctx context.Context, a *attacker) {
-		token := a.token()
-		a.flood(ctx, writes, writes, func(_, n int) []byte {
-			body := fmt.Appendf(nil, `{"user_id":"%d","delta":1`, member(n))
-			return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(body, "%*s", 64<<10-len(body), "}"))
-		})
-	}},
+	{"deep pages", 64, reads, func(a *attacker, token string, _ int) []byte {
+		return rig.Request("GET", fmt.Sprintf("/economy/ledger?page=%d&per_page=100", max(1, a.rows/100)), token, nil)
+	}, nil},
+	{"a burst of cases", writes, writes, func(_ *attacker, token string, n int) []byte { return files(token, member(n), "warn") }, nil},
+	{"one wallet", writes, writes, func(_ *attacker, token string, _ int) []byte { return pays(token, member(1)) }, nil},
+	{"slow bodies", writes, 0, func(_ *attacker, token string, _ int) []byte {
+		return rig.Request("POST", "/economy/adjust", token, nil, "Content-Type: application/json", "Content-Length: 1000")
+	}, trickles},
+	{"slow readers", reads / 6, 0, func(_ *attacker, token string, _ int) []byte {
+		return bytes.Repeat(rig.Request("GET", "/economy/ledger?per_page=100", token, nil), 6)
+	}, readsNothing},
+	{"duplicates of one key", writes, writes, func(_ *attacker, token string, _ int) []byte {
+		return pays(token, member(2), "Idempotency-Key: the-one")
+	}, nil},
+	{"large bodies", writes, writes, func(_ *attacker, token string, n int) []byte {
+		body := fmt.Appendf(nil, `{"user_id":"%d","delta":1`, member(n))
+		return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(body, "%*s", 64<<10-len(body), "}"))
+	}, nil},
 }
 
-func allAtOnce(ctx context.Context, a *attacker) {
-	var all sync.WaitGroup
-	for _, one := range attacks {
-		all.Go(func() { one.run(ctx, a) })
+// run does one thing with a token that has spent nothing, until it is done or ctx ends.
+func (a *attacker) run(ctx context.Context, one attack, token string) {
+	if one.slow == nil {
+		a.responses.Run(ctx, rig.Load{Address: a.address, Connections: one.connections, Total: one.total, Request: func(_, n int) []byte {
+			return one.request(a, token, n)
+		}})
+		return
 	}
-	all.Wait()
-}
-
-// flood sends total requests over as many connections as wanted, as fast as
-// they are answered.
-func (a *attacker) flood(ctx context.Context, connections, total int, request func(_, n int) []byte) {
-	a.responses.Run(ctx, rig.Load{Address: a.address, Connections: connections, Total: total, Request: request})
-}
-
-// slowBodies announces bodies and sends a byte a second of each.
-func slowBodies(ctx context.Context, a *attacker) {
-	head := rig.Request("POST", "/economy/adjust", a.token(), nil, "Content-Type: application/json", "Content-Length: 1000")
-	a.occupy(ctx, writes, func(conn net.Conn) {
-		_, err := conn.Write(head)
-		for err == nil && rig.Pause(ctx, time.Second) {
-			_, err = conn.Write([]byte(" "))
-		}
-	})
-}
-
-// slowReaders ask for long answers and never read them.
-func slowReaders(ctx context.Context, a *attacker) {
-	list := rig.Request("GET", "/economy/ledger?per_page=100", a.token(), nil)
-	a.occupy(ctx, reads/6, func(conn net.Conn) {
-		for range 6 {
-			if _, err := conn.Write(list); err != nil {
-				return
-			}
-		}
-		<-ctx.Done()
-	})
-}
-
-// occupy opens connections and keeps them until the stage ends.
-func (a *attacker) occupy(ctx context.Context, connections int, use func(net.Conn)) {
 	var all sync.WaitGroup
-	for range connections {
+	for range one.connections {
 		all.Go(func() {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.address)
 			if err != nil {
 				return
 			}
 			defer conn.Close()
-			if tcp, ok := conn.(*net.TCPConn); ok {
-				_ = tcp.SetReadBuffer(2048) // a hint
-			}
-			use(conn)
+			_ = conn.(*net.TCPConn).SetReadBuffer(2048) // a hint
+			one.slow(ctx, conn, one.request(a, token, 0))
 		})
 	}
 	all.Wait()
+}
+
+// trickles announces a body and sends a byte a second of it.
+func trickles(ctx context.Context, conn net.Conn, head []byte) {
+	_, err := conn.Write(head)
+	for err == nil && rig.Pause(ctx, time.Second) {
+		_, err = conn.Write([]byte(" "))
+	}
+}
+
+// readsNothing asks for long responses and never reads them.
+func readsNothing(ctx context.Context, conn net.Conn, requests []byte) {
+	_, _ = conn.Write(requests) // the server may refuse to read more
+	<-ctx.Done()
 }

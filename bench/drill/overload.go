@@ -73,7 +73,7 @@ type overloaded struct {
 // load keeps as many requests under way as there are connections, for a while.
 func (o *overloaded) load(connections int) *rig.Tally {
 	length := sized(o.place, 6*time.Second, time.Second)
-	return rig.Load{Address: o.node.HTTP, Connections: connections, For: length, Request: o.call}.Run(o)
+	return new(rig.Tally).Run(o, rig.Load{Address: o.node.HTTP, Connections: connections, For: length, Request: o.call})
 }
 
 // run finds the best throughput of the work, and then asks for more.
@@ -104,17 +104,15 @@ func (o *overloaded) run(delay time.Duration) {
 	after := o.load(at)
 	o.Must(o.Err())
 	// A slow database may not do for all even of the best number of connections.
+	succeeded := func(t *rig.Tally) float64 { return float64(t.Count(rig.OK)) / float64(max(1, t.N())) }
 	was, is := succeeded(before), succeeded(after)
 	o.Hold(is > 0 && is >= was-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)", o.name, 100*is, 100*was)
 	o.Hold(o.node.Ready(o), "%s: 5 s later it is ready", o.name)
 	share := after.Rate() / before.Rate()
 	o.bound(share >= goodput, "%s: 5 s later %.0f %% of what it was", o.name, 100*share)
-	o.Ask(o.node.HTTP, rig.Request("POST", "/cases", o.token, []byte(`{"user_id":"7","moderator_id":"8","type":"note","reason":"after"}`)), nil)
+	o.Ask(o.node.HTTP, files(o.token, member(7), "note"), nil)
 	each()
 }
-
-// succeeded is the share of calls that did.
-func succeeded(t *rig.Tally) float64 { return float64(t.Count(rig.OK)) / float64(max(1, t.N())) }
 
 // judge holds what callers got under overload against the promises.
 func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
@@ -133,21 +131,18 @@ func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
 // slowLink puts a TCP proxy before the database that passes each response on after
 // a delay.
 func (p *place) slowLink(delay time.Duration) *place {
-	u, err := url.Parse(p.URL)
-	p.Must(err)
-	target := u.Host
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	p.Must(err)
 	p.Cleanup(l.Close)
-	u.Host = l.Addr().String()
-	through := *p.Place
-	through.URL = u.String()
-	go func() {
-		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
-			go carry(client, target, delay)
-		}
-	}()
-	return p.with(&through)
+	return p.with(p.Through(func(u *url.URL) {
+		target := u.Host
+		u.Host = l.Addr().String()
+		go func() {
+			for client, err := l.Accept(); err == nil; client, err = l.Accept() {
+				go carry(client, target, delay)
+			}
+		}()
+	}))
 }
 
 func carry(client net.Conn, target string, delay time.Duration) {
@@ -161,17 +156,11 @@ func carry(client net.Conn, target string, delay time.Duration) {
 		_, _ = io.Copy(server, client) // either end may close
 		_ = server.Close()
 	}()
-	_, _ = io.Copy(client, slowly{server, delay})
-}
-
-// slowly reads with a delay.
-type slowly struct {
-	from  io.Reader
-	delay time.Duration
-}
-
-func (s slowly) Read(b []byte) (int, error) {
-	n, err := s.from.Read(b)
-	time.Sleep(s.delay)
-	return n, err
+	buffer := make([]byte, 32<<10)
+	for n := 0; err == nil; {
+		if n, err = server.Read(buffer); n > 0 {
+			time.Sleep(delay)
+			_, err = client.Write(buffer[:n])
+		}
+	}
 }

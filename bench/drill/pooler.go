@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"net"
 	"net/url"
@@ -22,19 +23,17 @@ const (
 	poolerServers = 20
 )
 
-var warnsOfLine = regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`)
-
 // pooler puts PgBouncer in transaction mode between a node and its database: many
 // callers read and write through it, first without the direct line, which is told
 // of, then with it.
 func pooler(p *place) {
 	p.LoadText(oneTicket, guildA)
-	through := *p.Place
-	through.URL = p.startPooler()
+	through := p.startPooler()
 	connections := "GUILDHALL_DB_CONNECTIONS=" + strconv.Itoa(poolerClients)
+	warning := regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`)
 	p.Hold(p.Await(time.Minute, func() bool {
 		out, _ := through.Output("doctor") // it fails for other reasons, and as long as the pooler starts
-		return warnsOfLine.MatchString(out)
+		return warning.MatchString(out)
 	}), "doctor warns that the direct line is missing")
 	unreachable := through.Serve(connections)
 	told := func() bool {
@@ -58,10 +57,10 @@ func (p *place) readAndWrite(n *rig.Node) {
 	w := &writers{addresses: []string{n.HTTP, n.HTTP}, token: p.Token(guildA), request: paysAndPosts}
 	paths := []string{"/economy/wallet/72", "/economy/ledger?per_page=5", "/economy/leaderboard?per_page=5", "/cases"}
 	stop := w.begin(p, 2*poolerServers)
-	reads := rig.Load{
+	reads := new(rig.Tally).Run(p, rig.Load{
 		Address: n.HTTP, Connections: 2 * poolerServers, For: sized(p, 10*time.Second, time.Second),
 		Request: func(_, n int) []byte { return rig.Request("GET", paths[n%4], w.token, nil) },
-	}.Run(p)
+	})
 	backends := p.Count(`
 		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^guildhall-(api|worker|jobs|vital) '`)
 	stop()
@@ -73,24 +72,12 @@ func (p *place) readAndWrite(n *rig.Node) {
 	p.Hold(backends <= poolerServers, "over at most %d connections to Postgres (%d)", poolerServers, backends)
 }
 
-// poolerConfig is PgBouncer's configuration for a database at a host and port, its user and
-// password, the port at which it listens, and its numbers of connections.
-const poolerConfig = `[databases]
-%s = host=%s port=%s user=%s %s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %s
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-max_client_conn = %d
-default_pool_size = %d
-ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
-`
+//go:embed pgbouncer.ini
+var poolerConfig string
 
 // startPooler starts PgBouncer as docs/operate/connections.md says, over the database,
-// and returns the URL through it.
-func (p *place) startPooler() string {
+// and returns the place behind it.
+func (p *place) startPooler() *rig.Place {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		p.Must(missing{"pgbouncer", "PgBouncer: apt-get install pgbouncer, and no service has to run"})
@@ -98,25 +85,24 @@ func (p *place) startPooler() string {
 	var major, minor int
 	_, err = fmt.Sscanf(p.Tool(program, "--version"), "PgBouncer %d.%d", &major, &minor)
 	p.Must(err)
-	u, err := url.Parse(p.URL)
-	p.Must(err)
-	password, q := "", u.Query()
-	if secret, ok := u.User.Password(); ok { // an empty one is an error
-		password = "password=" + secret
-	}
-	address := p.FreeAddress()
-	_, port, _ := net.SplitHostPort(address)
-	config := fmt.Sprintf(poolerConfig, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
 	prepares := major > 1 || minor >= 21 // it keeps prepared statements in transaction mode
 	p.Say("PgBouncer %d.%d, which keeps prepared statements: %v", major, minor, prepares)
-	if prepares {
-		config += "max_prepared_statements = 512\n"
-	} else {
-		q.Set("binary_parameters", "yes")
-	}
-	u.Host, u.RawQuery = address, q.Encode()
-	p.beginPooler(program, config)
-	return u.String()
+	return p.Through(func(u *url.URL) {
+		password := ""
+		if secret, ok := u.User.Password(); ok { // an empty one is an error
+			password = "password=" + secret
+		}
+		address := p.FreeAddress()
+		_, port, _ := net.SplitHostPort(address)
+		config := fmt.Sprintf(poolerConfig, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
+		if prepares {
+			config += "max_prepared_statements = 512\n"
+		} else {
+			u.RawQuery += "&binary_parameters=yes"
+		}
+		u.Host = address
+		p.beginPooler(program, config)
+	})
 }
 
 func (p *place) beginPooler(program, config string) {

@@ -68,9 +68,7 @@ func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
 		ID        string  `json:"id"`
 		UpdatedAt *string `json:"updated_at"`
 	}
-	if !rig.OK(a) {
-		c.Must(fmt.Errorf("a call with %d records is answered %d %s", len(list), a.Status, a.Code))
-	}
+	c.Need(rig.OK(a), "a call with %d records is answered %d %s", len(list), a.Status, a.Code)
 	c.Must(c.caller.Data(&answers))
 	for i, answer := range answers {
 		if answer.UpdatedAt != nil {
@@ -132,7 +130,6 @@ func records(p *place) {
 	busy := v.live(length, func(ctx context.Context) {
 		_ = exec.CommandContext(ctx, "sh", "-c", "while :; do :; done").Run() // the end of ctx ends it
 	})
-	v.judge("beside a busy core", busy)
 	p.Say("calls with 500 records: %v", &calls)
 	p.Say("a deep page: p95 %.1f ms alone, %.1f ms beside them", pagesAlone.Ms(0.95), pagesBeside.Ms(0.95))
 	alone, with := base.calls.Ms(0.95), beside.calls.Ms(0.95)

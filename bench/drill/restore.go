@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"math"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -67,7 +64,8 @@ func recovered(p *place) {
 	l.goThrough(func() { p.Get(&until, `SELECT clock_timestamp()`) })
 	var last string
 	p.Get(&last, `SELECT pg_walfile_name(pg_switch_wal())`)
-	p.Hold(p.Becomes(time.Minute, 1, `SELECT count(*) FROM pg_stat_archiver WHERE last_archived_wal >= $1`, last), "what was written gets into the archive")
+	archived := p.Becomes(time.Minute, 1, `SELECT count(*) FROM pg_stat_archiver WHERE last_archived_wal >= $1`, last)
+	p.Hold(archived, "what was written gets into the archive")
 	begun := time.Now()
 	past := p.Postgres(embedded.Config{TCP: true, From: &embedded.Recovery{Of: primary, Base: base, Until: until}})
 	p.Say("recovery to %s took %.1f s", until.Format(time.RFC3339Nano), time.Since(begun).Seconds())
@@ -153,12 +151,8 @@ func (l *life) intoServiceAgain(fresh *place) {
 	fewer := func() int { return len(l.hook.Events()) - len(l.before) }
 	l.Hold(l.Await(time.Minute, func() bool { return fewer() == 1 }), "of new events there is the one of the write since (%d)", fewer())
 
-	got, came := l.fetchesAll(fresh, n, token), 0
-	for _, id := range l.kept {
-		if got[id] {
-			came++
-		}
-	}
+	got := l.fetchesAll(fresh, n, token)
+	came := len(l.kept) - lacking(l.kept, got)
 	l.Hold(came > 0 && came == len(l.kept) && len(got) == came+1,
 		"%d of %d events that waited in the backup are fetched again, and one that is new (%d)", came, len(l.kept), len(got)-came)
 }
@@ -185,36 +179,20 @@ func (l *life) countWrites(fresh *place) {
 		have.Before, l.writes, have.Twice, have.Since)
 }
 
-// pay makes as many keyed writes, each again until it is answered, and returns how many
-// succeeded.
-func (p *place) pay(n *rig.Node, token, key string, writes int) (done int) {
-	c := &rig.Caller{Address: n.HTTP}
-	defer c.Close()
-	for i := range writes {
+// pay makes as many keyed writes, and returns how many succeeded.
+func (p *place) pay(n *rig.Node, token, key string, writes int) int {
+	return new(rig.Tally).Run(p, rig.Load{Address: n.HTTP, Connections: 1, Total: writes, Request: func(_, i int) []byte {
 		name := fmt.Sprintf("%s-%d", key, i)
 		body := fmt.Appendf(nil, `{"user_id":"7","delta":1,"reason":"%s"}`, name)
-		again := rig.Request("POST", "/economy/adjust", token, body, "Idempotency-Key: "+name)
-		if p.Await(settleTimeout, func() bool { return rig.OK(c.Send(p, again)) }) {
-			done++
-		}
-	}
-	return done
+		return rig.Request("POST", "/economy/adjust", token, body, "Idempotency-Key: "+name)
+	}}).Count(rig.OK)
 }
 
-// client runs one of the Postgres client programs on the database, whose password it
-// finds in its environment.
+// client runs one of the Postgres client programs on the database.
 func (p *place) client(name string, args ...string) {
 	programs, err := embedded.Find(p, 0)
 	p.Must(err)
-	u, err := url.Parse(p.URL)
-	p.Must(err)
-	password, _ := u.User.Password()
-	u.User = url.User(u.User.Username())
-	cmd := exec.CommandContext(p, filepath.Join(programs.Dir, name), append(args, "--dbname", u.String())...)
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.Must(fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out)))
-	}
+	p.Tool(append([]string{filepath.Join(programs.Dir, name), "--dbname", p.URL}, args...)...)
 }
 
 // empty makes a fresh database on the same server.
@@ -225,8 +203,5 @@ func (p *place) empty() *rig.Place {
 		_, err := p.SQL.ExecContext(context.WithoutCancel(p), `DROP DATABASE `+name+` WITH (FORCE)`)
 		return err
 	})
-	u, err := url.Parse(p.URL)
-	p.Must(err)
-	u.Path = "/" + name
-	return p.At(u.String())
+	return p.At(p.Through(func(u *url.URL) { u.Path = "/" + name }).URL)
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -12,10 +14,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -69,20 +69,18 @@ func (u *upgrading) furnish(old *rig.Place) string {
 		fmt.Fprintf(&file, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildA, member(i), 1+i%977)
 		fmt.Fprintf(&file, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n", guildA, member(i), 1+i%1013)
 	}
-	run := func(args ...string) []byte {
+	run := func(input io.Reader, args ...string) []byte {
 		cmd := old.Command(args...)
-		cmd.Stdin = &file // of import, which alone reads it
+		cmd.Stdin = input
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			u.Must(fmt.Errorf("%q of the last release: %w: %s", args, err, out))
-		}
+		u.Need(err == nil, "%q of the last release: %w: %s", args, err, out)
 		return out
 	}
-	run("migrate")
-	run("import", "-")
-	run("webhook", "add", "--guild", guildA, "--url", u.hook.URL, "--all-events", "--webhook-allow", rig.Loopback)
+	run(nil, "migrate")
+	run(&file, "import", "-")
+	run(nil, "webhook", "add", "--guild", guildA, "--url", u.hook.URL, "--all-events", "--webhook-allow", rig.Loopback)
 	var made struct{ Token string }
-	u.Must(json.Unmarshal(run("token", "create", "--guild", guildA, "--name", "drill", "--all-scopes", "--json"), &made))
+	u.Must(json.Unmarshal(run(nil, "token", "create", "--guild", guildA, "--name", "drill", "--all-scopes", "--json"), &made))
 	return made.Token
 }
 
@@ -120,7 +118,9 @@ func (u *upgrading) stages(old *rig.Place) {
 	rig.Pause(u, length)
 	after := u.Serve()
 	u.watch(after, &u.front.new)
-	u.keepsNothingYet(after)
+	// The old node would send what is kept for a pull endpoint.
+	a := u.Send(after.HTTP, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
+	u.Hold(a.Status == 503 && a.RetryAfter != "", "no pull endpoint is made beside a node of the last release (%d %s)", a.Status, a.Code)
 	alone := u.front.old.served.Load()
 	rig.Pause(u, length)
 	stop()
@@ -142,20 +142,11 @@ func (u *upgrading) stages(old *rig.Place) {
 	each()
 }
 
-// keepsNothingYet holds that no pull endpoint can be made while a node is up that would
-// send what is kept for one.
-func (u *upgrading) keepsNothingYet(n *rig.Node) {
-	a := u.Send(n.HTTP, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
-	u.Hold(a.Status == 503 && a.RetryAfter != "", "no pull endpoint is made beside a node of the last release (%d %s)", a.Status, a.Code)
-}
-
 // migrate runs this program's migrations under load.
 func (u *upgrading) migrate(when string) db.Schema {
 	begun := time.Now()
 	out, err := u.Output("migrate")
-	if err != nil {
-		u.Must(fmt.Errorf("migrate %s: %w: %s", when, err, out))
-	}
+	u.Need(err == nil, "migrate %s: %w: %s", when, err, out)
 	schema, err := db.CheckSchema(u, u.URL)
 	u.Must(err)
 	u.Say("migrate %s took %.1f s, to version %d of %d: %s",
@@ -181,7 +172,7 @@ func (u *upgrading) judge() {
 		u.Say("writes of %s*:", w.name)
 		u.settled(w)
 		u.Hold(w.responses.Count(rig.Failed) == 0, "no write is answered with 5xx, or not at all (%d)", w.responses.Count(rig.Failed))
-		u.Hold(w.notReplayed == 0, "each is answered again when it is sent again (%d were not)", w.notReplayed)
+		u.Hold(w.notReplayed.Load() == 0, "each is answered again when it is sent again (%d were not)", w.notReplayed.Load())
 	}
 	u.Say("reads: %v", &u.reads)
 	u.Hold(u.reads.AllOK(), "each read succeeds (%d of %d)", u.reads.Count(rig.OK), u.reads.N())
@@ -203,63 +194,36 @@ func (u *upgrading) comparePages(which string, n *rig.Node) {
 	} {
 		var want []string
 		u.Select(&want, query, guildA)
-		last, wrong := (len(want)+size-1)/size, 0
-		for _, page := range []int{1, 2, last / 3, last / 2, last - 1, last} {
-			page = max(page, 1)
+		last, wrong := len(want)/size, 0 // of those that are full
+		for _, page := range []int{1, 2, last / 3, last / 2, last} {
 			var got []struct {
 				UserID string `json:"user_id"`
 			}
 			u.Ask(n.HTTP, rig.Request("GET", fmt.Sprintf("%s?page=%d&per_page=%d", path, page, size), u.token, nil), &got)
-			due := want[(page-1)*size : min(page*size, len(want))]
-			users := make([]string, len(got))
-			for i := range got {
-				users[i] = got[i].UserID
-			}
-			if !slices.Equal(users, due) {
-				wrong++
+			wrong += size - len(got)
+			for i, row := range got {
+				if row.UserID != want[(page-1)*size+i] {
+					wrong++
+				}
 			}
 		}
-		u.Hold(wrong == 0, "pages of %s by the %s node are right up to the last, %d (%d are not)", path, which, last, wrong)
+		u.Hold(wrong == 0, "pages of %s by the %s node are right up to number %d (%d rows are not)", path, which, last, wrong)
 	}
 }
 
-// firstRelease is the subject of the commit that a drill begins with as long as no
-// release is tagged.
-const firstRelease = "Release the first version of the contract"
+//go:embed released.sh
+var released string
 
-// errNoRelease says what the drill needs.
-var errNoRelease = missing{"history", "the last release in this checkout's history: clone the repository in full, or git fetch --unshallow --tags"}
-
-// released builds the program of the last release from this checkout's history, and
-// returns where it is.
+// released builds the program of the last release, or of the one that is named, and returns
+// where it is.
 func (p *place) released() (program string) {
-	if exec.Command("git", "rev-parse").Run() != nil {
-		p.Must(errNoRelease)
+	program = filepath.Join(p.Folder(), "guildhall")
+	out, err := exec.CommandContext(p, "sh", "-ec", released, "released.sh", program, p.release).CombinedOutput()
+	if failed := (&exec.ExitError{}); errors.As(err, &failed) && failed.ExitCode() == 3 {
+		err = missing{"history", "the last release in this checkout's history: clone the repository in full, or git fetch --unshallow --tags"}
 	}
-	root, commit, folder := p.Tool("git", "rev-parse", "--show-toplevel"), p.lastRelease(), p.Folder()
-	program, source := filepath.Join(folder, "guildhall"), filepath.Join(folder, "source")
-	p.Must(os.Mkdir(source, 0o755))
-	p.Tool("sh", "-ec", `git -C "$1" archive --output "$2.tar" "$3"; cd "$2"; tar -xf "$2.tar"
-		go build -buildvcs=false -ldflags "-X main.version=$(echo "$3" | cut -c1-12)" -o "$4" ./cmd/guildhall`,
-		"sh", root, source, commit, program)
+	p.Need(err == nil, "%w: %s", err, out)
 	return program
-}
-
-// lastRelease is the commit of the newest tagged release that does not hold what is
-// checked out, or of the first release, unless another one is named.
-func (p *place) lastRelease() string {
-	named := p.release
-	if named == "" {
-		named, _, _ = strings.Cut(p.Tool("git", "tag", "--list", "v*", "--sort=-version:refname", "--no-contains", "HEAD"), "\n")
-	}
-	if named != "" {
-		return p.Tool("git", "rev-parse", "--verify", named+"^{commit}")
-	}
-	commit := p.Tool("git", "log", "--format=%H", "--max-count=1", "--grep=^"+firstRelease+"$")
-	if commit == "" {
-		p.Must(errNoRelease)
-	}
-	return commit
 }
 
 // balancer sends each request to one of the nodes that say they are ready, as the
@@ -296,19 +260,16 @@ func (p *place) balancer() *balancer {
 	return b
 }
 
-// watch asks a node ten times a second whether it is ready.
+// watch asks a node ten times a second whether it is ready, and returns once it is.
 func (p *place) watch(n *rig.Node, b *backend) {
-	look := func(ctx context.Context) {
-		if n.Ready(ctx) {
-			b.ready.Store(n)
-		} else {
-			b.ready.Store(nil)
-		}
-	}
-	look(p)
 	p.Start(1, func(ctx context.Context, _ int) {
-		for rig.Pause(ctx, 100*time.Millisecond) {
-			look(ctx)
+		for going := true; going; going = rig.Pause(ctx, 100*time.Millisecond) {
+			if n.Ready(ctx) {
+				b.ready.Store(n)
+			} else {
+				b.ready.Store(nil)
+			}
 		}
 	})
+	p.Await(time.Minute, func() bool { return b.ready.Load() != nil })
 }

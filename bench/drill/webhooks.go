@@ -14,9 +14,9 @@ var webhooksStages = []struct {
 	run  func(*hooks)
 }{
 	{"a flood of one guild", (*hooks).flood},
-	{"eight guilds of slow receivers", (*hooks).slowGuilds},
-	{"a slow endpoint with a backlog", (*hooks).slowEndpoint},
-	{"endpoints that never answer", (*hooks).neverRespond},
+	{"eight guilds of slow receivers", trouble(1.5, 50*time.Millisecond, 80, 60, 900*time.Millisecond)},
+	{"a slow endpoint with a backlog", trouble(1.2, 20*time.Millisecond, 1, 10_000, 14*time.Second)},
+	{"endpoints that never answer", trouble(1.5, 20*time.Millisecond, 10_000, 1, 0)},
 	{"an endpoint for which very much waits", (*hooks).bigBacklog},
 	{pruning, (*hooks).pruning},
 }
@@ -50,22 +50,22 @@ type hooks struct {
 	receiver *rig.Receiver
 	watched  *rig.Watched
 	node     *rig.Node
+	name     string // of the stage
 }
 
 // stage runs one stage and then forgets all endpoints but the watched.
 func (h *hooks) stage(name string, run func(*hooks)) {
 	h.Part(func(part *rig.Place) {
 		part.Cleanup(func() error {
-			h.Fill([]string{
-				`TRUNCATE webhook_deliveries, webhook_events, webhook_attempts`,
-				`DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched'`,
-				`DELETE FROM webhook_schedule s
-				 WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = s.guild_id AND e.id = s.endpoint_id)`,
-			})
+			h.Exec(`
+				TRUNCATE webhook_deliveries, webhook_events, webhook_attempts;
+				DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched';
+				DELETE FROM webhook_schedule s
+				WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = s.guild_id AND e.id = s.endpoint_id)`)
 			return nil
 		})
 		at := *h
-		at.place = h.with(part)
+		at.place, at.name = h.with(part), name
 		if name != pruning {
 			at.serve()
 		}
@@ -81,7 +81,7 @@ func (h *hooks) serve() {
 
 // watch writes for each watched guild ten times a second.
 func (h *hooks) watch() *rig.Tally {
-	return h.watched.For(h, h.node, 10*sized(h.place, 20, 4), sized(h.place, 15*time.Second, time.Second))
+	return h.watched.For(h.node, 10*sized(h.place, 20, 4), sized(h.place, 15*time.Second, time.Second))
 }
 
 // beside watches before something is done and while it lasts. The events of the
@@ -114,7 +114,7 @@ func (h *hooks) flood() {
 	const step = 100
 	all := sized(h.place, 50_000, 1000)
 	guilds, ids := h.Crowd(1, rig.Crowd{URL: h.receiver.URL + "/flood"})
-	h.beside("a flood of one guild", 1.3, 20*time.Millisecond, func() {
+	h.beside(h.name, 1.3, 20*time.Millisecond, func() {
 		// Ten seconds for all of it, evenly: it is the guild's flood, not the drill's
 		// way to record it, that others are to be spared from.
 		begun := time.Now()
@@ -130,27 +130,17 @@ func (h *hooks) flood() {
 		"a flood of one guild: all of it arrives (%d of %d, the rest within %.0f s)", arrived(), all, time.Since(begun).Seconds())
 }
 
-// slowGuilds are eight guilds whose ten endpoints each answer after 0.9 s.
-func (h *hooks) slowGuilds() {
-	h.receiver.Answer("/late", rig.After(900*time.Millisecond, 200))
-	h.beside("eight guilds of slow receivers", 1.5, 50*time.Millisecond, func() {
-		h.Crowd(80, rig.Crowd{URL: h.receiver.URL + "/late", Each: 60})
-	})
-}
-
-func (h *hooks) slowEndpoint() {
-	h.receiver.Answer("/slow", rig.After(14*time.Second, 200))
-	h.beside("a slow endpoint with a backlog", 1.2, 20*time.Millisecond, func() {
-		h.Crowd(1, rig.Crowd{URL: h.receiver.URL + "/slow", Each: sized(h.place, 10_000, 100)})
-	})
-}
-
-// neverRespond are endpoints that take connections and are silent.
-func (h *hooks) neverRespond() {
-	hole := h.Hole()
-	h.beside("endpoints that never answer", 1.5, 20*time.Millisecond, func() {
-		h.Crowd(sized(h.place, 10_000, 100), rig.Crowd{URL: hole, Each: 1})
-	})
+// trouble is a stage in which others have endpoints with deliveries that wait for each. Their
+// receivers answer after a while, or never if it is 0.
+func trouble(times float64, more time.Duration, endpoints, each int, answer time.Duration) func(*hooks) {
+	return func(h *hooks) {
+		h.receiver.Answer("/slow", rig.After(answer, 200))
+		of := rig.Crowd{URL: h.receiver.URL + "/slow", Each: sized(h.place, each, min(each, 100))}
+		if answer == 0 {
+			of.URL = h.Hole()
+		}
+		h.beside(h.name, times, more, func() { h.Crowd(sized(h.place, endpoints, min(endpoints, 100)), of) })
+	}
 }
 
 // bigBacklog changes an endpoint for which very much waits in every way.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"guildhall/bench/rig"
@@ -28,8 +29,8 @@ type writers struct {
 	mu          sync.Mutex
 	rounds      int
 	done        map[string]time.Time // by key, when it was acknowledged
-	unsettled   int
-	notReplayed int
+	unsettled   atomic.Int64
+	notReplayed atomic.Int64
 }
 
 // paysAndPosts has two of the writers post messages, and the others pay members.
@@ -79,18 +80,12 @@ func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key 
 		w.done[key] = time.Now()
 		w.mu.Unlock()
 		if w.again && !send(try+1) {
-			w.count(&w.notReplayed)
+			w.notReplayed.Add(1)
 		}
 		rig.Pause(ctx, 5*time.Millisecond)
 		return
 	}
-	w.count(&w.unsettled)
-}
-
-func (w *writers) count(n *int) {
-	w.mu.Lock()
-	*n++
-	w.mu.Unlock()
+	w.unsettled.Add(1)
 }
 
 // firstAfter is when the first write was acknowledged after an instant.
@@ -105,13 +100,13 @@ func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 	return first
 }
 
-func internalError(a rig.Response) bool { return a.Code == "internal_error" }
-
 // settled holds how the writes ended.
 func (p *place) settled(w *writers) {
 	p.Say("%d writes: %v", len(w.done), &w.responses)
-	p.Hold(w.unsettled == 0, "each write settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
-	p.Hold(w.responses.Count(internalError) == 0, "no answer is an internal error")
+	unsettled := int(w.unsettled.Load())
+	p.Hold(unsettled == 0, "each write settles when it is sent again (%d of %d did not)", unsettled, len(w.done)+unsettled)
+	internal := w.responses.Count(func(a rig.Response) bool { return a.Code == "internal_error" })
+	p.Hold(internal == 0, "no answer is an internal error (%d are)", internal)
 }
 
 // compare holds what was acknowledged against what is there, and events against
@@ -142,15 +137,17 @@ func (p *place) compare(w *writers, hook *rig.Receiver) {
 	p.Hold(twice == 0, "and once (%d are not)", twice)
 	var events []string
 	p.Select(&events, `SELECT id FROM webhook_events WHERE guild_id <> $1`, guildfile.DemoGuild)
-	missing := func() (n int) {
-		seen := hook.Events()
-		for _, id := range events {
-			if seen[id] == 0 {
-				n++
-			}
+	p.Await(2*time.Minute, func() bool { return lacking(events, hook.Events()) == 0 })
+	missing := lacking(events, hook.Events())
+	p.Hold(missing == 0 && len(events) >= len(w.done), "each of %d events arrives (%d have not)", len(events), missing)
+}
+
+// lacking is how many ids have not been seen.
+func lacking[T any](ids []string, seen map[string]T) (n int) {
+	for _, id := range ids {
+		if _, there := seen[id]; !there {
+			n++
 		}
-		return n
 	}
-	p.Hold(p.Await(2*time.Minute, func() bool { return missing() == 0 }) && len(events) >= len(w.done),
-		"each of %d events arrives (%d have not)", len(events), missing())
+	return n
 }

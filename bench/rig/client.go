@@ -54,10 +54,7 @@ type Caller struct {
 	in   *bufio.Reader
 }
 
-// responseTimeout is how long a caller waits for a response.
-const responseTimeout = time.Minute
-
-// Send sends a request and reads the whole response.
+// Send sends a request and reads the whole response, for which it waits a minute.
 func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 	begun := time.Now()
 	defer func() {
@@ -67,14 +64,14 @@ func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 		}
 	}()
 	if c.conn == nil {
-		conn, err := (&net.Dialer{Timeout: responseTimeout}).DialContext(ctx, "tcp", c.Address)
+		conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", c.Address)
 		if err != nil {
 			return a
 		}
 		c.conn, c.in = conn, bufio.NewReaderSize(conn, 32<<10)
 	}
 	conn := c.conn
-	_ = conn.SetDeadline(begun.Add(responseTimeout)) // what fails is seen below
+	_ = conn.SetDeadline(begun.Add(time.Minute)) // what fails is seen below
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 		defer stop()
@@ -133,9 +130,8 @@ func (r *Run) Send(address string, request []byte) Response {
 func (r *Run) Ask(address string, request []byte, into any) {
 	c := &Caller{Address: address}
 	defer c.Close()
-	if a := c.Send(r, request); !OK(a) {
-		r.Must(fmt.Errorf("%.60q is answered with %d %s", request, a.Status, &c.Body))
-	}
+	a := c.Send(r, request)
+	r.Need(OK(a), "%.60q is answered with %d %s", request, a.Status, &c.Body)
 	if into != nil {
 		r.Must(c.Data(into))
 	}
@@ -153,15 +149,8 @@ type Load struct {
 	Seen        func(n int, a Response) // if it is set
 }
 
-// Run sends them and waits for those under way.
-func (l Load) Run(ctx context.Context) *Tally {
-	t := &Tally{}
-	t.Run(ctx, l)
-	return t
-}
-
-// Run adds the responses to a load.
-func (t *Tally) Run(ctx context.Context, l Load) {
+// Run sends a load, waits for requests under way, and adds the responses.
+func (t *Tally) Run(ctx context.Context, l Load) *Tally {
 	if l.For > 0 {
 		during, cancel := context.WithTimeout(ctx, l.For)
 		defer cancel()
@@ -199,8 +188,9 @@ func (t *Tally) Run(ctx context.Context, l Load) {
 	}
 	all.Wait()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.length += time.Since(begun)
-	t.mu.Unlock()
+	return t
 }
 
 // Tally is the responses that many callers got.

@@ -17,12 +17,6 @@ import (
 	"time"
 )
 
-// Unlimited are the settings of a server without rate limits, whose receivers are on this
-// machine.
-var Unlimited = []string{
-	"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_WEBHOOK_ALLOW=" + Loopback,
-}
-
 // Node is a running `guildhall serve`, behind the one proxy that the run plays.
 type Node struct {
 	HTTPS, HTTP, Ops string // addresses
@@ -34,32 +28,19 @@ type Node struct {
 	ended chan struct{} // closed when it has ended
 }
 
-// settings are those of the environment, without the server's.
-func settings() (kept []string) {
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GUILDHALL_") || strings.HasPrefix(v, "GUILDHALL_TEST_") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
 var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]+)","ops":"([^"]+)"`)
 
-// Serve starts a server without rate limits, with further settings.
+// Serve starts a server without rate limits, whose receivers are on this machine, with
+// further settings, and waits until it is ready. It ends with the run; its log goes to a
+// file, as it would.
 func (p *Place) Serve(env ...string) *Node {
-	return p.ServeWith(append(Unlimited[:len(Unlimited):len(Unlimited)], env...)...)
-}
-
-// ServeWith starts a server with these settings and waits until it is ready. It ends with
-// the run; its log goes to a file, as it would.
-func (p *Place) ServeWith(env ...string) *Node {
 	n := &Node{ended: make(chan struct{}), log: filepath.Join(p.Folder(), "log"), cmd: p.Command("serve")}
 	log, err := os.Create(n.log)
 	p.Must(err)
 	defer log.Close()
 	n.cmd.Env = append(append(n.cmd.Env,
-		"GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0", "GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32"), env...)
+		"GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0", "GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
+		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_WEBHOOK_ALLOW="+Loopback), env...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	p.Must(n.cmd.Start())
 	n.PID = n.cmd.Process.Pid
@@ -69,22 +50,18 @@ func (p *Place) ServeWith(env ...string) *Node {
 	}()
 	n.Stop = sync.OnceValue(n.stop)
 	p.Cleanup(n.Stop)
-	ready := p.Await(2*time.Minute, func() bool { return readyLine.MatchString(n.Log()) || n.hasEnded() })
+	ready := p.Await(2*time.Minute, func() bool {
+		select {
+		case <-n.ended:
+			return true
+		default:
+			return readyLine.MatchString(n.Log())
+		}
+	})
 	at := readyLine.FindStringSubmatch(n.Log())
-	if !ready || at == nil {
-		p.Must(fmt.Errorf("the server is not ready: %s", n.Log()))
-	}
+	p.Need(ready && at != nil, "the server is not ready: %s", n.Log())
 	n.HTTPS, n.HTTP, n.Ops = at[1], at[2], at[3]
 	return n
-}
-
-func (n *Node) hasEnded() bool {
-	select {
-	case <-n.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // Log is what the server has written so far.
@@ -94,14 +71,6 @@ func (n *Node) Log() string {
 		return err.Error()
 	}
 	return string(text)
-}
-
-var complaint = regexp.MustCompile(`(?m)^.*"level":"(WARN|ERROR)".*\n`)
-
-// Complaints are the last ten warnings and errors of the server's log.
-func (n *Node) Complaints() string {
-	lines := complaint.FindAllString(n.Log(), -1)
-	return strings.Join(lines[max(0, len(lines)-10):], "")
 }
 
 // Kill ends the server at once, as kill -9 does.
@@ -167,65 +136,61 @@ func (n *Node) get(ctx context.Context, path string) ([]byte, error) {
 	return text, err
 }
 
-// Resident is the memory that the server has resident, in MB, and Peak the most that it
-// has had; 0 where there is no /proc.
+// Resident is the memory that the server has resident, in MB.
 func (n *Node) Resident() int { return n.memory("VmRSS:") }
 
-// Peak is the most.
+// Peak is the most that it has had.
 func (n *Node) Peak() int { return n.memory("VmHWM:") }
 
 func (n *Node) memory(name string) int {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.PID), "status"))
-	_, rest, found := strings.Cut(string(text), name)
-	if err != nil || !found {
-		return 0
-	}
-	kb, _ := strconv.Atoi(strings.Fields(rest)[0]) // the system has written it
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID)) // empty where there is no /proc
+	_, rest, _ := strings.Cut(string(text), name)
+	kb := 0
+	_, _ = fmt.Sscan(rest, &kb)
 	return kb >> 10
 }
 
 // CPU is the time that the server has spent computing.
-func (n *Node) CPU() time.Duration { return times(stat(n.PID), 11, 12) }
+func (n *Node) CPU() time.Duration { return computed(strconv.Itoa(n.PID)) }
 
-// CPU is the time that Postgres has, those of its processes that have ended too.
+// CPU is the time that Postgres has.
 func (p *Place) CPU() time.Duration {
-	var folder string
-	p.Get(&folder, `SHOW data_directory`)
-	text, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
-	p.Must(err)
-	first, _, _ := bytes.Cut(text, []byte("\n"))
-	pid, err := strconv.Atoi(string(first))
-	p.Must(err)
-	all := times(stat(pid), 11, 12, 13, 14)
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	p.Must(err)
-	for _, process := range processes {
-		child, _ := strconv.Atoi(filepath.Base(process)) // digits
-		if c := stat(child); len(c) > 1 && c[1] == strconv.Itoa(pid) {
-			all += times(c, 11, 12)
-		}
+	var backend int
+	p.Get(&backend, `SELECT pg_backend_pid()`)
+	if columns := stat(fmt.Sprintf("/proc/%d", backend)); columns != nil {
+		return computed(columns[1]) // its parent
 	}
-	return all
+	return 0
 }
 
-// stat returns the columns of /proc/PID/stat from the state on, which is the third; nil
-// where there is no such process or no /proc.
-func stat(pid int) []string {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+// computed is the time that a process and its children have spent, those that have ended
+// too, which Linux counts in hundredths of a second.
+func computed(pid string) time.Duration {
+	hundredths := 0
+	processes, _ := filepath.Glob("/proc/[0-9]*") // none where there is no /proc
+	for _, process := range processes {
+		columns := stat(process)
+		times := []int{11, 12} // its own
+		if process == "/proc/"+pid {
+			times = []int{11, 12, 13, 14} // and those of children that have ended
+		} else if columns == nil || columns[1] != pid {
+			continue
+		}
+		for _, i := range times {
+			n, _ := strconv.Atoi(columns[i]) // the system has written it
+			hundredths += n
+		}
+	}
+	return time.Duration(hundredths) * time.Second / 100
+}
+
+// stat returns the columns of a process from the state on, which is the third; nil where
+// there is no such process.
+func stat(process string) []string {
+	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
 		return nil
 	}
 	// The second column is a name in parentheses and may hold anything.
 	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-}
-
-// times adds up columns of times, which Linux counts in hundredths of a second.
-func times(columns []string, which ...int) (d time.Duration) {
-	for _, i := range which {
-		if i < len(columns) {
-			n, _ := strconv.Atoi(columns[i]) // the system has written it
-			d += time.Duration(n) * time.Second / 100
-		}
-	}
-	return d
 }

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -101,18 +103,10 @@ func (p *Place) Part(work func(*Place)) {
 	})
 }
 
-// Exec runs a statement for as long as it takes.
+// Exec runs a statement, or several without arguments, for as long as it takes.
 func (p *Place) Exec(statement string, args ...any) {
-	if _, err := p.SQL.ExecContext(p, statement, args...); err != nil {
-		p.Must(fmt.Errorf("%.80s: %w", statement, err))
-	}
-}
-
-// Fill runs statements with the same arguments.
-func (p *Place) Fill(statements []string, args ...any) {
-	for _, statement := range statements {
-		p.Exec(statement, args...)
-	}
+	_, err := p.SQL.ExecContext(p, statement, args...)
+	p.Need(err == nil, "%.80s: %w", statement, err)
 }
 
 // Get reads one row.
@@ -139,7 +133,10 @@ func (p *Place) Becomes(limit time.Duration, n int, query string, args ...any) b
 }
 
 // Vacuum does what autovacuum would soon do.
-func (p *Place) Vacuum() { p.Fill([]string{`VACUUM ANALYZE`, `CHECKPOINT`}) }
+func (p *Place) Vacuum() {
+	p.Exec(`VACUUM ANALYZE`)
+	p.Exec(`CHECKPOINT`)
+}
 
 // Load imports the guild file that write produces, and returns how many records it had.
 func (p *Place) Load(write func(io.Writer)) int64 {
@@ -197,7 +194,10 @@ func (p *Place) Register(guild, to string) {
 // Command is the program's command line on the place's database.
 func (p *Place) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.Program, args...) // without a context: a server is stopped in order
-	cmd.Env = append(settings(), "GUILDHALL_ENV=test", "GUILDHALL_DATABASE_URL="+p.URL,
+	others := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GUILDHALL_") && !strings.HasPrefix(v, "GUILDHALL_TEST_")
+	})
+	cmd.Env = append(others, "GUILDHALL_ENV=test", "GUILDHALL_DATABASE_URL="+p.URL,
 		"GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey))
 	return cmd
 }
@@ -208,13 +208,14 @@ func (p *Place) Output(args ...string) (string, error) {
 	return string(text), err
 }
 
-// As is the database's URL for another role, whose statements are counted apart.
-func (p *Place) As(role string) string {
-	p.Exec(`CREATE ROLE ` + role + ` LOGIN SUPERUSER`)
+// Through is the place whose servers reach the database by another URL.
+func (p *Place) Through(change func(u *url.URL)) *Place {
 	u, err := url.Parse(p.URL)
 	p.Must(err)
-	u.User = url.User(role)
-	return u.String()
+	change(u)
+	through := *p
+	through.URL = u.String()
+	return &through
 }
 
 // Statements prints on what Postgres has spent most time since the last reset: for
@@ -260,8 +261,6 @@ func (r *Run) Tool(words ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		r.Must(fmt.Errorf("%.200q: %w: %s", words, err, &stderr))
-	}
+	r.Need(err == nil, "%.200q: %w: %s", words, err, &stderr)
 	return string(bytes.TrimSpace(out))
 }

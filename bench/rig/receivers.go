@@ -1,9 +1,8 @@
 package rig
 
 import (
-	"context"
+	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -95,6 +94,13 @@ func (v *Receiver) Asked(path string) int {
 	return len(v.began[path])
 }
 
+// arrived is when the event of the n-th numbered write first came.
+func (v *Receiver) arrived(n int) time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.arrivals[n]
+}
+
 // Events are how often each event came, by id.
 func (v *Receiver) Events() map[string]int {
 	v.mu.Lock()
@@ -128,80 +134,66 @@ func (p *Place) Watch(receiver *Receiver, guilds int) *Watched {
 	return w
 }
 
-// For writes for all of them at a rate, evenly, and returns how long the events took
-// from the response of the write to the receiver: an hour where one has not come within
-// a minute.
-func (w *Watched) For(ctx context.Context, n *Node, rate int, length time.Duration) *Tally {
+// For writes for all of them at a rate, evenly, and returns how long the events took.
+func (w *Watched) For(n *Node, rate int, length time.Duration) *Tally {
 	first := w.writes
-	var mu sync.Mutex
-	answered := map[int]time.Time{}
-	calls := Load{
+	calls, lags := w.place.Lags(Load{
 		Address: n.HTTP, Connections: max(len(w.tokens), 16), Rate: rate, For: length,
 		Request: func(connection, k int) []byte {
 			body := fmt.Appendf(nil, `{"user_id":"300000000000000001","delta":1,"reason":"numbered %d"}`, first+k)
 			return Request("POST", "/economy/adjust", w.tokens[connection%len(w.tokens)], body)
 		},
-		Seen: func(k int, a Response) {
-			if OK(a) {
-				mu.Lock()
-				answered[first+k] = time.Now()
-				mu.Unlock()
-			}
-		},
-	}.Run(ctx)
+	}, func(k int) time.Time { return w.receiver.arrived(first + k) })
 	w.writes += calls.N()
-	if !calls.AllOK() {
-		w.place.Must(errors.Join(ctx.Err(), fmt.Errorf("writes that are watched fail: %s; the server said:\n%s", calls, n.Complaints())))
-	}
-	v, took := w.receiver, &Tally{length: calls.length}
-	w.place.Await(time.Minute, func() bool {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		for k := range answered {
-			if v.arrivals[k].IsZero() {
-				return false
-			}
+	w.place.Need(calls.AllOK(), "writes that are watched fail: %s; the server said:\n%s", calls, n.Log())
+	return lags
+}
+
+// Lags sends writes, and returns how long the event of each that succeeded took from the
+// response until it arrived: an hour where that has not come within a minute.
+func (r *Run) Lags(l Load, arrived func(n int) time.Time) (calls, lags *Tally) {
+	var answered sync.Map // n, and when
+	l.Seen = func(n int, a Response) {
+		if OK(a) {
+			answered.Store(n, time.Now())
 		}
+	}
+	calls, lags = new(Tally).Run(r, l), &Tally{}
+	r.Await(time.Minute, func() bool {
+		all := true
+		answered.Range(func(n, _ any) bool {
+			all = !arrived(n.(int)).IsZero()
+			return all
+		})
+		return all
+	})
+	answered.Range(func(n, at any) bool {
+		took := time.Hour
+		if came := arrived(n.(int)); !came.IsZero() {
+			took = max(came.Sub(at.(time.Time)), 0)
+		}
+		lags.Add(Response{Status: http.StatusOK, Took: took})
 		return true
 	})
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for k, at := range answered {
-		arrived, came := v.arrivals[k]
-		if !came {
-			arrived = at.Add(time.Hour)
-		}
-		took.Add(Response{Status: http.StatusOK, Took: max(arrived.Sub(at), 0)})
-	}
-	return took
+	return calls, lags
 }
 
 // Crowd says what many endpoints are that wait.
 type Crowd struct {
 	URL   string
-	Each  int // deliveries that wait for each
-	Wait  Wait
-	Alone bool // each in a guild of its own, not ten to a guild
+	Each  int    // deliveries that wait for each
+	Wait  string // for nothing, since they are due, or for Retry or Blocked
+	Alone bool   // each in a guild of its own, not ten to a guild
 }
 
-// Wait is what deliveries wait for.
-type Wait string
-
-// Deliveries wait for one of three: nothing, they are due; the next attempt, in an
-// hour; the end of their endpoint's block, in an hour.
+// Deliveries wait for the next attempt or the end of their endpoint's block, in an hour.
 const (
-	Due     Wait = ""
-	Retry   Wait = "retry"
-	Blocked Wait = "blocked"
+	Retry   = "retry"
+	Blocked = "blocked"
 )
 
-// crowdRows are the rows of endpoints: $1 are their guilds, $2 their ids.
-var crowdRows = []string{
-	`INSERT INTO guilds (id, name, owner_id) SELECT DISTINCT g, g, g FROM unnest($1::text[], $2::text[]) AS n (g, id) ON CONFLICT DO NOTHING`,
-	`INSERT INTO webhook_events (guild_id, id, type, payload)
-	 SELECT g, 'crowd-' || id, 'economy.balance_changed', convert_to('{"id":"' || id || '"}', 'UTF8')
-	 FROM unnest($1::text[], $2::text[]) AS n (g, id)`,
-}
+//go:embed crowd.sql
+var crowdRows string
 
 // crowded is the last guild that was made for a crowd.
 var crowded atomic.Int64
@@ -220,25 +212,7 @@ func (p *Place) Crowd(n int, of Crowd) (guilds, ids []string) {
 			made[i] = db.NewID()
 			secrets[i] = fmt.Sprintf("%x", p.Box.Seal([]byte("whsec_c2VjcmV0c2VjcmV0c2VjcmV0"), delivery.BoundTo(guild, made[i])))
 		}
-		g, id := db.Array(part), db.Array(made)
-		p.Fill(crowdRows, g, id)
-		p.Exec(`
-			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-			SELECT g, id, $4, $5, decode(s, 'hex'), '' FROM unnest($1::text[], $2::text[], $3::text[]) AS n (g, id, s)`,
-			g, id, db.Array(secrets), of.URL, db.Array(event.Types))
-		p.Exec(`
-			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, due_at)
-			SELECT g, id, 'crowd-' || id, 'economy.balance_changed', false,
-			       now() + CASE WHEN $3 = 'retry' THEN interval '1 hour' ELSE '0' END
-			FROM unnest($1::text[], $2::text[]) AS n (g, id), generate_series(1, $4)`, g, id, string(of.Wait), of.Each)
-		p.Exec(`
-			INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
-			SELECT g, id, CASE WHEN $4 > 0 THEN now() + CASE WHEN $3 = '' THEN '0' ELSE interval '1 hour' END END,
-			       CASE $3 WHEN 'retry' THEN 1 WHEN 'blocked' THEN 5 ELSE 0 END,
-			       CASE $3 WHEN 'blocked' THEN 1 ELSE 0 END,
-			       CASE WHEN $3 <> '' THEN now() END,
-			       CASE WHEN $3 = 'blocked' THEN now() + interval '1 hour' END
-			FROM unnest($1::text[], $2::text[]) AS n (g, id)`, g, id, string(of.Wait), of.Each)
+		p.Exec(crowdRows, db.Array(part), db.Array(made), db.Array(secrets), of.URL, db.Array(event.Types), of.Each, of.Wait)
 		ids = append(ids, made...)
 	}
 	return guilds, ids

@@ -116,6 +116,13 @@ func (r *Run) Must(err error) {
 	}
 }
 
+// Need ends the run unless something is so.
+func (r *Run) Need(so bool, format string, args ...any) {
+	if !so {
+		r.Must(fmt.Errorf(format, args...))
+	}
+}
+
 // Say prints a figure that nothing is required of.
 func (r *report) Say(format string, args ...any) {
 	r.mu.Lock()

@@ -1,0 +1,31 @@
+-- What only a node that is at work may hold, and what waits: a lease runs out within 20 s, and
+-- a job of a dead node is found within minutes.
+SELECT what, n
+FROM (
+  SELECT 'leases of deliveries' AS what, count(*) AS n FROM webhook_deliveries WHERE lease_until IS NOT NULL
+  UNION ALL
+  SELECT 'deliveries that wait', count(*) FROM webhook_deliveries WHERE state = 'pending'
+  UNION ALL
+  SELECT 'attempts beside the log', count(*) FROM webhook_deliveries WHERE unlogged IS NOT NULL
+  UNION ALL
+  SELECT 'endpoints that are due', count(*) FROM webhook_schedule WHERE urgent OR releasing OR next_due < now() - interval '1 minute'
+  UNION ALL
+  SELECT 'messages without an outcome', count(*) FROM chat_intents WHERE state <> 'sent'
+  UNION ALL
+  SELECT 'keys that are in use', count(*) FROM idempotency_keys WHERE state = 'running'
+  UNION ALL
+  SELECT 'giveaways that have not ended', count(*) FROM giveaways WHERE status <> 'ended'
+  UNION ALL
+  -- One that ended before a worker came to post it is not posted any more.
+  SELECT 'giveaways without their message', count(*) FROM giveaways g
+  WHERE message_id IS NULL AND EXISTS (SELECT FROM chat_intents i WHERE i.guild_id = g.guild_id AND i.id = g.post_id)
+  UNION ALL
+  SELECT 'giveaways without just one first draw', count(*) FROM giveaways g
+  WHERE (SELECT count(*) FROM giveaway_draws d WHERE d.guild_id = g.guild_id AND d.giveaway_id = g.id) <> 1
+  UNION ALL
+  SELECT 'jobs that have not ended', count(*) FROM river_job WHERE state NOT IN ('completed', 'cancelled')
+  UNION ALL
+  SELECT 'transactions', count(*) FROM pg_stat_activity
+  WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start < now() - interval '10 s'
+) AS counted
+WHERE n > 0
