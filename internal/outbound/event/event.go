@@ -4,12 +4,13 @@
 // An event becomes rows only if an endpoint of the guild listens to its type at
 // that moment. Where the data is complete before the statement, Record renders
 // the payload; a statement that alone knows a part of the data (the balance that
-// it leaves behind) records the event itself, with the same steps (economy/tell.sql).
+// it leaves behind) records the event itself, with the same steps (Telling).
 package event
 
 import (
 	"cmp"
 	"context"
+	_ "embed" // steps of statements
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,45 +132,31 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 	return nil
 }
 
-// recordEach stores events (told) for which somebody listens. A delivery for a pull
-// endpoint is never fresh: no worker sends it. The changes of a bot key are for those
-// streams alone that want the echo.
+// Telling are the CTEs of a statement that tell of each change: its event with a delivery
+// for each endpoint and each of the bot's streams that listens, or nothing at all where
+// none does. The statement's CTE moved has a row for each change, with the columns
+// event_id, updated_at, origin and trace. guild, typ and payload are expressions over such
+// a row, or parameters; the payload is worked out only for what is stored.
+//
+// A delivery for a pull endpoint is never fresh: no worker sends it. The changes of a bot
+// key are for those streams alone that want the echo.
 //
 // The ids are UUIDv7, and so are the deliveries', which begin with their event's time:
 // they stand in the order of events. The column's default, which mints one from nothing,
 // takes Postgres an eighth of an adjustment to set up, even where there is nothing to
 // deliver.
-const recordEach = `
-		WITH told AS (
-			SELECT id, at, payload, nullif(trace, '') AS trace
-			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS t (id, at, payload, trace)
-		), event_listeners AS MATERIALIZED (
-			SELECT told.id AS event_id, e.id AS endpoint_id, left(told.id, 15) || right(gen_random_uuid()::text, 21) AS delivery_id,
-			       e.delivery = 'push' AS pushed, false AS streamed
-			FROM told
-			JOIN webhook_endpoints e ON e.guild_id = $1 AND e.enabled AND $2 = ANY (e.events)
-			UNION ALL
-			SELECT told.id, s.stream_id, NULL, false, true
-			FROM told
-			JOIN stream_listeners s ON s.guild_id = $1 AND $2 = ANY (s.events) AND (s.echo OR NOT starts_with($7, '{"type":"bot"'))
-		), event_stored AS (
-			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
-			SELECT $1 /*: home.id */, told.id, $2, told.at, convert_to(told.payload, 'UTF8'), told.trace
-			FROM told /*: told JOIN guilds home ON home.id = $1 */
-			WHERE told.id IN (SELECT event_id FROM event_listeners)
-		), event_queued AS (
-			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
-			SELECT $1 /*: home.id */, l.delivery_id, l.endpoint_id, l.event_id, $2, told.at, l.pushed
-			FROM told /*: told JOIN guilds home ON home.id = $1 */
-			JOIN event_listeners l ON l.event_id = told.id
-			WHERE NOT l.streamed
-		), event_streamed AS (
-			INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
-			SELECT $1 /*: home.id */, l.endpoint_id, l.event_id, told.at
-			FROM told /*: told JOIN guilds home ON home.id = $1 */
-			JOIN event_listeners l ON l.event_id = told.id
-			WHERE l.streamed
-		)
+func Telling(guild, typ, payload string) string {
+	return db.With(tellSteps, "guild", guild, "type", typ, "payload", payload)
+}
+
+//go:embed tell.sql
+var tellSteps string
+
+var recordEach = `
+		WITH moved AS (
+			SELECT event_id, updated_at, payload, trace, $7::text AS origin
+			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS g (event_id, updated_at, payload, trace)
+		), ` + Telling("$1", "$2", "moved.payload") + `
 		SELECT`
 
 // RecordFor stores an event for one of the bot's streams alone, whose id is given, and

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
 )
@@ -44,19 +45,22 @@ func (c *change) Member() string { return c.entry.UserID }
 var (
 	//go:embed adjust_together.sql
 	adjustTogether string
-	//go:embed tell.sql
-	tellSteps string
 
 	together = tellingOrNot(changedGuild, adjustTogether)
 )
 
 const changedGuild = "moved.guild_id /*: $12 */"
 
-// telling are the CTEs that tell of each change (moved): its event with a delivery for
-// each endpoint and each of the bot's streams that listens, or nothing at all where none
-// does. They are those of event.RecordEach, with a payload that is known once the change
-// is made, and worked out only for what is stored.
-func telling(guild string) string { return db.With(tellSteps, "guild", guild) }
+// telling are the CTEs that tell of each change.
+func telling(guild string) string {
+	return event.Telling(guild, "'economy.balance_changed'", db.With(`
+			'{"id":"' || moved.event_id || '","type":"economy.balance_changed","timestamp":"'
+			|| to_char(moved.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","guild_id":"' || :guild
+			|| '","api_version":"v1","origin":' || moved.origin || ',"data":{"user_id":"' || moved.user_id || '","balance":' || moved.is_now
+			|| ',"previous_balance":' || moved.is_now - moved.delta || ',"delta":' || moved.delta
+			|| ',"reason":' || coalesce(to_json(moved.reason)::text, 'null') || ',"reference":' || coalesce(to_json(moved.reference)::text, 'null')
+			|| ',"ledger_entry_id":"' || moved.id || '"}}'`, "guild", guild))
+}
 
 // tellingOrNot is a statement that changes balances, by whether it tells. In its text
 // :told stands behind the CTEs that note.
