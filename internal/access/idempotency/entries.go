@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,24 +33,21 @@ const askAgain = time.Second
 
 // Entries says whether keys may name what was made. Once they may, they always may.
 type Entries struct {
-	named atomic.Bool
-	asked atomic.Int64 // when, in nanoseconds
+	named  atomic.Bool
+	asking sync.Mutex // held while it asks; guards asked
+	asked  time.Time
 }
 
 // Named reports whether they may, as far as q tells, which it asks now and then until it
 // is so.
 func (e *Entries) Named(ctx context.Context, q db.Querier) bool {
-	if e.named.Load() {
-		return true
+	if !e.named.Load() && e.asking.TryLock() {
+		defer e.asking.Unlock()
+		if time.Since(e.asked) >= askAgain {
+			e.asked = time.Now()
+			oldest, err := db.OldestProgram(ctx, q)
+			e.named.Store(err == nil && oldest >= namesWhatWasMade)
+		}
 	}
-	now, before := time.Now().UnixNano(), e.asked.Load()
-	if now-before < askAgain.Nanoseconds() || !e.asked.CompareAndSwap(before, now) {
-		return false
-	}
-	oldest, err := db.OldestProgram(ctx, q)
-	if err != nil || oldest < namesWhatWasMade {
-		return false
-	}
-	e.named.Store(true)
-	return true
+	return e.named.Load()
 }

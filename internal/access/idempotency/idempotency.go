@@ -229,11 +229,11 @@ type contextKey struct{}
 // With returns a context that carries the keyed request being served, for the
 // operation that is not one unit of work.
 func With(ctx context.Context, r Request) context.Context {
-	return context.WithValue(ctx, contextKey{}, r)
+	return context.WithValue(ctx, contextKey{}, &r)
 }
 
-// From returns the keyed request being served; false when it has no key.
-func From(ctx context.Context) (Request, bool) {
-	r, ok := ctx.Value(contextKey{}).(Request)
-	return r, ok
+// From returns the keyed request being served; nil when it has no key.
+func From(ctx context.Context) *Request {
+	r, _ := ctx.Value(contextKey{}).(*Request)
+	return r
 }

@@ -11,17 +11,17 @@
 //	          ▼
 //	       Enter   what a batch needs, such as a connection, is there
 //	       take    at most Most of those that still wait, each subject once
-//	       Run     one batch; it says what became of each item
+//	       Run     one batch
 //	          │
 //	          ├──► done, or failed: Do returns
-//	          └──► Alone: Do returns Left; the subject stays occupied until Release
+//	          └──► left: Do returns *Left; the subject stays occupied until Release
 //
 // An item that its caller can as well do need not wait for others: where few are, and no
 // batch is on its way, Now has it done on the caller's own goroutine.
 //
 // The package promises:
 //
-//   - An item is run once, in one batch. If the batch says Alone of it, nothing of it
+//   - An item is run once, in one batch. If the batch has left it, nothing of it
 //     was done, and its caller does it.
 //   - Two items of one subject are never on their way together, and they are
 //     begun in the order in which they came. An item that its caller does keeps its
@@ -43,7 +43,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -51,36 +50,36 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Alone is what a batch says of an item that it has left undone and that has to
-// be done by itself.
+// Alone says that something was left undone and has to be done by itself.
 var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
 
-// Left is what Do returns for such an item. Its subject is occupied until its caller,
-// who has it done, calls Release.
+// Left is what Do returns for an item that its batch has left, and is Alone. The item's
+// subject is occupied until its caller, who has it done, calls Release.
 type Left struct{ Release func() }
 
 func (*Left) Error() string { return Alone.Error() }
-
-// Unwrap is Alone.
 func (*Left) Unwrap() error { return Alone }
 
 // Caller is on whose account an item is done.
 type Caller struct{ Group, Name string }
 
-// Config says what a batch is. Functions are required.
+// Config says what a batch is. Functions are required, but for Made and Long.
 type Config[T any] struct {
-	// Run does a batch and returns what became of each item: nil when it is done,
-	// Alone, or why it has failed.
-	Run func(ctx context.Context, batch []T) []error
+	// Run does a batch. It returns Alone when it has left all of its items, and why it
+	// has failed when that is to be told to all.
+	Run func(ctx context.Context, batch []T) error
+
+	// Made says of an item of a batch without an error that it was not left.
+	Made func(T) bool
 
 	// Enter waits for what a batch needs, before its items are chosen. The context
 	// it returns is Run's. When it fails, so do all items that wait.
 	Enter func(ctx context.Context) (within context.Context, release func(), err error)
 
-	// Long, if not nil, says of an item that it makes its batch long: one of several
-	// round trips. While it waits for them another one can do as much: with eight and
-	// with 32 connections a fifth fewer are done where none does. Beside a short batch
-	// that would cost more than it brings: half as many to a batch.
+	// Long says of an item that it makes its batch long: one of several round trips.
+	// While it waits for them another one can do as much: with eight and with 32
+	// connections a fifth fewer are done where none does. Beside a short batch that
+	// would cost more than it brings: half as many to a batch.
 	Long func(T) bool
 
 	Most   int  // items of a batch; 0 means 64
@@ -89,11 +88,11 @@ type Config[T any] struct {
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
-	// Wait is how long an item may wait to be on its way. Late is the error of one that
-	// has waited in vain; own says that more than half a batch of its own caller's were
-	// waiting.
-	Wait func(ctx context.Context) time.Duration
-	Late func(own bool) error
+	// Wait is how long an item may wait to be on its way. One that has waited in vain is
+	// OwnShare when more than half a batch of its own caller's were waiting, and Busy
+	// otherwise. Either may be Alone.
+	Wait           func(ctx context.Context) time.Duration
+	OwnShare, Busy error
 
 	// Began is told of each batch: its size, and how long the item that came first had
 	// waited.
@@ -106,14 +105,14 @@ type Collector[T any] struct {
 	cfg Config[T]
 
 	mu      sync.Mutex            // guards what follows
-	lines   map[string][]*item[T] // of each subject; only the first is in turn, or on its way
+	lines   map[string][]*item[T] // of each subject; only the first is ready, or on its way
 	turns   turns[T]              // by group and caller: what a batch may take
 	busy    map[string]*turns[T]  // Apart only: of groups that have a batch on its way
 	waiting map[Caller]int
 	ready   int // items that a batch may take
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
-	now     int // what Now does
+	now     int // what Now does, or is asked to
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -132,32 +131,27 @@ func New[T any](cfg Config[T]) *Collector[T] {
 // says whether it has. Nothing waits for what it does. Once there are more, batches
 // follow each other until nobody waits.
 func (c *Collector[T]) Now(do func()) bool {
+	defer c.few(-1)
+	if !c.few(1) {
+		return false
+	}
+	do()
+	return true
+}
+
+func (c *Collector[T]) few(more int) bool {
 	c.mu.Lock()
-	few := c.running == 0 && c.now < c.cfg.Few
-	if few {
-		c.now++
-	}
-	c.mu.Unlock()
-	if few {
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.now--
-		}()
-		do()
-	}
-	return few
+	defer c.mu.Unlock()
+	c.now += more
+	return c.running == 0 && c.now <= c.cfg.Few
 }
 
 // Do has value done in a batch, and returns what became of it. It is *Left when the
 // batch has left it undone.
 func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	wait := c.cfg.Wait(ctx)
 	if wait <= 0 {
-		return c.cfg.Late(false)
+		return c.cfg.Busy
 	}
 	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
 	c.add(it)
@@ -166,17 +160,12 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	select {
 	case <-it.done:
 	case <-ctx.Done():
-		if _, back := c.takeBack(it); back {
-			return ctx.Err()
-		}
-		<-it.done
+		c.takeBack(it, ctx.Err())
 	case <-late.C:
-		if own, back := c.takeBack(it); back {
-			return c.cfg.Late(own)
-		}
-		<-it.done
+		c.takeBack(it, nil)
 	}
-	if errors.Is(it.err, Alone) {
+	<-it.done
+	if it.taken && errors.Is(it.err, Alone) {
 		return &Left{Release: sync.OnceFunc(func() { c.pass(it) })}
 	}
 	return it.err
@@ -199,7 +188,7 @@ func (c *Collector[T]) add(it *item[T]) {
 
 // offer lets a batch take it.
 func (c *Collector[T]) offer(it *item[T]) {
-	it.state = ready
+	it.ready = true
 	c.ready++
 	if group := c.busy[it.by.Group]; group != nil {
 		group.push(it, it.by.Name)
@@ -212,31 +201,51 @@ func (c *Collector[T]) offer(it *item[T]) {
 func (c *Collector[T]) pass(it *item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.advance(it)
+	c.leave(it)
 	c.start()
 }
 
-// advance offers the next of the subject.
-func (c *Collector[T]) advance(it *item[T]) {
+// leave takes an item out of its line, and offers the next one if it was the first.
+func (c *Collector[T]) leave(it *item[T]) {
 	if it.subject == "" {
 		return
 	}
-	line := c.lines[it.subject][1:]
-	for len(line) > 0 && line[0].state == gone {
-		line = line[1:]
-	}
-	if len(line) == 0 {
-		delete(c.lines, it.subject)
-		return
-	}
+	at := slices.Index(c.lines[it.subject], it)
+	line := slices.Delete(c.lines[it.subject], at, at+1)
 	c.lines[it.subject] = line
-	c.offer(line[0])
+	switch {
+	case len(line) == 0:
+		delete(c.lines, it.subject)
+	case at == 0:
+		c.offer(line[0])
+	}
 }
 
-// wanted says whether a batch is to start.
-func (c *Collector[T]) wanted() bool {
-	return !c.turns.empty() && c.running < c.cfg.Lanes &&
-		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
+// takeBack takes an item back that is not on its way yet, because of an error or, if
+// there is none, since it has waited too long. It is passed over when its turn comes.
+func (c *Collector[T]) takeBack(it *item[T], because error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it.taken {
+		return
+	}
+	if it.err = cmp.Or(because, c.cfg.Busy); because == nil && 2*c.waiting[it.by] > c.cfg.Most {
+		it.err = c.cfg.OwnShare
+	}
+	c.left(it)
+	c.leave(it)
+	close(it.done)
+}
+
+// left counts an item that waits no more.
+func (c *Collector[T]) left(it *item[T]) {
+	if it.ready {
+		it.ready = false
+		c.ready--
+	}
+	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
+		delete(c.waiting, it.by)
+	}
 }
 
 func (c *Collector[T]) start() {
@@ -248,7 +257,7 @@ func (c *Collector[T]) start() {
 	}
 }
 
-// begin counts a batch, if one is wanted.
+// begin counts a batch, if one is to start.
 func (c *Collector[T]) begin() bool {
 	if !c.wanted() {
 		return false
@@ -258,112 +267,87 @@ func (c *Collector[T]) begin() bool {
 	return true
 }
 
+func (c *Collector[T]) wanted() bool {
+	return !c.turns.empty() && c.running < c.cfg.Lanes &&
+		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
+}
+
 // batch runs one batch, and says whether another one is to follow. Its context is no
 // request's.
 func (c *Collector[T]) batch() (again bool) {
 	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
-	group, items := c.take()
-	outcomes := slices.Repeat([]error{err}, len(items))
+	items := c.take()
 	if err == nil {
-		if len(items) > 0 {
-			outcomes = c.run(ctx, items)
-		}
+		err = c.run(ctx, items)
 		release()
 	}
-	return c.end(group, items, outcomes)
+	return c.end(items, err)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its
-// callers in turn. Where batches hold one group only, the group is returned.
-func (c *Collector[T]) take() (group string, items []*item[T]) {
+// callers in turn.
+func (c *Collector[T]) take() (items []*item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := &c.turns
+	from, group := &c.turns, ""
 	if c.cfg.Apart && !c.turns.empty() {
 		group, from = c.turns.shift()
-		c.busy[group] = from
 	}
 	for len(items) < c.cfg.Most && !from.empty() {
 		it := from.pop()
-		if it.state == gone {
-			c.advance(it)
+		if !it.ready { // it was taken back
 			continue
 		}
-		it.state = taken
-		c.ready--
+		it.taken = true
 		c.left(it)
 		items = append(items, it)
 		if c.cfg.Long != nil && c.cfg.Long(it.value) {
 			c.beside = least
 		}
 	}
+	if c.cfg.Apart && len(items) > 0 {
+		c.busy[group] = from
+	}
 	c.beside = max(c.beside, len(items))
-	return group, items
+	return items
 }
 
 // run calls Run. One that panics has failed for all of its items.
-func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []error) {
-	values := make([]T, len(items))
-	waited := time.Duration(0)
-	for i, it := range items {
-		values[i] = it.value
-		waited = max(waited, time.Since(it.came))
-	}
+func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (err error) {
 	defer func() {
-		failure := error(nil)
 		if p := recover(); p != nil {
-			failure = fault.Wrap(fault.Panicked(p), "a batch")
-		} else if len(outcomes) != len(items) {
-			failure = fmt.Errorf("a batch of %d has said what became of %d", len(items), len(outcomes))
-		}
-		if failure != nil {
-			outcomes = slices.Repeat([]error{failure}, len(items))
+			err = fault.Wrap(fault.Panicked(p), "a batch")
 		}
 	}()
+	if len(items) == 0 { // all were taken back
+		return nil
+	}
+	values, waited := make([]T, len(items)), time.Duration(0)
+	for i, it := range items {
+		values[i], waited = it.value, max(waited, time.Since(it.came))
+	}
 	c.cfg.Began(len(items), waited)
 	return c.cfg.Run(ctx, values)
 }
 
 // end tells the callers of a batch, makes its subjects and its group available again,
 // and says whether a batch is to follow.
-func (c *Collector[T]) end(group string, items []*item[T], outcomes []error) (again bool) {
+func (c *Collector[T]) end(items []*item[T], err error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
-	if rest := c.busy[group]; rest != nil {
-		delete(c.busy, group)
-		c.turns.put(group, rest)
-	}
-	for i, it := range items {
-		if it.err = outcomes[i]; !errors.Is(it.err, Alone) {
-			c.advance(it)
+	for _, it := range items {
+		if rest := c.busy[it.by.Group]; rest != nil {
+			delete(c.busy, it.by.Group)
+			c.turns.put(it.by.Group, rest)
+		}
+		if it.err = err; err == nil && c.cfg.Made != nil && !c.cfg.Made(it.value) {
+			it.err = Alone
+		}
+		if !errors.Is(it.err, Alone) {
+			c.leave(it)
 		}
 		close(it.done)
 	}
 	return c.begin()
-}
-
-// takeBack takes an item back that is not on its way yet. It stays where it stands, and
-// is passed over when its turn comes. own says that more than half a batch of its
-// caller's were waiting.
-func (c *Collector[T]) takeBack(it *item[T]) (own, back bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own = 2*c.waiting[it.by] > c.cfg.Most
-	if it.state == taken {
-		return own, false
-	}
-	if it.state == ready {
-		c.ready--
-	}
-	it.state = gone
-	c.left(it)
-	return own, true
-}
-
-// left counts an item that waits no more.
-func (c *Collector[T]) left(it *item[T]) {
-	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
-		delete(c.waiting, it.by)
-	}
 }

@@ -25,6 +25,7 @@ type change struct {
 	key    string
 
 	cancel  context.CancelFunc
+	made    bool
 	left    bool // its caller has gone
 	ended   bool
 	err     error
@@ -63,17 +64,18 @@ const (
 
 var errUnknown = errors.New("the connection broke")
 
-// do makes one change as a statement would: refused or made, once for its key.
-func (b *bank) do(c *change, alone bool) error {
+// do makes one change as a statement would: refused or made, once for its key. It says
+// whether it has.
+func (b *bank) do(c *change, alone bool) bool {
 	if !alone && b.held[c.member] {
-		return Alone
+		return false
 	}
 	if first := b.keys[c.key]; c.key != "" && first != nil {
 		if !alone {
-			return Alone
+			return false
 		}
 		c.replay, c.refused = true, first.refused
-		return nil
+		return true
 	}
 	if c.key != "" {
 		b.keys[c.key] = c
@@ -82,10 +84,10 @@ func (b *bank) do(c *change, alone bool) error {
 	if c.refused = b.balances[c.member]+c.delta < 0; !c.refused {
 		b.balances[c.member] += c.delta
 	}
-	return nil
+	return true
 }
 
-func (b *bank) run(_ context.Context, batch []*change) []error {
+func (b *bank) run(_ context.Context, batch []*change) error {
 	w := &onItsWay{changes: batch, fate: make(chan fate)}
 	b.mu.Lock()
 	b.batches = append(b.batches, w)
@@ -98,28 +100,26 @@ func (b *bank) alone(c *change) error {
 	b.mu.Lock()
 	b.alones = append(b.alones, w)
 	b.mu.Unlock()
-	return b.finish(w, <-w.fate, true)[0]
+	return b.finish(w, <-w.fate, true)
 }
 
-func (b *bank) finish(w *onItsWay, f fate, alone bool) []error {
+func (b *bank) finish(w *onItsWay, f fate, alone bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	outcomes := make([]error, len(w.changes))
-	for i, c := range w.changes {
-		switch f {
-		case undone:
-			outcomes[i] = Alone
-		case lost:
-			outcomes[i] = errUnknown
-		case committed:
-			outcomes[i] = b.do(c, alone)
-		case responseLost:
-			if outcomes[i] = b.do(c, alone); outcomes[i] == nil {
-				outcomes[i] = errUnknown
-			}
-		}
+	switch f {
+	case undone:
+		return Alone
+	case lost:
+		return errUnknown
+	case committed, responseLost:
 	}
-	return outcomes
+	for _, c := range w.changes {
+		c.made = b.do(c, alone) && f == committed // an answer that is lost says nothing
+	}
+	if f == responseLost {
+		return errUnknown
+	}
+	return nil
 }
 
 // model is a collector over a bank, and everything that was asked of it.
@@ -224,6 +224,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
 			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: anHour,
+			Made: func(c *change) bool { return c.made },
 		}
 		w.c = New(with(w.cfg))
 		end := func(list *[]*onItsWay, f fate) {
@@ -401,10 +402,10 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var batches [][]*change
-		c := New(with(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) []error {
+		c := New(with(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) error {
 			batches = append(batches, batch)
 			time.Sleep(time.Millisecond)
-			return make([]error, len(batch))
+			return nil
 		}}))
 		flood := crowd(c, Caller{"1", "flood"}, 100)
 		synctest.Wait()
@@ -431,12 +432,12 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 		var mu sync.Mutex
 		var sizes []int
 		var begun []time.Time
-		c := New(with(Config[*change]{Run: func(_ context.Context, batch []*change) []error {
+		c := New(with(Config[*change]{Run: func(_ context.Context, batch []*change) error {
 			mu.Lock()
 			sizes, begun = append(sizes, len(batch)), append(begun, time.Now())
 			mu.Unlock()
 			time.Sleep(10 * time.Millisecond)
-			return make([]error, len(batch))
+			return nil
 		}}))
 		start := time.Now()
 		first := crowd(c, Caller{"1", "a"}, 1)
@@ -479,12 +480,12 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 					<-open
 					return ctx, func() {}, nil
 				},
-				Run: func(_ context.Context, batch []*change) []error {
+				Run: func(_ context.Context, batch []*change) error {
 					mu.Lock()
 					begun = append(begun, time.Now())
 					mu.Unlock()
 					time.Sleep(10 * time.Millisecond)
-					return make([]error, len(batch))
+					return nil
 				},
 			}))
 			var all sync.WaitGroup
@@ -516,17 +517,12 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		own, busy := errors.New("own share"), errors.New("busy")
 		open := make(chan struct{})
 		c := New(with(Config[*change]{
-			Lanes: 1, Run: func(_ context.Context, batch []*change) []error { return make([]error, len(batch)) },
+			Lanes: 1, Run: func(context.Context, []*change) error { return nil },
 			Enter: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
 				return ctx, func() {}, nil
 			},
-			Late: func(isOwn bool) error {
-				if isOwn {
-					return own
-				}
-				return busy
-			},
+			OwnShare: own, Busy: busy,
 		}))
 		start := time.Now()
 		one := &change{}
@@ -557,8 +553,34 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-// A batch that panics, that cannot begin or that miscounts fails for all of its
-// items, and the next one is unharmed.
+// A caller that gives up before its batch begins holds nobody up: neither the next of its
+// subject nor, where batches are of one group, its group. It has nothing to release, though
+// it is told to do its item alone.
+func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open := make(chan struct{})
+		c := New(with(Config[*change]{
+			Apart: true, OwnShare: Alone, Busy: Alone, Run: func(context.Context, []*change) error { return nil },
+			Enter: func(ctx context.Context) (context.Context, func(), error) {
+				<-open
+				return ctx, func() {}, nil
+			},
+		}))
+		ask := func() error { return c.Do(context.Background(), Caller{"1", "a"}, "m", &change{}) }
+		if err := ask(); err != Alone { //nolint:errorlint // it is no *Left
+			t.Errorf("one that waits too long: %v", err)
+		}
+		close(open)
+		synctest.Wait()
+		if err := ask(); err != nil || c.kept() != 0 {
+			t.Errorf("the next one: %v, and %d things are kept", err, c.kept())
+		}
+	})
+}
+
+// A batch that panics or cannot begin fails for all of its items, one that says nothing
+// leaves them, and the next one is unharmed.
 func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no connection")
@@ -570,22 +592,20 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 			}
 			return ctx, func() {}, nil
 		},
-		Run: func(_ context.Context, batch []*change) []error {
-			switch mode {
-			case "panic":
+		Run: func(context.Context, []*change) error {
+			if mode == "panic" {
 				panic("inside")
-			case "miscount":
-				return nil
 			}
-			return make([]error, len(batch))
+			return nil
 		},
+		Made: func(*change) bool { return mode != "silent" },
 	}))
 	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}) }
 	if err := ask(); err == nil {
 		t.Error("a batch that panics is a success")
 	}
-	mode = "miscount"
-	if err := ask(); err == nil {
+	mode = "silent"
+	if err := doing(ask(), func() error { return broken }); !errors.Is(err, broken) {
 		t.Error("a batch that says nothing is a success")
 	}
 	mode = "enter"

@@ -4,25 +4,15 @@ import "time"
 
 // item is one thing to be done. Once it is done, it is its caller's.
 type item[T any] struct {
-	// Never changed.
 	value   T
 	by      Caller
 	subject string
 	came    time.Time
 
-	state state // guarded by the collector's mutex
-	done  chan struct{}
-	err   error // written before done is closed
+	ready, taken bool // guarded by the collector's mutex
+	done         chan struct{}
+	err          error // written before done is closed
 }
-
-type state int
-
-const (
-	inLine state = iota // behind another of its subject
-	ready               // to be taken
-	gone                // taken back by its caller
-	taken
-)
 
 // turns are items that are handed out in turn: by the first of their names, and those of
 // one name by the next.

@@ -63,14 +63,11 @@ func (w *readers) statement(looks []*look, batch bool) error {
 	return err
 }
 
-func (w *readers) run(_ context.Context, batch []*look) []error {
-	outcomes := make([]error, len(batch))
+func (w *readers) run(_ context.Context, batch []*look) error {
 	if w.statement(batch, true) != nil {
-		for i := range outcomes {
-			outcomes[i] = Alone
-		}
+		return Alone
 	}
-	return outcomes
+	return nil
 }
 
 func (w *readers) arrive(by Caller) {
@@ -263,5 +260,8 @@ func TestNowIsForFew(t *testing.T) {
 	}
 	if c.now != 0 {
 		t.Errorf("%d are counted of what is over", c.now)
+	}
+	if c.running = 1; c.Now(func() {}) {
+		t.Error("one is done at once beside a batch")
 	}
 }

@@ -21,10 +21,11 @@ func (u *units) collected(rs *reqState, next handler) error {
 		return u.together(rs.ctx, rs, next, func() error { return u.write(rs, next) })
 	}
 	return u.once(rs, func(r idempotency.Request) error {
+		alone := func() error { return u.underKey(rs, r, next) }
 		if !u.entries.Named(rs.ctx, u.db.Reader()) {
-			return u.underKey(rs, r, next)
+			return alone()
 		}
-		return u.together(idempotency.With(rs.ctx, r), rs, next, func() error { return u.underKey(rs, r, next) })
+		return u.together(idempotency.With(rs.ctx, r), rs, next, alone)
 	})
 }
 

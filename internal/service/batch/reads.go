@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"guildhall/internal/access/auth"
@@ -34,9 +33,6 @@ const (
 	readWait = 500 * time.Millisecond
 )
 
-// errLate says that a read has waited for longer.
-var errLate = errors.New("a read waits for no batch any more")
-
 // Reads answers questions of one kind: by itself each, where few are asked, and
 // otherwise together.
 type Reads[Q any] struct {
@@ -63,7 +59,8 @@ func NewPages[Q any](h Host, operation string, each func(context.Context, db.Que
 
 func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *Reads[Q] {
 	cfg.Run, cfg.Enter, cfg.Enough, cfg.Began = r.run, h.DB.EnterReading, enoughReads, h.Began(operation)
-	cfg.Wait, cfg.Late = func(context.Context) time.Duration { return readWait }, func(bool) error { return errLate }
+	cfg.Wait = func(context.Context) time.Duration { return readWait }
+	cfg.OwnShare, cfg.Busy = collect.Alone, collect.Alone
 	if cfg.Apart {
 		cfg.Lanes = lanesApart
 	}
@@ -71,7 +68,7 @@ func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *R
 	return r
 }
 
-// Do answers a question of by's.
+// Do answers a question of by's. The time that it waits for others counts as waited.
 func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
 	alone := func() { err = r.one(ctx, db.Read(ctx), question) }
 	if r.collector.Now(alone) {
@@ -79,11 +76,8 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
 	}
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err = r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
-	switch {
-	case errors.Is(err, errLate):
+	if errors.Is(err, collect.Alone) {
 		db.Charge(ctx, time.Since(begun))
-		alone()
-	case errors.Is(err, collect.Alone):
 		alone()
 	}
 	return err
@@ -91,11 +85,11 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
 
 // run answers the questions of a batch in one statement. When that fails each is
 // answered alone, unless it has hung: they would hang once more.
-func (r *Reads[Q]) run(ctx context.Context, questions []Q) []error {
+func (r *Reads[Q]) run(ctx context.Context, questions []Q) error {
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err := r.each(ctx, r.db.Reader(), questions)
 	if err != nil && time.Since(begun) < readWait {
-		err = collect.Alone
+		return collect.Alone
 	}
-	return slices.Repeat([]error{err}, len(questions))
+	return err
 }

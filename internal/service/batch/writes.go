@@ -29,13 +29,9 @@ type Change struct {
 	Made bool
 }
 
-// ChangeOf is the change that the request of ctx asks for.
+// ChangeOf is one that the request of ctx asks for.
 func ChangeOf(ctx context.Context, by event.Origin) Change {
-	c := Change{By: by.In(ctx)}
-	if r, keyed := idempotency.From(ctx); keyed {
-		c.Key = &r
-	}
-	return c
+	return Change{By: by.In(ctx), Key: idempotency.From(ctx)}
 }
 
 // Common is the change itself, of whichever domain it is.
@@ -89,14 +85,10 @@ type Writes[C changing] struct {
 func NewWrites[C changing](h Host, operation string, each func(context.Context, db.Querier, []C) error, steps func(C) bool) *Writes[C] {
 	w := &Writes[C]{db: h.DB, wake: h.Wake, each: each, steps: steps}
 	w.collector = collect.New(collect.Config[C]{
-		Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps,
-		Wait: func(ctx context.Context) time.Duration { return mostWait - db.Spent(ctx) },
-		Late: func(own bool) error {
-			if own {
-				return db.ErrOwnShare
-			}
-			return db.ErrBusy
-		},
+		Run: w.run, Made: func(c C) bool { return c.Common().Made }, Long: steps,
+		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild,
+		Wait:     func(ctx context.Context) time.Duration { return mostWait - db.Spent(ctx) },
+		OwnShare: db.ErrOwnShare, Busy: db.ErrBusy,
 	})
 	return w
 }
@@ -114,17 +106,12 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 
 // run makes the changes of a batch. When it fails, and nothing of it is there, each is
 // made alone.
-func (w *Writes[C]) run(ctx context.Context, changes []C) []error {
+func (w *Writes[C]) run(ctx context.Context, changes []C) error {
 	err := w.together(ctx, changes)
-	return Each(changes, func(c C) error {
-		switch {
-		case db.Uncertain(err):
-			return err
-		case err != nil, !c.Common().Made:
-			return collect.Alone
-		}
-		return nil
-	})
+	if err != nil && !db.Uncertain(err) {
+		return collect.Alone
+	}
+	return err
 }
 
 func (w *Writes[C]) together(ctx context.Context, changes []C) error {

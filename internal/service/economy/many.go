@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"guildhall/gen"
-	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
@@ -25,11 +24,8 @@ const maxBalance = 1<<53 - 1
 // change: the wallets are held, the changes judged, and what has become of wallets and
 // ledger is written.
 func (s *Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
-	by, tx := auth.Acting(ctx), db.Write(ctx)
-	list := make([]*change, len(r.Body.Adjustments))
-	for i, asked := range r.Body.Adjustments {
-		list[i] = asChange(batch.Change{By: event.From(by).In(ctx)}, by.Note(), asked)
-	}
+	tx := db.Write(ctx)
+	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustBalanceRequest) *change { return asChange(ctx, asked) })
 	if err := referencesDiffer(list); err != nil {
 		return nil, err
 	}

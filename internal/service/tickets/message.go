@@ -117,7 +117,7 @@ func (s *Service) intent(ctx context.Context, tx *db.Tx, by auth.By, t row, body
 	if t.ChannelID != nil {
 		in.ChannelID = *t.ChannelID
 	}
-	if r, ok := idempotency.From(ctx); ok {
+	if r := idempotency.From(ctx); r != nil {
 		in.Key, in.Fingerprint = &r.Key, r.Fingerprint
 		earlier, err := chat.Resume(ctx, tx, t.GuildID, r.TokenID, r.Key, r.Fingerprint)
 		if err != nil {
