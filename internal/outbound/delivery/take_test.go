@@ -153,6 +153,7 @@ func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 		i := now.Add(time.Duration(*minutes) * time.Minute)
 		return &i
 	}
+	modes := []string{takeTurns, takeAll, takeUrgent, takeTurns, takePassed, takeTests, takeNone, takeTurns}
 	ids := make([]int, 24)
 	for i := range ids {
 		ids[i] = 10 + i
@@ -172,9 +173,10 @@ func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 		for _, n := range rapid.Permutation(ids).Draw(rt, "ids")[:rapid.IntRange(1, len(ids)).Draw(rt, "deliveries")] {
 			e := rapid.SampledFrom([]string{"e1", "e1", "e2", "e3"}).Draw(rt, "endpoint")
 			all = append(all, &parcel{
-				GuildID: endpoints[e], ID: fmt.Sprint(n), EndpointID: e, Cause: rapid.SampledFrom([]string{"event", "redelivery", "test"}).Draw(rt, "cause"),
+				GuildID: endpoints[e], ID: fmt.Sprint(n), EndpointID: e,
+				Cause: rapid.SampledFrom([]string{"event", "redelivery", "test"}).Draw(rt, "cause"),
 				State: rapid.SampledFrom([]string{StatePending, StatePending, StatePending, StateHeld}).Draw(rt, "state"),
-				Due:   one("due", -1, -1, 0, 0, 1), Lease: minutes("lease", -1, 0, 1), Gen: 3,
+				Due:   one("due", -1, -1, 0, 0, 1, 1), Lease: minutes("lease", -1, 0, 1), Gen: 3,
 				Fresh: rapid.Bool().Draw(rt, "fresh"), Urgent: one("urgent", 0, 1, 2) == 0,
 			})
 		}
@@ -188,7 +190,9 @@ func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 			       $2::timestamptz + lease * interval '1 minute', lease_gen, fresh, urgent
 			FROM jsonb_to_recordset($1) AS d (guild_id text, id text, endpoint_id text, cause text, state text, due int, lease int, lease_gen int,
 				fresh boolean, urgent boolean)`, string(given), now)
-		dbtest.Exec(rt, w.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) SELECT guild_id, event_id, 'type-' || id, '{}' FROM webhook_deliveries`)
+		dbtest.Exec(rt, w.DB, `
+			INSERT INTO webhook_events (guild_id, id, type, payload)
+			SELECT guild_id, event_id, 'type-' || id, '{}' FROM webhook_deliveries`)
 		var orders []order
 		var want []takenNow
 		var plans []planned
@@ -201,7 +205,7 @@ func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 			}
 			o := asked{order: order{
 				GuildID: endpoints[e], EndpointID: e, Take: one("take", 0, 1, 2, 3, 4),
-				Mode:   rapid.SampledFrom([]string{takeTurns, takeAll, takeUrgent, takeTurns, takePassed, takeTests, takeNone, takeTurns}).Draw(rt, "mode"),
+				Mode:   rapid.SampledFrom(modes).Draw(rt, "mode"),
 				Passes: rapid.Bool().Draw(rt, "passes"), RecoveredFirst: rapid.Bool().Draw(rt, "first"),
 			}, notBefore: minutes("not before", 1, 2, 3), recovered: minutes("recovered", -1, 0, 1, 2)}
 			switch o.Mode {

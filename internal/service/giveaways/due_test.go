@@ -16,10 +16,14 @@ import (
 // that is due and is being removed, e one that is due.
 const waiting = `
 	INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
-	SELECT guild, guild || n, status, pot, 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour', now() + due * interval '1 minute'
-	FROM (VALUES ('a', 1, 'active', 'open', -9), ('b', 3, 'drawing', 'open', -1), ('b', 2, 'drawing', 'frozen', -2), ('b', 1, 'drawing', 'frozen', -3),
-	             ('b', 4, 'drawing', 'open', 9), ('b', 5, 'drawing', 'gathering', -9), ('b', 6, 'ended', 'frozen', -9), ('c', 1, 'drawing', 'open', 9),
-	             ('d', 1, 'drawing', 'open', -9), ('e', 1, 'drawing', 'open', -1), ('f', 1, 'ended', 'frozen', -9)) AS g (guild, n, status, pot, due)`
+	SELECT guild, guild || n, status, pot, 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour',
+	       now() + due * interval '1 minute'
+	FROM (VALUES
+		('a', 1, 'active', 'open', -9),
+		('b', 3, 'drawing', 'open', -1), ('b', 2, 'drawing', 'frozen', -2), ('b', 1, 'drawing', 'frozen', -3),
+		('b', 4, 'drawing', 'open', 9), ('b', 5, 'drawing', 'gathering', -9), ('b', 6, 'ended', 'frozen', -9),
+		('c', 1, 'drawing', 'open', 9), ('d', 1, 'drawing', 'open', -9), ('e', 1, 'drawing', 'open', -1), ('f', 1, 'ended', 'frozen', -9)
+	) AS g (guild, n, status, pot, due)`
 
 // A look finds what is due, guild by guild, in both of its forms; the one that walks says
 // of a guild without anything due that it was there.

@@ -15,22 +15,28 @@ import (
 // entries, draws and messages of their own.
 const others = `
 	WITH made AS (
-		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, paused_at, source, bot_run,
-			pot, redraw_at, react_at, edit_at, drawing_at, rounds, post_id)
-		SELECT $1, 'other-' || n, status, 'Another', 1, '381886868708655104', message, now() + starts * interval '1 hour', now() + interval '1 day',
-		       CASE WHEN status = 'paused' THEN now() END, source, source = 'bot', pot, now() + interval '1 hour',
-		       CASE WHEN status = 'active' THEN now() + interval '1 hour' END, CASE WHEN status IN ('drawing', 'ended') THEN now() + interval '1 hour' END,
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, paused_at,
+			source, bot_run, pot, redraw_at, react_at, edit_at, drawing_at, rounds, post_id)
+		SELECT $1, 'other-' || n, status, 'Another', 1, '381886868708655104', message,
+		       now() + starts * interval '1 hour', now() + interval '1 day', CASE WHEN status = 'paused' THEN now() END,
+		       source, source = 'bot', pot, now() + interval '1 hour', CASE WHEN status = 'active' THEN now() + interval '1 hour' END,
+		       CASE WHEN status IN ('drawing', 'ended') THEN now() + interval '1 hour' END,
 		       CASE WHEN status IN ('drawing', 'ended') THEN now() END, CASE WHEN status = 'ended' THEN 1 ELSE 0 END, 'post-' || n
-		FROM (VALUES (1, 'scheduled', NULL, 1, 'api', 'open'), (2, 'active', '901', -1, 'api', 'open'), (3, 'active', NULL, -1, 'api', 'open'),
-		             (4, 'paused', '903', -1, 'api', 'open'), (5, 'drawing', '904', -1, 'api', 'gathering'), (6, 'drawing', '905', -1, 'bot', 'open'),
-		             (7, 'drawing', '906', -1, 'api', 'frozen'), (8, 'ended', '907', -1, 'api', 'frozen')) AS o (n, status, message, starts, source, pot)
+		FROM (VALUES
+			(1, 'scheduled', NULL, 1, 'api', 'open'), (2, 'active', '901', -1, 'api', 'open'), (3, 'active', NULL, -1, 'api', 'open'),
+			(4, 'paused', '903', -1, 'api', 'open'), (5, 'drawing', '904', -1, 'api', 'gathering'),
+			(6, 'drawing', '905', -1, 'bot', 'open'), (7, 'drawing', '906', -1, 'api', 'frozen'), (8, 'ended', '907', -1, 'api', 'frozen')
+		) AS o (n, status, message, starts, source, pot)
 		RETURNING id, rounds
 	), entered AS (
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 		SELECT $1, id, u, 1 FROM made, unnest(ARRAY['7001', '7002']) u
 	)
-	INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, entry_count, drawn_at)
-	SELECT $1, id, 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{7001}', '{}', '{7001}', 2, now() FROM made WHERE rounds > 0`
+	INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+		entry_count, drawn_at)
+	SELECT $1, id, 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{7001}', '{}', '{7001}', 2, now()
+	FROM made
+	WHERE rounds > 0`
 
 // snapshot is all that is stored of giveaways but one.
 const snapshot = `

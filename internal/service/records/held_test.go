@@ -17,7 +17,8 @@ func TestACallWaitsOnlyForTheRowsThatItsRecordsName(t *testing.T) {
 	bot, _ := bot(t)
 	const made = `{"record":"ticket","id":"ID","opener_id":"42"},
 		{"record":"giveaway","id":"ID","prize":"Nitro","winner_count":1,"channel_id":"300","ends_at":"2099-01-01T00:00:00Z","status":"active"},
-		{"record":"giveaway_entry","giveaway_id":"ID","user_id":"` + one + `"},{"record":"giveaway_entry","giveaway_id":"ID","user_id":"` + two + `"}`
+		{"record":"giveaway_entry","giveaway_id":"ID","user_id":"` + one + `"},
+		{"record":"giveaway_entry","giveaway_id":"ID","user_id":"` + two + `"}`
 	for _, id := range []string{"held", "free"} {
 		bot.Do(t, "writeRecords", records(strings.ReplaceAll(made, "ID", id))).Want(t, 200, "")
 	}
