@@ -112,7 +112,7 @@ type Collector[T any] struct {
 	ready   int // items that a batch may take
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
-	now     int // what Now does, or is asked to
+	now     int // what Now does
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -131,19 +131,21 @@ func New[T any](cfg Config[T]) *Collector[T] {
 // says whether it has. Nothing waits for what it does. Once there are more, batches
 // follow each other until nobody waits.
 func (c *Collector[T]) Now(do func()) bool {
-	defer c.few(-1)
-	if !c.few(1) {
-		return false
-	}
-	do()
-	return true
-}
-
-func (c *Collector[T]) few(more int) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now += more
-	return c.running == 0 && c.now <= c.cfg.Few
+	few := c.running == 0 && c.now < c.cfg.Few
+	if few {
+		c.now++
+	}
+	c.mu.Unlock()
+	if few {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.now--
+		}()
+		do()
+	}
+	return few
 }
 
 // Do has value done in a batch, and returns what became of it. It is *Left when the
