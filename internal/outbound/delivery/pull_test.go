@@ -479,3 +479,46 @@ func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 		t.Errorf("%v, %v, %v", ids, outlived, more)
 	}
 }
+
+// An endpoint that fetches, acknowledges and gives back changes nothing of another that
+// has the same events and has fetched them.
+func TestAFetchIsOfOneEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, other := w.addPull(w.guild), w.addPull(w.guild)
+	w.record(w.guild, 3)
+	look := func() string {
+		return dbtest.Value[string](t, w.DB, `
+			SELECT to_jsonb(s)::text || (SELECT string_agg(to_jsonb(d)::text, ' ' ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1)
+			FROM webhook_schedule s
+			WHERE endpoint_id = $1`, other.ID)
+	}
+	fetch := func(of endpoint) {
+		t.Helper()
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			got, err := Fetch(ctx, tx, w.guild, of.ID, "somebody", 10, time.Minute)
+			if err != nil || len(got.Events) != 3 || got.More {
+				t.Errorf("fetched %d, more: %v, %v", len(got.Events), got.More, err)
+			}
+			return err
+		})
+	}
+	fetch(other)
+	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '1 hour'`)
+	was := look()
+	fetch(e)
+	if is := look(); is != was {
+		t.Errorf("by a fetch of another endpoint\n%s\nhas become\n%s", was, is)
+	}
+	events := strings.Split(dbtest.Value[string](t, w.DB, `SELECT string_agg(id, ' ') FROM webhook_events`), " ")
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		settled, returned, err := Acknowledge(ctx, tx, w.guild, e.ID, events[:2], events[2:])
+		if err != nil || settled != 2 || returned != 1 {
+			t.Errorf("%d are acknowledged and %d given back, %v", settled, returned, err)
+		}
+		return err
+	})
+	if is := look(); is != was {
+		t.Errorf("by an acknowledgement of another endpoint\n%s\nhas become\n%s", was, is)
+	}
+}
