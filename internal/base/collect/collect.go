@@ -151,6 +151,9 @@ func (c *Collector[T]) Now(do func()) bool {
 // Do has value done in a batch, and returns what became of it. It is *Left when the
 // batch has left it undone.
 func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	wait := c.cfg.Wait(ctx)
 	if wait <= 0 {
 		return c.cfg.Busy
@@ -295,10 +298,10 @@ func (c *Collector[T]) take() (items []*item[T]) {
 	if c.cfg.Apart && !c.turns.empty() {
 		group, from = c.turns.shift()
 	}
-	for len(items) < c.cfg.Most && !from.empty() {
+	for len(items) < c.cfg.Most {
 		it := from.pop()
-		if !it.ready { // it was taken back
-			continue
+		if it == nil {
+			break
 		}
 		it.taken = true
 		c.left(it)

@@ -579,6 +579,69 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// Ten give up what they have asked for one member, the first of them first. Then their
+// caller's next item waits for a turn, and not for one of each of them.
+func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most, callers = 2, 5
+		open, mine := make(chan struct{}), &change{}
+		batches, in := 0, 0
+		c := New(with(Config[*change]{
+			Most: most, Lanes: 1, Wait: anHour,
+			Run: func(_ context.Context, list []*change) error {
+				if batches == 0 {
+					<-open
+				} else if slices.Contains(list, mine) {
+					in = batches
+				}
+				batches++
+				return nil
+			},
+		}))
+		var all sync.WaitGroup
+		ask := func(caller int, member string, value *change) context.CancelFunc {
+			ctx, cancel := context.WithCancel(t.Context())
+			all.Go(func() {
+				if err := c.Do(ctx, Caller{strconv.Itoa(caller), "a"}, member, value); ctx.Err() == nil && err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			return cancel
+		}
+		var giveUp []context.CancelFunc
+		defer ask(0, "", &change{})()
+		for range 10 {
+			giveUp = append(giveUp, ask(1, "hot", &change{}))
+		}
+		for _, cancel := range giveUp {
+			cancel()
+			synctest.Wait()
+		}
+		for i := range 3 * (callers - 1) {
+			defer ask(2+i%(callers-1), "", &change{})()
+		}
+		defer ask(1, "mine", mine)()
+		close(open)
+		all.Wait()
+		if turn := 1 + (callers-1)/most; in == 0 || in > turn {
+			t.Errorf("the item is in batch %d of %d, want at most %d", in, batches-1, turn)
+		}
+	})
+}
+
+// A caller who has gone already is told so, and not that the collector is busy.
+func TestWhoHasGoneAsksForNothing(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := New(with(Config[*change]{Busy: Alone, Wait: func(context.Context) time.Duration { return 0 }}))
+	if err := c.Do(gone, Caller{}, "m", &change{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("it comes to %v", err)
+	}
+}
+
 // A batch that panics or cannot begin fails for all of its items, one that says nothing
 // leaves them, and the next one is unharmed.
 func TestABatchThatBreaksFailsForItsItems(t *testing.T) {

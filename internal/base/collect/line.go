@@ -37,15 +37,24 @@ func (q *turns[T]) push(it *item[T], names ...string) {
 	next.push(it, names[1:]...)
 }
 
+// pop takes out the next one that was not taken back; nil when there is none.
 func (q *turns[T]) pop() *item[T] {
-	if len(q.items) > 0 {
+	for len(q.items) > 0 {
 		it := q.items[0]
 		q.items = q.items[1:]
-		return it
+		if it.ready {
+			return it
+		}
 	}
-	name, next := q.shift()
-	defer q.put(name, next)
-	return next.pop()
+	for len(q.names) > 0 {
+		name, next := q.shift()
+		it := next.pop()
+		q.put(name, next)
+		if it != nil {
+			return it
+		}
+	}
+	return nil
 }
 
 // shift takes out the name whose turn it is, with what stands below it.
