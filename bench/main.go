@@ -71,12 +71,12 @@ type section struct {
 	run  func()
 }
 
-// sections runs those whose names stand in wanted, with commas between them.
-func sections(wanted string, all ...section) {
-	for _, s := range all {
-		if slices.Contains(strings.Split(wanted, ","), s.name) {
-			s.run()
-		}
+// sections runs those that wanted names, with commas between them.
+func sections(r *rig.Run, wanted string, all ...section) {
+	for _, name := range strings.Split(wanted, ",") {
+		i := slices.IndexFunc(all, func(s section) bool { return s.name == name })
+		r.Need(i >= 0, "there is no part %q", name)
+		all[i].run()
 	}
 }
 

@@ -39,7 +39,7 @@ func pullBench(flags *flag.FlagSet) func(*rig.Run, string) {
 		p.Exec(`INSERT INTO guilds (id, name, owner_id, member_count)
 			SELECT ((n + 1000000) * 4194304::bigint)::text, 'bench', '1', 1 FROM generate_series(0, $1::int) AS n`, max(p.calls, p.guilds))
 		p.node = p.Serve("GUILDHALL_RATE_BOT=off")
-		sections(*only, section{"adjust", p.adjust}, section{"rate", p.rate}, section{"waiting", p.waiting}, section{"stream", p.stream})
+		sections(r, *only, section{"adjust", p.adjust}, section{"rate", p.rate}, section{"waiting", p.waiting}, section{"stream", p.stream})
 	}
 }
 

@@ -138,11 +138,12 @@ func (h *host) measure() {
 	const head = "%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s"
 	h.Say("\n"+head, "", "", "plainest", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
 	h.Say(head, "operation", "", "/s", "ms", "ms", "/s", "ms", "ms", "ratio", "goal", "server", "Postgres")
-	for _, op := range operations(h) {
+	wanted := slices.DeleteFunc(operations(h), func(op operation) bool {
 		named := slices.ContainsFunc(h.only, func(beginning string) bool { return strings.HasPrefix(op.name, beginning) })
-		if !named || h.profile != "" && op.name != h.profile {
-			continue
-		}
+		return !named || h.profile != "" && op.name != h.profile
+	})
+	h.Need(len(wanted) > 0, "there is no such operation")
+	for _, op := range wanted {
 		if h.profile != "" {
 			h.Say("server process %d, profiles at http://%s/debug/pprof/", h.node.PID, h.node.Ops)
 			op.plain, op.page = false, nil

@@ -50,7 +50,7 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	beside := flags.String("beside", "hang,500,backlog", "kinds of trouble wanted")
 	return func(r *rig.Run, server string) {
 		o.Run, o.server, o.claims, o.beside, o.length = r, server, *claims, strings.Split(*beside, ","), time.Duration(*seconds)*time.Second
-		sections(*only, section{"claims", o.claimed}, section{"trouble", o.trouble}, section{"drain", o.drain})
+		sections(r, *only, section{"claims", o.claimed}, section{"trouble", o.trouble}, section{"drain", o.drain})
 	}
 }
 
