@@ -30,8 +30,9 @@ help: ## print this help
 run: postgres bin/guildhall ## start everything on this machine and print a call to paste
 	@exec bin/guildhall dev
 
-# Tests wait more than they compute, so two packages at a time for each core.
-TESTS = bin/postgres with go test -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 60m -shuffle=on $(TESTFLAGS)
+# Tests wait more than they compute: four packages at a time keep two cores busy.
+PACKAGES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
+TESTS = bin/postgres with go test -p $(PACKAGES) -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test
 test: postgres bin/postgres ## run all tests, beside a Postgres of their own
