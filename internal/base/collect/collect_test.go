@@ -480,7 +480,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 					<-open
 					return ctx, func() {}, nil
 				},
-				Run: func(_ context.Context, batch []*change) error {
+				Run: func(_ context.Context, _ []*change) error {
 					mu.Lock()
 					begun = append(begun, time.Now())
 					mu.Unlock()
