@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/gen"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
@@ -24,8 +25,9 @@ const maxBalance = 1<<53 - 1
 // change: the wallets are held, the changes judged, and what has become of wallets and
 // ledger is written.
 func (s *Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
-	tx := db.Write(ctx)
-	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustBalanceRequest) *change { return asChange(ctx, asked) })
+	tx, by := db.Write(ctx), auth.Acting(ctx)
+	of, note := batch.ChangeOf(ctx, event.From(by)), by.Note()
+	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustBalanceRequest) *change { return asChange(of, note, asked) })
 	if err := referencesDiffer(list); err != nil {
 		return nil, err
 	}

@@ -78,7 +78,8 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // has used the reference before, for another change: the same one is answered as it
 // was then. Outside a unit of work it is made together with others, or left.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
-	c, err := asChange(ctx, *r.Body), error(nil)
+	by := auth.Acting(ctx)
+	c, err := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body), error(nil)
 	if tx := db.Unit(ctx); tx == nil {
 		err = s.together.Do(ctx, c)
 	} else {
@@ -90,10 +91,9 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	return showAdjusted(c.entry, c.replayed), nil
 }
 
-func asChange(ctx context.Context, asked gen.AdjustBalanceRequest) *change {
-	by := auth.Acting(ctx)
-	return &change{Change: batch.ChangeOf(ctx, event.From(by)), entry: entry{
-		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: by.Note(),
+func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
+	return &change{Change: of, entry: entry{
+		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note,
 	}}
 }
 

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"guildhall/gen"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
 )
@@ -19,8 +21,8 @@ import (
 // each change: the records are held, the changes judged, what has become of the records
 // is written, and the levels that have changed are told.
 func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRequestObject) (gen.AdjustXPOfMembersResponseObject, error) {
-	tx := db.Write(ctx)
-	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustXPRequest) *change { return asChange(ctx, asked) })
+	tx, of := db.Write(ctx), batch.ChangeOf(ctx, event.From(auth.Acting(ctx)))
+	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustXPRequest) *change { return asChange(of, asked) })
 	if err := s.adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(fmt.Sprintf("body /adjustments/%d", i), err) }); err != nil {
 		return nil, err
 	}

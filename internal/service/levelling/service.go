@@ -77,7 +77,7 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 // and nothing changes, when the XP would leave the range 0 to MaxXP. Outside a unit of
 // work it is made together with others, or left.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
-	c, err := asChange(ctx, *r.Body), error(nil)
+	c, err := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body), error(nil)
 	if tx := db.Unit(ctx); tx == nil {
 		err = s.together.Do(ctx, c)
 	} else {
@@ -89,13 +89,13 @@ func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (ge
 	return Adjusted(c.user, c.row.PreviousXP, c.row.TotalXP, *c.row.UpdatedAt), nil
 }
 
-func asChange(ctx context.Context, asked gen.AdjustXPRequest) *change {
+func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {
 	// The document demands exactly one of the two.
 	xp, exactly := asked.Delta, false
 	if asked.TotalXP != nil {
 		xp, exactly = asked.TotalXP, true
 	}
-	return &change{Change: batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), user: asked.UserID, xp: *xp, exactly: exactly}
+	return &change{Change: of, user: asked.UserID, xp: *xp, exactly: exactly}
 }
 
 // Adjusted is the response to a change of a member's XP.
