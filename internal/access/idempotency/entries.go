@@ -45,8 +45,9 @@ func (e *Entries) Named(ctx context.Context, q db.Querier) bool {
 		defer e.asking.Unlock()
 		if time.Since(e.asked) >= askAgain {
 			e.asked = time.Now()
-			oldest, err := db.OldestProgram(ctx, q)
-			e.named.Store(err == nil && oldest >= namesWhatWasMade)
+			if oldest, err := db.OldestProgram(ctx, q); err == nil && oldest >= namesWhatWasMade {
+				e.named.Store(true)
+			}
 		}
 	}
 	return e.named.Load()
