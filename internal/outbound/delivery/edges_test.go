@@ -192,16 +192,10 @@ func TestAResultChangesItsOwnEndpoint(t *testing.T) {
 	w.takes(d, other, 1)
 	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = now() + interval '1 hour', failures = 3, failing_since = now()
 		WHERE endpoint_id = $1`, other.ID)
-	look := func() string {
-		return dbtest.Value[string](t, w.DB, `
-			SELECT to_jsonb(s)::text || (SELECT string_agg(to_jsonb(d)::text, ' ' ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1)
-			FROM webhook_schedule s
-			WHERE endpoint_id = $1`, other.ID)
-	}
-	was := look()
+	was := w.stored(other)
 	for i, o := range []outcome{serverError, delivered} {
 		w.settles(d, rows[i:i+1], o, time.Hour)
-		if is := look(); is != was {
+		if is := w.stored(other); is != was {
 			t.Errorf("by a result of another endpoint\n%s\nhas become\n%s", was, is)
 		}
 	}

@@ -228,6 +228,15 @@ func (w *deliveryDB) states() string {
 	return fmt.Sprint(rows)
 }
 
+// stored is the endpoint's schedule and deliveries, each with all that its row holds.
+func (w *deliveryDB) stored(e endpoint) string {
+	w.t.Helper()
+	return dbtest.Value[string](w.t, w.DB, `
+		SELECT to_jsonb(s)::text || (SELECT string_agg(to_jsonb(d)::text, ' ' ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1)
+		FROM webhook_schedule s
+		WHERE endpoint_id = $1`, e.ID)
+}
+
 func (w *deliveryDB) inState(state string) int {
 	return w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = $1`, state)
 }

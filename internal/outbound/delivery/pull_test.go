@@ -487,12 +487,6 @@ func TestAFetchIsOfOneEndpoint(t *testing.T) {
 	w := newDeliveryDB(t)
 	e, other := w.addPull(w.guild), w.addPull(w.guild)
 	w.record(w.guild, 3)
-	look := func() string {
-		return dbtest.Value[string](t, w.DB, `
-			SELECT to_jsonb(s)::text || (SELECT string_agg(to_jsonb(d)::text, ' ' ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1)
-			FROM webhook_schedule s
-			WHERE endpoint_id = $1`, other.ID)
-	}
 	fetch := func(of endpoint) {
 		t.Helper()
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -505,9 +499,9 @@ func TestAFetchIsOfOneEndpoint(t *testing.T) {
 	}
 	fetch(other)
 	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '1 hour'`)
-	was := look()
+	was := w.stored(other)
 	fetch(e)
-	if is := look(); is != was {
+	if is := w.stored(other); is != was {
 		t.Errorf("by a fetch of another endpoint\n%s\nhas become\n%s", was, is)
 	}
 	events := strings.Split(dbtest.Value[string](t, w.DB, `SELECT string_agg(id, ' ') FROM webhook_events`), " ")
@@ -518,7 +512,7 @@ func TestAFetchIsOfOneEndpoint(t *testing.T) {
 		}
 		return err
 	})
-	if is := look(); is != was {
+	if is := w.stored(other); is != was {
 		t.Errorf("by an acknowledgement of another endpoint\n%s\nhas become\n%s", was, is)
 	}
 }

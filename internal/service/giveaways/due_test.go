@@ -155,17 +155,14 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 			SELECT $1, id, 'active', 'A prize', 1, '1', '901', now(), now() + interval '1 day', now() + interval '1 hour'
 			FROM unnest(ARRAY['g', 'other']) id`, guild)
 		dbtest.Exec(t, d, `UPDATE giveaways SET `+c.state)
-		look := func(id string) string {
-			return dbtest.Value[string](t, d, `SELECT to_jsonb(g)::text FROM giveaways g WHERE id = $1`, id)
-		}
-		was, other := look("g"), look("other")
+		was, other := stored(t, d, "g"), stored(t, d, "other")
 		if err := c.do(t.Context()); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if is := look("g"); (is != was) != c.changes {
+		if is := stored(t, d, "g"); (is != was) != c.changes {
 			t.Errorf("%s: it was\n%s\nand is\n%s", c.name, was, is)
 		}
-		if is := look("other"); is != other {
+		if is := stored(t, d, "other"); is != other {
 			t.Errorf("%s: another was\n%s\nand is\n%s", c.name, other, is)
 		}
 	}

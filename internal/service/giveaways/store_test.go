@@ -77,6 +77,12 @@ func user(i int) string { return strconv.Itoa(200_000_000_000_000_000 + i*7919) 
 
 func equal(int) int64 { return 1 }
 
+// stored is all that the row of a giveaway holds.
+func stored(t testing.TB, d *db.DB, id string) string {
+	t.Helper()
+	return dbtest.Value[string](t, d, `SELECT to_jsonb(g)::text FROM giveaways g WHERE id = $1`, id)
+}
+
 func (s giveawayDB) get(id string) row {
 	s.t.Helper()
 	g, err := get(context.Background(), s.DB.Reader(), guild, id)

@@ -117,10 +117,7 @@ func TestRecordsOfAGiveawayChangeNoOther(t *testing.T) {
 	s := newGiveawayDB(t)
 	s.giveaway("g", active, 1, 2, equal)
 	s.giveaway("other", active, 1, 3, equal)
-	look := func() string {
-		return dbtest.Value[string](t, s.DB, `SELECT to_jsonb(g)::text FROM giveaways g WHERE id = 'other'`)
-	}
-	was := look()
+	was := stored(t, s.DB, "other")
 	for name, do := range map[string]func(ctx context.Context, tx *db.Tx) error{
 		"takeOver": func(ctx context.Context, tx *db.Tx) error { return takeOver(ctx, tx, guild, []string{"g"}) },
 		"raiseRounds": func(ctx context.Context, tx *db.Tx) error {
@@ -131,7 +128,7 @@ func TestRecordsOfAGiveawayChangeNoOther(t *testing.T) {
 		},
 	} {
 		dbtest.Do(t, s.DB, do)
-		if is := look(); is != was {
+		if is := stored(t, s.DB, "other"); is != was {
 			t.Errorf("%s: the other was\n%s\nand is\n%s", name, was, is)
 		}
 	}
