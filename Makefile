@@ -31,7 +31,7 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 	@exec bin/guildhall dev
 
 # Tests wait more than they compute: four packages at a time keep two cores busy.
-PACKAGES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
+PACKAGES = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
 TESTS = bin/postgres with go test -p $(PACKAGES) -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test

@@ -71,9 +71,9 @@ func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 //go:embed besides.sql
 var besidesRows string
 
-// start loads a guild file and what the guild has besides, makes the plainest program's tables of them, starts both
-// programs, and waits until what a running installation has anyway is there: the
-// leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
+// start loads a guild file and what the guild has besides, makes the plainest program's
+// tables of them, starts both programs, and waits until what a running installation has
+// anyway is there: the leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
 func (h *host) start() {
 	begun := time.Now()
 	h.Say("imported %d records in %.1f s", h.Load(h.wealth), time.Since(begun).Seconds())

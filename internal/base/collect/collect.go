@@ -63,7 +63,7 @@ func (*Left) Unwrap() error { return Alone }
 // Caller is on whose account an item is done.
 type Caller struct{ Group, Name string }
 
-// Config says what a batch is. Functions are required, but for Made and Long.
+// Config says what a batch is. Functions and both errors are required, but for Made and Long.
 type Config[T any] struct {
 	// Run does a batch. It returns Alone when it has left all of its items, and why it
 	// has failed when that is to be told to all.
