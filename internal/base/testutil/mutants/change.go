@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -19,7 +20,7 @@ type change struct {
 	from, to int
 	with     string
 
-	start, end int // of the text that it changes, a literal or a file; 0: it changes a number
+	start, end int // of the text that it changes, a literal or a file; 0: a number, or several texts
 	number     int // among those that are built together; 0: it is built by itself
 }
 
@@ -86,29 +87,67 @@ func inFile(file string, content []byte) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inCode(set, tree), nil
+	return inCode(set, tree, content), nil
 }
 
-func inCode(set *token.FileSet, tree *ast.File) (list []change) {
+func inCode(set *token.FileSet, tree *ast.File, content []byte) (list []change) {
 	at := func(p token.Pos) int { return set.Position(p).Offset }
+	seen := make(map[*ast.BasicLit]bool)
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GenDecl:
 			if n.Tok == token.CONST {
 				list = append(list, constants(at, n)...)
 			}
-		case *ast.BasicLit:
-			if n.Kind != token.STRING {
-				break
+		case ast.Expr:
+			texts := slices.DeleteFunc(textsOf(n), func(text *ast.BasicLit) bool { return seen[text] })
+			for _, text := range texts {
+				seen[text] = true
 			}
-			for _, c := range conditionChanges(n.Value[1 : len(n.Value)-1]) {
-				c.start, c.end = at(n.Pos()), at(n.End())
-				c.from, c.to = c.from+c.start+1, c.to+c.start+1
-				list = append(list, c)
-			}
+			list = append(list, inTexts(at, texts, content)...)
 		}
 		return true
 	})
+	return list
+}
+
+// textsOf returns the texts that an expression is, or puts together.
+func textsOf(e ast.Expr) []*ast.BasicLit {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			return []*ast.BasicLit{e}
+		}
+	case *ast.BinaryExpr:
+		if e.Op == token.ADD {
+			return append(textsOf(e.X), textsOf(e.Y)...)
+		}
+	}
+	return nil
+}
+
+// inTexts returns the changes of the conditions in texts that are put together. They are
+// read as one text, in which a hole stands for all between two of them. A condition that
+// reaches over a hole is changed by itself.
+func inTexts(at func(token.Pos) int, texts []*ast.BasicLit, content []byte) (list []change) {
+	if len(texts) == 0 {
+		return nil
+	}
+	first := at(texts[0].Pos())
+	whole := bytes.Repeat([]byte(hole), at(texts[len(texts)-1].End())-first)
+	for _, text := range texts {
+		from, to := at(text.Pos())+1, at(text.End())-1
+		copy(whole[from-first:], content[from:to])
+	}
+	for _, c := range conditionChanges(strings.TrimSuffix(string(whole), hole)) {
+		c.from, c.to = c.from+first, c.to+first
+		for _, text := range texts {
+			if start, end := at(text.Pos()), at(text.End()); start < c.from && c.to < end {
+				c.start, c.end = start, end
+			}
+		}
+		list = append(list, c)
+	}
 	return list
 }
 

@@ -11,12 +11,14 @@ import (
 
 // Each condition of a statement and each constant is changed, and nothing else: no
 // join, no assignment, no condition that is not whole, and none that names a guild.
+// A text that is put together is read as one, since a quote may end in another part.
 func TestConditionsAndConstantsAreChanged(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	const source = "package p\n\nconst limit, name = 3 * second, `x`\n\nvar statement = `\n" +
 		"UPDATE t SET a = CASE WHEN a BETWEEN 1 AND 2 THEN 0 END\n" +
-		"FROM s WHERE t.guild_id = $1 AND t.id = s.id AND (t.x IS DISTINCT FROM s.x OR t.y) ORDER BY 1` + `\nWHERE b = ` + name\n"
+		"FROM s WHERE t.guild_id = $1 AND t.id = s.id AND (t.x IS DISTINCT FROM s.x OR t.y) ORDER BY 1` + `\nWHERE b = ` + name\n\n" +
+		"var quoted = `WHERE a = '` + name + `' AND b IN (` + join(\"'x AND y\") + `) AND c = 'd' AND ` + name + `.e OR ` + name\n"
 	if err := os.WriteFile(filepath.Join(folder, "p.go"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +38,11 @@ func TestConditionsAndConstantsAreChanged(t *testing.T) {
 		"t.id = s.id → (t.id = s.id OR true)",
 		"(t.x IS DISTINCT FROM s.x OR t.y) → ((t.x IS DISTINCT FROM s.x OR t.y) OR true)",
 		"t.y → (t.y AND false)",
+		"a = '` + name + `' → (a = '` + name + `' OR true)",
+		"b IN (` + join(\"'x AND y\") + `) → (b IN (` + join(\"'x AND y\") + `) OR true)",
+		"c = 'd' → (c = 'd' OR true)",
+		"` + name + `.e → (` + name + `.e OR true)",
+		"y → (y OR true)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)

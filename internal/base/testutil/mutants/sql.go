@@ -9,6 +9,9 @@ import (
 // and commas.
 var lexeme = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|[(),;]`)
 
+// hole is each byte of what stands between two texts that are put together.
+const hole = "\x00"
+
 // neutralized are the words behind which a condition stands, with what is put behind it
 // so that it never decides anything.
 var neutralized = map[string]string{"WHERE": "OR true", "AND": "OR true", "ON": "OR true", "OR": "AND false", "WHEN": "AND false"}
@@ -39,12 +42,12 @@ func conditionChanges(sql string) (list []change) {
 		}
 		from, to := t[1], conditionEnd(sql, tokens[i+1:])
 		text := sql[from:to]
-		trimmed := strings.TrimSpace(text)
+		trimmed := strings.TrimRight(strings.TrimSpace(text), hole+" \n\t")
 		if trimmed == "" || trimmed == "true" || strings.Count(trimmed, "'")%2 == 1 || guildCondition.MatchString(trimmed) || strings.ContainsAny(trimmed[len(trimmed)-1:], "=<>+-|") {
 			continue
 		}
 		from += strings.Index(text, trimmed)
-		list = append(list, change{from: from, to: from + len(trimmed), with: "(" + trimmed + " " + never + ")"})
+		list = append(list, change{from: from, to: from + len(trimmed), with: "(%s " + never + ")"})
 	}
 	return list
 }
