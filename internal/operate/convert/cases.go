@@ -67,12 +67,18 @@ type inForce struct {
 }
 
 func newCasebook(r *conversion) (*casebook, error) {
+	if r.o.InForce == "-" {
+		return nil, usage("--in-force: name a file; - is one of the files to read")
+	}
 	b := &casebook{named: map[string]becomes{}, revoked: map[int]*stamp{}, used: map[int]string{}, holding: map[int]*inForce{}}
 	for _, s := range r.o.CaseTypes {
 		name, kind, ok := strings.Cut(s, "=")
 		types := []string{"note", "warn", "kick", "ban", "timeout", "mute", ""}
 		if !ok || !slices.Contains(types, kind) || kindName(name) == "" {
 			return nil, usage("--case-type %q: must be NAME=TYPE, where TYPE is note, warn, kick, ban, timeout, mute or empty", s)
+		}
+		if _, twice := b.named[kindName(name)]; twice {
+			return nil, usage("--case-type: %q is given twice", kindName(name))
 		}
 		b.named[kindName(name)] = becomes{kind: kind}
 	}
@@ -157,11 +163,11 @@ func (r *conversion) incident(c incident) error {
 			return err
 		}
 	}
-	if r.records[c.id] {
+	if r.records[c.id] > 0 {
 		r.leave(c.at, "came twice")
 		return nil
 	}
-	r.records[c.id] = true
+	r.records[c.id] = c.at.line
 	r.cases.seq++
 	b := r.kind(c)
 	if b.ends != "" {

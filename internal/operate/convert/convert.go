@@ -72,7 +72,7 @@ type conversion struct {
 	ids     rounding
 	wallets map[uint64]int64
 	levels  map[uint64]int64
-	records map[string]bool // ids of cases, tickets and giveaways
+	records map[string]int // ids of cases, tickets and giveaways, with their lines
 	cases   *casebook
 	curve   *curve // the source's, nil if it is not known
 	own     *curve // that of guild files
@@ -200,7 +200,7 @@ func (r *conversion) convert(inputs []*Input) error {
 // pass goes through all the input once.
 func (r *conversion) pass(s stage, inputs []*Input) error {
 	r.stage, r.documents = s, 0
-	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]bool{}
+	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]int{}
 	r.cases.rewind()
 	if s == writing {
 		if err := r.open(); err != nil {

@@ -236,7 +236,7 @@ func (r *conversion) unread(c columnMap) {
 	mapped := slices.Collect(maps.Values(c.of))
 	for n, heading := range c.headings {
 		if !slices.Contains(mapped, n) {
-			r.dropAt("/" + heading)
+			r.dropAt(deeper("", heading))
 		}
 	}
 }

@@ -94,7 +94,7 @@ var (
 // about is a table of a part that need not hold what it is about.
 func about(rows []row) *pattern {
 	p := grow(rows)
-	p.holds = true
+	p.list, p.object = true, true
 	return p
 }
 
@@ -250,8 +250,13 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	if record.CreatedAt, err = r.since(made, channel, it.value); err != nil {
 		return false, err
 	}
-	if it.get("open").yes() {
+	isOpen, err := truth(it.get("open"))
+	if err != nil {
+		return false, err
+	}
+	if isOpen {
 		record.Status, record.ChannelID = "open", channel
+		r.unused(it.value, "a ticket that is open", "closedById", "closedReason", "closedAt")
 		return r.ticket(record, it.value)
 	}
 	if record.ClosedByID, err = r.id(it.get("closedById")); err != nil {
@@ -302,7 +307,11 @@ func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 func (t *tickets) messages(it *item, channel, opener string) error {
 	bots := map[string]bool{}
 	for _, u := range it.get("archivedUsers").list() {
-		if u.get("bot").yes() {
+		isBot, err := truth(u.get("bot"))
+		if err != nil {
+			return err
+		}
+		if isBot {
 			id, err := t.r.id(u.get("userId"))
 			if err != nil {
 				return err

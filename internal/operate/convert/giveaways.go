@@ -89,11 +89,11 @@ func (g *giveaways) item(it *item) error {
 			return nil
 		}
 	}
-	if g.r.records[record.ID] {
+	if g.r.records[record.ID] > 0 {
 		g.r.leave(it.value, "came twice")
 		return nil
 	}
-	g.r.records[record.ID] = true
+	g.r.records[record.ID] = it.line
 	return g.r.write("GuildFileGiveaway", "giveaway", record, it.value)
 }
 
@@ -102,8 +102,16 @@ func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err err
 		return err
 	}
 	record.CreatedAt = record.StartsAt
-	if !it.get("ended").yes() {
-		record.Status = cond(it.get("pauseOptions").get("isPaused").yes(), "paused", "active")
+	over, err := truth(it.get("ended"))
+	if err != nil {
+		return err
+	}
+	paused, err := truth(it.get("pauseOptions").get("isPaused"))
+	if err != nil {
+		return err
+	}
+	if !over {
+		record.Status = cond(paused, "paused", "active")
 		record.EndsAt, err = g.r.deadline(end)
 		return err
 	}

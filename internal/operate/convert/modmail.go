@@ -115,6 +115,9 @@ func (m *modmail) item(it *item) error {
 		return err
 	}
 	seen := map[string]bool{}
+	if m := members[3]; m.kind != kindArray && m.kind != kindNull {
+		return wrong(m, "must be a list; it is "+m.shown())
+	}
 	for i, message := range members[3].list() {
 		record := messageRecord{
 			Record: "ticket_message", GuildID: m.r.guild, TicketID: "modmail-" + key, ID: fmt.Sprintf("modmail-%s-%06d", key, i+1), AuthorType: "opener",
@@ -143,8 +146,13 @@ func (m *modmail) thread(it *item, key, opener string, made *value) (ok bool, er
 	if record.CreatedAt, err = r.instant(made); err != nil {
 		return false, err
 	}
-	if it.get("open").yes() {
+	isOpen, err := truth(it.get("open"))
+	if err != nil {
+		return false, err
+	}
+	if isOpen {
 		record.Status = "open"
+		r.unused(it.value, "a thread that is open", "closer", "close_message", "closed_at")
 		if record.ChannelID, err = r.id(it.get("channel_id")); err != nil {
 			return false, err
 		}
@@ -173,10 +181,13 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	if record.AuthorID, err = r.id(author.get("id")); err != nil {
 		return err
 	}
+	staff, err := truth(author.get("mod"))
 	switch {
+	case err != nil:
+		return err
 	case record.AuthorID != "" && record.AuthorID == bot:
 		record.AuthorType = "bot"
-	case author.get("mod").yes():
+	case staff:
 		record.AuthorType = "staff"
 	}
 	if record.Kind, err = m.kind(v); err != nil {
@@ -190,6 +201,7 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	}
 	if id := record.ChannelMessageID; seen[id] {
 		record.ChannelMessageID = ""
+		m.r.unused(v, "a message that came before", "message_id")
 	} else if id != "" {
 		seen[id] = true
 	}

@@ -135,7 +135,6 @@ type red struct {
 	r              *conversion
 	base, exp      float64
 	ownCurve       bool
-	global         bool
 	currencyName   string
 	modLog, warned *value
 }
@@ -153,8 +152,11 @@ func (d *red) fact(to string, v *value) error {
 		}
 		return err
 	case "whether the bank is of no guild":
-		d.global = v.yes()
-		if d.global && d.r.source != "global" {
+		global, err := truth(v)
+		if err != nil {
+			return err
+		}
+		if global && d.r.source != "global" {
 			return wrong(v, "the bank is global and belongs to no guild; if the guild is to get it, say so: --source-guild global")
 		}
 		return nil
@@ -287,7 +289,10 @@ func (d *red) warnings(it *item) error {
 	if d.warned == nil {
 		d.warned = detached(it.value)
 	}
-	for _, w := range it.get("warnings").list() {
+	if list := it.get("warnings"); !list.none() && list.kind != kindObject {
+		return wrong(list, "must be an object; it is "+list.shown())
+	}
+	for _, w := range it.get("warnings").members() {
 		if w.kind != kindObject {
 			return wrong(w, "must be an object; it is "+w.shown())
 		}

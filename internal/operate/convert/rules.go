@@ -93,6 +93,17 @@ func (w *rounding) judge() error {
 		"export again with a program that keeps all digits"}
 }
 
+// truth is a value that is true or false; one that is not there is false.
+func truth(v *value) (bool, error) {
+	if v.none() {
+		return false, nil
+	}
+	if v.kind != kindBoolean {
+		return false, wrong(v, "must be true or false; it is "+v.shown())
+	}
+	return v.text == "true", nil
+}
+
 // id is a member of the community or a channel; empty where it is nobody: absent,
 // null, and what bots write for somebody who is deleted or was never known.
 func (r *conversion) id(v *value) (string, error) {
@@ -451,6 +462,15 @@ const (
 
 // drop counts what is known to have no place.
 func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
+
+// unused counts members that say nothing in the state in which their object is.
+func (r *conversion) unused(of *value, state string, members ...string) {
+	for _, name := range members {
+		if v := of.get(name); !v.none() && (v.kind != kindArray || v.count > 0) {
+			r.dropAt(deeper("", name) + " of " + state)
+		}
+	}
+}
 
 func (r *conversion) dropAt(path string) {
 	if r.stage != writing {

@@ -418,6 +418,7 @@ func (s *scanner) members(v *value, open byte, depth int) error {
 	if open == '[' {
 		v.kind, bracket = kindArray, ']'
 	}
+	var seen nameSet
 	for first := true; ; first = false {
 		more, err := s.more(first, bracket)
 		if err != nil || !more {
@@ -428,8 +429,7 @@ func (s *scanner) members(v *value, open byte, depth int) error {
 			if name, err = s.name(); err != nil {
 				return err
 			}
-			// Beyond a few dozen members an object is a list by ids.
-			if v.count < 64 && v.get(name) != nil {
+			if seen.again(v, name) {
 				return &Error{File: s.file, Line: s.line, Text: "member " + strconv.Quote(shorten(name, 40)) + " must be given once"}
 			}
 		}
@@ -437,6 +437,27 @@ func (s *scanner) members(v *value, open byte, depth int) error {
 			return err
 		}
 	}
+}
+
+// nameSet is the names of an object that has many; those of a few are looked through.
+type nameSet map[string]bool
+
+const fewMembers = 64
+
+// again reports whether an object has a member of that name already.
+func (n *nameSet) again(v *value, name string) bool {
+	if v.count < fewMembers {
+		return v.get(name) != nil
+	}
+	if *n == nil {
+		*n = make(nameSet, 2*fewMembers)
+		for _, c := range v.members() {
+			(*n)[c.name] = true
+		}
+	}
+	twice := (*n)[name]
+	(*n)[name] = true
+	return twice
 }
 
 // skip passes over a value without holding it.

@@ -24,7 +24,8 @@ type pattern struct {
 	index    *pattern // of each item
 	any      *pattern // of each member
 	key      string   // the name in braces of any
-	holds    bool     // a child of any name or number is what the file is about
+	list     bool     // each item of it is what the file is about
+	object   bool     // it is what the file is about itself, or its members are
 	interior bool     // it has children
 }
 
@@ -63,18 +64,15 @@ func (p *pattern) grow(word string) *pattern {
 
 // mark finds the lists that a file is about.
 func (p *pattern) mark() {
-	for _, c := range []*pattern{p.index, p.any} {
-		if c != nil && (c.item() || c == p.any && p.key == "guild") {
-			p.holds = true
-		}
-	}
-	if p.item() {
-		p.holds = true
-	}
+	p.list = p.index.item()
+	p.object = p.item() || p.any.item() || p.key == "guild"
 	for _, c := range p.children() {
 		c.mark()
 	}
 }
+
+// about reports whether what begins with this byte, at this path, is what the file is about.
+func (p *pattern) about(c byte) bool { return p.list && c == '[' || p.object && c == '{' }
 
 func (p *pattern) children() []*pattern {
 	all := slices.Collect(maps.Values(p.names))

@@ -91,9 +91,14 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-// list is the items of an array, or the members of an object.
-func (v *value) list() []*value {
-	if v == nil {
+// list is the items of an array. What is none has none.
+func (v *value) list() []*value { return v.children(kindArray) }
+
+// members are those of an object.
+func (v *value) members() []*value { return v.children(kindObject) }
+
+func (v *value) children(of kind) []*value {
+	if v == nil || v.kind != of {
 		return nil
 	}
 	var all []*value
@@ -105,9 +110,6 @@ func (v *value) list() []*value {
 
 // none reports whether a member is not there or null.
 func (v *value) none() bool { return v == nil || v.kind == kindNull }
-
-// yes reports whether a value is true, written as such.
-func (v *value) yes() bool { return v != nil && v.kind == kindBoolean && v.text == "true" }
 
 // where is the place of a value: the file, and the path in its document.
 func (v *value) where() (file, path string) {
@@ -124,7 +126,7 @@ func (v *value) where() (file, path string) {
 	}
 	if v.at.table {
 		if len(up) > 0 {
-			path = "column " + strconv.Quote(up[0])
+			path = "column " + strconv.Quote(shorten(up[0], maxName))
 		}
 		return v.at.file, path
 	}
@@ -135,10 +137,13 @@ func (v *value) where() (file, path string) {
 	return v.at.file, path
 }
 
+// maxName is how much of a name is shown, which may be anything.
+const maxName = 100
+
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")
+
 // escaped is a name as it stands in a JSON pointer.
-func escaped(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+func escaped(name string) string { return pointer.Replace(shorten(name, maxName)) }
 
 // whole is the value as Go has it, for what lists values.
 func (v *value) whole() any {

@@ -94,7 +94,7 @@ func (w *walker) at(p *pattern) error {
 	if err != nil {
 		return err
 	}
-	w.shaped = w.shaped || p.holds && (c == '{' || c == '[')
+	w.shaped = w.shaped || p.about(c)
 	switch {
 	case c == '{' && p.item():
 		return w.item(p)
@@ -280,17 +280,17 @@ func (w *walker) guild(v *value) error {
 // strange reads a member that the table does not have.
 func (w *walker) strange(p *pattern, name string) error {
 	if p.dropped() {
-		w.r.dropAt(p.shown + "/" + name)
+		w.r.dropAt(deeper(p.shown, name))
 		return w.s.skip(len(w.steps))
 	}
 	if w.r.lost == nil || w.r.stage != writing {
 		file, path := (&value{at: &position{file: w.file, steps: w.steps}, line: w.s.line}).where()
-		w.r.note(p.shown+"/"+name, Place{File: file, Line: w.s.line, Path: path})
+		w.r.note(deeper(p.shown, name), Place{File: file, Line: w.s.line, Path: path})
 		return w.s.skip(len(w.steps))
 	}
 	v, err := w.value()
 	if err == nil {
-		w.r.unknown(v, p.shown+"/"+name)
+		w.r.unknown(v, deeper(p.shown, name))
 	}
 	return errors.Join(err, w.r.failed)
 }
@@ -322,15 +322,18 @@ func (r *conversion) account(v *value, p, up *pattern) {
 
 func (r *conversion) member(c *value, parent, p, up *pattern) {
 	if p == nil && up == nil {
-		r.unknown(c, parent.shown+"/"+cond(c.parent.kind == kindArray, "*", c.name))
+		r.unknown(c, deeper(parent.shown, cond(c.parent.kind == kindArray, "*", c.name)))
 		return
 	}
 	if p == nil && parent == up && c.parent.kind == kindObject {
-		r.dropAt(up.shown + "/" + c.name)
+		r.dropAt(deeper(up.shown, c.name))
 		return
 	}
 	r.account(c, p, up)
 }
+
+// deeper is the path of a member. A name may have any length; a report shows it short.
+func deeper(path, name string) string { return path + "/" + shorten(name, maxName) }
 
 // pathOf is the path that steps make.
 func pathOf(steps []step) string {

@@ -1,0 +1,140 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestEachFormatSaysWhatTheFileOfAnotherLooksLike(t *testing.T) {
+	t.Parallel()
+	for _, f := range formats {
+		for _, g := range golden {
+			if g.o.From == f.name || g.o.From == "csv" && f.name == "polaris" || g.o.From == "lurkr" && f.name == "arcane" {
+				continue // Polaris has tables too; Arcane's list is in the form of Lurkr's
+			}
+			for _, name := range g.files {
+				o := Options{From: f.name, Guild: g1}
+				if f.name == "csv" {
+					o.Record = "wallet"
+				}
+				if r := of(t, o, name, readFixture(t, name)); r.err == nil || !strings.HasSuffix(r.err.Error(), ": --from "+g.o.From) &&
+					!strings.Contains(r.err.Error(), "names guild") {
+					t.Errorf("%s is read by %s: %v", name, f.name, r.err)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNamedTwiceOnACommandLineIsAnError(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]Options{
+		"--in-force: name a file; - is one of the files to read": {From: "zeppelin", Guild: g1, InForce: "-"},
+		`--case-type: "ban" is given twice`:                      {From: "zeppelin", Guild: g1, CaseTypes: []string{"ban=", "Ban=kick"}},
+	} {
+		if err := o.Check(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// A file may have names of any length and number. A report shows them short, and few.
+func TestAReportHasNoRoomForNamesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 1000)
+	for name, text := range map[string]string{
+		"a member":       players(`{"id":"` + ada + `","xp":"-1","` + long + `":1}`),
+		"one beside it":  `{"` + long + `":1,"players":[` + player(quoted(ada), -1) + `]}`,
+		"below no place": `{"guild":{"` + long + `":1},"players":[{"` + long + `":[1],"id":"` + ada + `","xp":1}]}`,
+	} {
+		r := of(t, Options{From: "mee6", Guild: g1}, "a.json", text)
+		r.ok(t)
+		var b strings.Builder
+		if err := r.report.JSON(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), long[:200]) || !strings.Contains(b.String(), long[:80]) {
+			t.Errorf("%s: the report is %s", name, b.String())
+		}
+	}
+	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", players(`{"id":"`+ada+`","xp":1,"z":{"`+long+`":[{"x":1,"x":2}]}}`))
+	if r.err == nil || len(r.err.Error()) > 300 {
+		t.Errorf("the error is %v", r.err)
+	}
+}
+
+func TestAMemberThatComesAgainAmongManyIsAnError(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&many, `"m%d":%d,`, i, i)
+	}
+	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", players(`{"id":"`+ada+`",`+many.String()+`"xp":1,"m150":2}`))
+	if r.err == nil || !strings.HasSuffix(r.err.Error(), `member "m150" must be given once`) {
+		t.Errorf("got %v", r.err)
+	}
+	of(t, Options{From: "mee6", Guild: g1}, "a.json", players(`{"id":"`+ada+`",`+many.String()+`"xp":1}`)).ok(t)
+}
+
+// What is not of the shape that it has to be is no list without items, and no "false".
+func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
+	t.Parallel()
+	zip := func(more string) string {
+		return zipped(t, `{"originalGuildId":"`+g1+`"}`, "tickets.jsonl", strings.TrimSuffix(oneTicket, "}")+more+"}")
+	}
+	warned := func(w string) string {
+		return `{"5757575755":{"MEMBER":{"` + g1 + `":{"` + ada + `":{"warnings":` + w + `}}}}}`
+	}
+	for _, c := range []struct{ from, text, want string }{
+		{"modmail", thread("a", `"messages":{"0":{}}`), `/messages: must be a list; it is an object`},
+		{"modmail", thread("a", `"messages":"x"`), `/messages: must be a list; it is "x"`},
+		{"modmail", strings.Replace(thread("a", `"messages":[]`), "false", `"true"`, 1), `/open: must be true or false; it is "true"`},
+		{"modmail", thread("a", `"messages":[{"author":{"id":"1","mod":1}}]`), `/messages/0/author/mod: must be true or false; it is 1`},
+		{"red", warned(`[{"description":"Late"}]`), `/warnings: must be an object; it is a list`},
+		{"red", `{"384734293238749":{"GLOBAL":{"is_global":"yes"}}}`, `/GLOBAL/is_global: must be true or false; it is "yes"`},
+		{"discord-giveaways", "[" + giveaway("1", `,"ended":"true"`) + "]", `/0/ended: must be true or false; it is "true"`},
+		{"discord-giveaways", "[" + giveaway("1", `,"pauseOptions":{"isPaused":0}`) + "]", `/0/pauseOptions/isPaused: must be true or false; it is 0`},
+		{"discord-tickets", zip(`,"open":1`), `/open: must be true or false; it is 1`},
+		{"discord-tickets", zip(`,"archivedUsers":[{"userId":"1","bot":"no"}]`), `/archivedUsers/0/bot: must be true or false; it is "no"`},
+	} {
+		r := of(t, Options{From: c.from, Guild: g1, SourceGuild: ""}, "a.json", c.text)
+		if r.err == nil || !strings.HasSuffix(r.err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.from, r.err, c.want)
+		}
+	}
+}
+
+// What a thing's state leaves without meaning is counted, like all that has no place.
+func TestWhatAStateLeavesWithoutMeaningIsCounted(t *testing.T) {
+	t.Parallel()
+	comment := `{"originalGuildId":"` + g1 + `"}`
+	closed := `,"open":true,"closedById":"` + mo + `","closedReason":"Solved","closedAt":"2024-02-01T00:00:00Z"}`
+	for _, c := range []struct {
+		from, text string
+		want       []string
+	}{
+		{
+			"modmail", strings.Replace(thread("a", `"closer":{"id":"`+mo+`"},"close_message":"Thanks","messages":[`+
+				message("7", mo, "a")+","+message("7", mo, "b")+"]"), "false", "true", 1),
+			[]string{
+				"/closer of a thread that is open", "/close_message of a thread that is open", "/closed_at of a thread that is open",
+				"/message_id of a message that came before",
+			},
+		},
+		{
+			"discord-tickets", zipped(t, comment, "tickets.jsonl", strings.TrimSuffix(oneTicket, "}")+closed),
+			[]string{
+				"/closedById of a ticket that is open", "/closedReason of a ticket that is open", "/closedAt of a ticket that is open",
+			},
+		},
+	} {
+		r := of(t, Options{From: c.from, Guild: g1}, "a.json", c.text)
+		r.ok(t)
+		for _, path := range c.want {
+			if r.report.NoPlace[path] != 1 {
+				t.Errorf("%q is counted %d times in %v", path, r.report.NoPlace[path], r.report.NoPlace)
+			}
+		}
+	}
+}
