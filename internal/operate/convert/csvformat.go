@@ -77,15 +77,8 @@ func newCSV(r *conversion) (*csvHandler, error) {
 	if !ok {
 		return nil, usage("--record: say what a row is: wallet, level or case")
 	}
-	for _, m := range r.o.Map {
-		member, column, ok := strings.Cut(m, "=")
-		if !ok || column == "" || !slices.Contains(members, member) {
-			return nil, usage("--map %q: must be MEMBER=COLUMN; the members of a %s are %s", m, r.o.Record, strings.Join(members, ", "))
-		}
-		if h.mapping[member] != "" {
-			return nil, usage("--map: %s is given twice", member)
-		}
-		h.mapping[member] = column
+	if err := h.named(members); err != nil {
+		return nil, err
 	}
 	switch r.o.Separator {
 	case "":
@@ -114,6 +107,25 @@ func newCSV(r *conversion) (*csvHandler, error) {
 	return h, nil
 }
 
+// named reads --map.
+func (h *csvHandler) named(members []string) error {
+	o := &h.r.o
+	for _, m := range o.Map {
+		member, column, ok := strings.Cut(m, "=")
+		if !ok || column == "" || !slices.Contains(members, member) {
+			return usage("--map %q: must be MEMBER=COLUMN; the members of a %s are %s", m, o.Record, strings.Join(members, ", "))
+		}
+		if h.mapping[member] != "" {
+			return usage("--map: %s is given twice", member)
+		}
+		h.mapping[member] = column
+	}
+	if h.mapping["balance"] != "" && (h.mapping["cash"] != "" || h.mapping["bank"] != "" || o.Balance != "") {
+		return usage("--map balance says where all coins are: leave out --balance, and --map for cash and bank")
+	}
+	return nil
+}
+
 func plain(s string) string {
 	return strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(s))
 }
@@ -140,7 +152,7 @@ func (h *csvHandler) choose(file string) func(headings []string) (columnMap, err
 		}
 		// Two pockets are added up here; a sum beside them has no place.
 		_, cash := c.of["cash"]
-		if _, bank := c.of["bank"]; bank && cash {
+		if _, bank := c.of["bank"]; bank && cash && h.mapping["balance"] == "" {
 			delete(c.of, "balance")
 			return c, nil
 		}
@@ -185,6 +197,9 @@ func chooseColumns(file string, headings []string, aliases map[string][]string, 
 		n, err := named(file, headings, member, mapping[member])
 		if err != nil {
 			return c, err
+		}
+		if taken[n] {
+			return c, &Error{File: file, Text: fmt.Sprintf("column %q is named for %s and for another; give each its own --map", headings[n], member)}
 		}
 		c.of[member], taken[n] = n, true
 	}
@@ -338,6 +353,9 @@ func (h *csvHandler) incident(it *item, c columnMap, user string) error {
 	}
 	if i.change, err = r.instant(c.cell(it, "updated_at")); err != nil {
 		return err
+	}
+	if r.records[i.id] > 0 {
+		return wrong(c.cell(it, "number"), fmt.Sprintf("case %d comes twice, first on line %d; leave one row of each case", i.number, r.records[i.id]))
 	}
 	return r.incident(i)
 }

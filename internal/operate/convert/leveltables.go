@@ -156,6 +156,7 @@ type polaris struct {
 	factors  map[int]float64 // by power
 	rounding float64
 	highest  int64
+	at       *Error // where the curve stands
 }
 
 func (p *polaris) fact(to string, v *value) error {
@@ -163,7 +164,10 @@ func (p *polaris) fact(to string, v *value) error {
 	if err != nil || v.kind != kindNumber {
 		return wrong(v, "must be a number; it is "+v.shown())
 	}
-	_, path := v.where()
+	file, path := v.where()
+	if p.at == nil {
+		p.at = &Error{File: file, Line: v.line, Path: "/settings/curve", Text: "level 1 has to begin above 0 XP; name the curve with --curve"}
+	}
 	last := path[strings.LastIndexByte(path, '/')+1:]
 	switch {
 	case to == "the highest level":
@@ -203,6 +207,9 @@ func (p *polaris) end() error {
 		}
 		return clamp(math.Floor(x + 0.5))
 	}}
+	if p.at != nil && p.r.curve.start(1) <= 0 {
+		return p.at
+	}
 	return nil
 }
 

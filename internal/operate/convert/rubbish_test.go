@@ -32,10 +32,35 @@ func TestWhatIsNamedTwiceOnACommandLineIsAnError(t *testing.T) {
 	for want, o := range map[string]Options{
 		"--in-force: name a file; - is one of the files to read": {From: "zeppelin", Guild: g1, InForce: "-"},
 		`--case-type: "ban" is given twice`:                      {From: "zeppelin", Guild: g1, CaseTypes: []string{"ban=", "Ban=kick"}},
+		"--map balance says where all coins are: leave out --balance, and --map for cash and bank": {
+			From: "csv", Record: "wallet", Guild: g1, Map: []string{"balance=Gold", "cash=Cash"},
+		},
 	} {
 		if err := o.Check(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+func TestAColumnThatIsMappedStandsBeforeThoseThatAreFound(t *testing.T) {
+	t.Parallel()
+	o := Options{From: "csv", Record: "wallet", Guild: g1, Map: []string{"balance=Gold"}}
+	same(t, "wallet", of(t, o, "a.csv", "id,cash,bank,Gold\n"+ada+",1,2,40\n").ok(t), walletLine(ada, 40))
+	o.Map = []string{"balance=id"}
+	same(t, "wallet", of(t, o, "a.csv", "id,user,Gold\n40,"+ada+",1\n").ok(t), walletLine(ada, 40))
+	const want = `a.csv: column "1" is named for user_id and for another; give each its own --map`
+	o.Map, o.NoHeader = []string{"balance=1", "user_id=1"}, true
+	if r := of(t, o, "a.csv", ada+",1\n"); r.err == nil || r.err.Error() != want {
+		t.Errorf("got %v, want %s", r.err, want)
+	}
+}
+
+func TestTwoRowsWithTheNumberOfOneCaseAreAnError(t *testing.T) {
+	t.Parallel()
+	const want = `a.csv: line 3: column "number": case 7 comes twice, first on line 2; leave one row of each case`
+	r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type,number\n"+ada+",warn,7\n"+bo+",ban,7\n")
+	if r.err == nil || r.err.Error() != want {
+		t.Errorf("got %v, want %s", r.err, want)
 	}
 }
 
@@ -77,7 +102,7 @@ func TestAMemberThatComesAgainAmongManyIsAnError(t *testing.T) {
 	of(t, Options{From: "mee6", Guild: g1}, "a.json", players(`{"id":"`+ada+`",`+many.String()+`"xp":1}`)).ok(t)
 }
 
-// What is not of the shape that it has to be is no list without items, and no "false".
+// An object is no list without items, and a text is no "false".
 func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 	t.Parallel()
 	zip := func(more string) string {
@@ -105,7 +130,16 @@ func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 	}
 }
 
-// What a thing's state leaves without meaning is counted, like all that has no place.
+func TestACurveOfPolarisWithoutLevelsIsAnError(t *testing.T) {
+	t.Parallel()
+	r := of(t, Options{From: "polaris", Guild: g1}, "a.json", `{"users":{"`+ada+`":{"xp":5}},`+"\n"+`"settings":{"curve":{"1":0}}}`)
+	if r.err == nil || r.err.Error() != "a.json: line 2: /settings/curve: level 1 has to begin above 0 XP; name the curve with --curve" {
+		t.Errorf("got %v", r.err)
+	}
+	of(t, Options{From: "polaris", Guild: g1, Curve: "mee6"}, "a.json", `{"users":{"`+ada+`":{"xp":5}},"settings":{"curve":{"1":0}}}`).ok(t)
+}
+
+// An open ticket has no use for how it was closed. Such members are counted.
 func TestWhatAStateLeavesWithoutMeaningIsCounted(t *testing.T) {
 	t.Parallel()
 	comment := `{"originalGuildId":"` + g1 + `"}`

@@ -91,7 +91,7 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-// list is the items of an array. What is none has none.
+// list is the items of an array; an object has none.
 func (v *value) list() []*value { return v.children(kindArray) }
 
 // members are those of an object.
