@@ -251,23 +251,26 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
 	cases := []struct {
-		name, status string
-		starts, ends time.Duration
-		want         string
+		name, status, source string // as SQL: the source, whether the bot runs it, its message
+		starts, ends         time.Duration
+		want                 string // the status, and of drawing: the entries, when it is drawn, whether its message changes
 	}{
-		{"starts what is due", scheduled, -time.Second, time.Hour, active},
-		{"leaves what is not due", scheduled, time.Hour, 2 * time.Hour, scheduled},
-		{"starts and ends what was due while nobody swept", scheduled, -2 * time.Hour, -time.Hour, drawing},
-		{"ends what is over", active, -2 * time.Hour, -time.Second, drawing},
-		{"lets the others run", active, -2 * time.Hour, time.Hour, active},
-		{"never ends a paused one", "paused", -2 * time.Hour, -time.Hour, "paused"},
-		{"leaves ended ones alone", ended, -2 * time.Hour, -time.Hour, ended},
+		{"starts what is due", scheduled, `'bot', false, NULL`, -time.Second, time.Hour, active},
+		{"leaves what is not due", scheduled, `'bot', false, NULL`, time.Hour, 2 * time.Hour, scheduled},
+		{"starts and ends what was due while nobody swept", scheduled, `'bot', false, '9'`, -2 * time.Hour, -time.Hour, "drawing frozen 0 f"},
+		{"ends what is over", active, `'api', false, '9'`, -2 * time.Hour, -time.Second, "drawing gathering 0 t"},
+		{"ends what no message shows", active, `'api', false, NULL`, -2 * time.Hour, -time.Second, "drawing gathering 0 f"},
+		{"leaves the bot its minute", active, `'bot', true, '9'`, -2 * time.Hour, -time.Second, "drawing open 60 f"},
+		{"lets the others run", active, `'bot', false, NULL`, -2 * time.Hour, time.Hour, active},
+		{"never ends a paused one", "paused", `'bot', false, NULL`, -2 * time.Hour, -time.Hour, "paused"},
+		{"leaves ended ones alone", ended, `'bot', false, NULL`, -2 * time.Hour, -time.Hour, ended},
 	}
 	for _, c := range cases {
 		s.giveaway(c.name, c.status, 2, 3, equal)
 		dbtest.Exec(s.t, s.DB, `
 			UPDATE giveaways
-			SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3)
+			SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3),
+			    (source, bot_run, message_id) = ROW (`+c.source+`)
 			WHERE id = $1`,
 			c.name, c.starts.Seconds(), c.ends.Seconds())
 	}
@@ -278,12 +281,13 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			g := s.get(c.name)
-			if g.Status != c.want {
-				t.Errorf("the status is %s, want %s", g.Status, c.want)
-			}
-			if wantPot := map[string]string{drawing: frozen}[c.want]; wantPot != "" && g.Pot != wantPot {
-				t.Errorf("its entries are %s, want %s", g.Pot, wantPot)
+			is := dbtest.Value[string](t, s.DB, `
+				SELECT concat_ws(' ', status, CASE WHEN status = 'drawing' THEN
+				       concat_ws(' ', pot, extract(epoch FROM redraw_at - drawing_at)::int, left((edit_at IS NOT NULL)::text, 1)) END)
+				FROM giveaways
+				WHERE id = $1`, c.name)
+			if is != c.want {
+				t.Errorf("it is %s, want %s", is, c.want)
 			}
 		})
 	}

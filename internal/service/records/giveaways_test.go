@@ -2,6 +2,7 @@ package records_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"guildhall/internal/base/db/dbtest"
@@ -32,12 +33,16 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	entry := func(user, rest string) string {
 		return `{"record":"giveaway_entry","giveaway_id":"g","user_id":"` + user + `"` + rest + `}`
 	}
+	const entryOfAnother = `{"record":"giveaway_entry","giveaway_id":"h","user_id":"2"}`
+	bot.Do(t, "writeRecords", records(strings.Replace(hat, `"g"`, `"h"`, 1)+`},`+entryOfAnother)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.created", `{"data":{"id":"h","entrant_count":1}}`)
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":3`)+","+entry("2", "")+","+entry("3", "")+","+entry("4", `,"entries":0`))).
 		Want(t, 200, `{"data":[{"id":"1","result":"created"},{"result":"created"},{"result":"created"},{"id":"4","result":"unchanged",
 			"updated_at":null}]}`)
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":5`)+","+entry("2", `,"entries":0`)+","+entry("3", ""))).
 		Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"},{"result":"unchanged"}]}`)
 	bot.Do(t, "getGiveaway", "", at).Want(t, 200, `{"data":{"entrant_count":2,"entry_count":6}}`)
+	bot.Do(t, "writeRecords", records(entryOfAnother)).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	bot.WantNoEvent(t)
 
 	bot.Do(t, "endGiveaway", "", at).Want(t, 202, "")
