@@ -95,7 +95,11 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 		Prize: strings.Repeat("*", 200), Description: ptr(strings.Repeat("<", 1000)), WinnerCount: 100,
 		HostID: ptr("18446744073709551615"),
 	})
-	if got := utf8.RuneCountInString(long); got > maxMessage || !strings.Contains(long, "…\n\nReact") {
+	if got := utf8.RuneCountInString(long); got > maxMessage || !strings.Contains(long, "…\n\nReact") ||
+		!strings.Contains(long, "**"+strings.Repeat(`\*`, 200)+"**") {
 		t.Errorf("the start is a message of %d characters: %s", got, long)
+	}
+	if ordinary := strings.Repeat("ü", 1000); !strings.Contains(startedText(row{Description: &ordinary}), ordinary) {
+		t.Error("a description of 1,000 letters is cut")
 	}
 }

@@ -2,6 +2,7 @@ package giveaways
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,51 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 		}
 		if is := stored(t, d, "other"); is != other {
 			t.Errorf("%s: another was\n%s\nand is\n%s", c.name, other, is)
+		}
+	}
+}
+
+// mute is a platform that never answers.
+type mute struct{ chat.Off }
+
+var errMute = errors.New("no answer")
+
+func (mute) EditMessage(context.Context, chat.Channel, string, string) error { return errMute }
+
+func (mute) AddReaction(context.Context, chat.Channel, string, string) error { return errMute }
+
+func (mute) Reactors(context.Context, chat.Channel, string, string, chat.Reaction, string) ([]chat.Reactor, error) {
+	return nil, errMute
+}
+
+// What the platform never takes is tried a hundred times, and reactions are asked for for a
+// day. Then the bot does without.
+func TestTheBotGivesUpInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	for _, c := range []struct {
+		name, status, state string
+		do                  func(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error
+		givenUp             bool
+	}{
+		{"react", active, `react_at = now(), failures = 99`, React, false},
+		{"react, once more", active, `react_at = now(), failures = 100`, React, true},
+		{"edit", ended, `edit_at = now(), edit_failures = 99`, Edit, false},
+		{"edit, once more", ended, `edit_at = now(), edit_failures = 100`, Edit, true},
+		{"gather", drawing, `pot = 'gathering', redraw_at = now(), drawing_at = now() - interval '23 hours'`, Gather, false},
+		{"gather, after a day", drawing, `pot = 'gathering', redraw_at = now(), drawing_at = now() - interval '24 hours'`, Gather, true},
+	} {
+		s.giveaway(c.name, c.status, 1, 0, nil)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET message_id = '901', `+c.state+` WHERE id = $1`, c.name)
+		if err := c.do(t.Context(), s.DB, mute{}, guild, c.name); !errors.Is(err, errMute) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		givenUp := dbtest.Value[bool](t, s.DB, `
+			SELECT react_at IS NULL AND edit_at IS NULL AND pot <> 'gathering'
+			FROM giveaways
+			WHERE id = $1`, c.name)
+		if givenUp != c.givenUp {
+			t.Errorf("%s: given up: %v", c.name, givenUp)
 		}
 	}
 }
