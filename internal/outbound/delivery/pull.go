@@ -186,7 +186,7 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 		if _, err := db.Exec(ctx, tx, `
 			UPDATE webhook_schedule
 			SET fetched_at = $3, fetched_by = $4
-			WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = 'pull'`, guild, endpoint, s.Now, by); err != nil {
+			WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint, s.Now, by); err != nil {
 			return out, fault.Wrap(err, "note who fetches from endpoint", endpoint, "of guild", guild)
 		}
 	}

@@ -136,12 +136,19 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
+	off := w.addPull(w.guild)
+	w.enable(off, false)
 	unread, read := w.addPull(w.guild), w.addPull(w.guild)
 	pushed, _ := w.add(w.guild, w.receive(nil).URL)
 	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - make_interval(days => 7, mins => CASE WHEN endpoint_id = $1 THEN 1 ELSE -1 END)`,
 		unread.ID)
 	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '8 days' WHERE endpoint_id = $1`, pushed.ID)
-	if err := w.deliverer().disableUnfetched(t.Context()); err != nil {
+	d := w.deliverer()
+	err := d.disableUnfetched(t.Context())
+	for _, e := range []endpoint{read, pushed} { // as if somebody had fetched between look and lock
+		err = errors.Join(err, d.disableIfUnfetched(t.Context(), backlog{GuildID: e.GuildID, EndpointID: e.ID}))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	is := func(e endpoint) string {
@@ -421,7 +428,7 @@ func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
 			"toggle":      func(*rapid.T) { m.toggle(d) },
 			"tidy":        func(*rapid.T) { m.tidy(d) },
 			"time goes by": func(rt *rapid.T) {
-				m.now = m.now.Add(time.Duration(rapid.SampledFrom([]int{1, 10, 60, 600, 86_400, 6 * 86_400}).Draw(rt, "seconds")) * time.Second)
+				m.now = m.now.Add(time.Duration(rapid.SampledFrom([]int{1, 10, 60, 600, 86_400, 6 * 86_400, 31 * 86_400}).Draw(rt, "seconds")) * time.Second)
 			},
 		})
 	})
@@ -466,6 +473,8 @@ func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 		{of(10, 10, 10, 10), 3, true},
 		{of(pullBytes), 1, false},
 		{of(pullBytes*2, 1), 1, true},
+		{of(1<<20-1000, 100), 2, false},
+		{of(1<<20-100, 100), 1, true},
 		{of(pullBytes-10, 8), 2, false},
 		{of(pullBytes-10, 9), 1, true},
 	} {

@@ -46,7 +46,7 @@ func TestJitterStaysWithinAFifth(t *testing.T) {
 	for attempt := 1; attempt <= len(s); attempt++ {
 		for _, jitter := range []float64{0, 0.25, 0.999999} {
 			d, _ := s.next(attempt, jitter)
-			if base := s[attempt-1]; d < base*8/10 || d > base*12/10 {
+			if base := s[attempt-1]; d < base*8/10 || d > base*12/10 || jitter == 0 && d > base*81/100 {
 				t.Errorf("pause %d with jitter %v is %s, base %s", attempt, jitter, d, base)
 			}
 		}

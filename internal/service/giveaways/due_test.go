@@ -182,7 +182,7 @@ func (mute) Reactors(context.Context, chat.Channel, string, string, chat.Reactio
 	return nil, errMute
 }
 
-// What the platform never takes is tried a hundred times, and reactions are asked for for a
+// The bot tries a hundred times what the platform never takes, and asks for reactions for a
 // day. Then the bot does without.
 func TestTheBotGivesUpInTheEnd(t *testing.T) {
 	t.Parallel()
