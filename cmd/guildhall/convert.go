@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -76,6 +79,9 @@ func (c *convertCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if err = o.Check(); err == nil {
+		err = c.apart()
+	}
+	if err == nil {
 		var inputs []*convert.Input
 		var done func()
 		inputs, done, err = convert.Inputs(c.Files, io.in)
@@ -90,9 +96,47 @@ func (c *convertCommand) Run(ctx context.Context, io streams) error {
 	return err
 }
 
+// apart refuses a file that is named twice: one would take the place of the other, or
+// of what is read.
+func (c *convertCommand) apart() error {
+	var outs [][2]string
+	for _, out := range [][2]string{{"--out", c.Out}, {"--report", c.Report}, {"--left-out", c.LeftOut}} {
+		if out[1] == "" || out[1] == "-" {
+			continue
+		}
+		for _, in := range append(c.Files, c.InForce) {
+			if sameFile(out[1], in) {
+				return usageError{fmt.Errorf("%s: %s is a file that is read", out[0], out[1])}
+			}
+		}
+		for _, other := range outs {
+			if sameFile(out[1], other[1]) {
+				return usageError{fmt.Errorf("%s: %s is named for %s too", out[0], out[1], other[0])}
+			}
+		}
+		outs = append(outs, out)
+	}
+	return nil
+}
+
+// sameFile reports whether two paths lead to one file, or would once it is made.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	if err == nil && err2 == nil {
+		return os.SameFile(x, y) && x.Mode().IsRegular()
+	}
+	folder := func(path string) string {
+		real, _ := filepath.EvalSymlinks(filepath.Dir(path))
+		return filepath.Join(real, filepath.Base(path))
+	}
+	return err != nil && err2 != nil && folder(a) == folder(b)
+}
+
 // write makes up to three files. All of them, or none: but for --strict, which keeps
 // what says why there is no guild file.
 func (c *convertCommand) write(ctx context.Context, io streams, o convert.Options, inputs []*convert.Input) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error, after which files are dropped
 	out, err := newDraft(c.Out, io.out)
 	if err != nil {
 		return err
@@ -103,26 +147,23 @@ func (c *convertCommand) write(ctx context.Context, io streams, o convert.Option
 		return err
 	}
 	defer lost.drop()
-	report, err := convert.Run(ctx, o, inputs, out, lost.writer())
-	if report == nil {
-		return err
-	}
-	strict := err
-	if err := report.Print(io.err); err != nil {
-		return err
-	}
 	list, err := newDraft(c.Report, nil)
 	if err != nil {
 		return err
 	}
 	defer list.drop()
-	if c.Report != "" {
-		if err := report.JSON(list); err != nil {
-			return err
+	err = convert.Run(ctx, o, inputs, out, lost.writer(), func(r *convert.Report) error {
+		err := r.Print(io.err)
+		if err == nil && c.Report != "" {
+			err = r.JSON(list)
 		}
+		return errors.Join(err, lost.close(), list.close())
+	})
+	if err != nil && !errors.Is(err, convert.ErrStrict) {
+		return err
 	}
-	if err := errors.Join(lost.keep(), list.keep()); err != nil || strict != nil {
-		return errors.Join(err, strict)
+	if err := errors.Join(err, lost.keep(), list.keep()); err != nil {
+		return err
 	}
 	return out.keep()
 }
@@ -131,8 +172,9 @@ func (c *convertCommand) write(ctx context.Context, io streams, o convert.Option
 // is well. It is its owner's alone. A stream or a device is written as it is.
 type draft struct {
 	io.Writer
-	path string
-	file *os.File // nil: a stream, which is the caller's
+	path   string
+	file   *os.File // nil: a stream, which is the caller's
+	closed bool
 }
 
 // newDraft begins a file; - is the stream, and no path is nowhere.
@@ -171,26 +213,26 @@ func (d *draft) writer() io.Writer {
 	return d
 }
 
+// close ends the writing.
+func (d *draft) close() error {
+	if d.file == nil || d.closed {
+		return nil
+	}
+	d.closed = true
+	return d.file.Close()
+}
+
 // keep puts the file in its place.
 func (d *draft) keep() error {
-	if d.file == nil {
-		return nil
-	}
-	if err := d.file.Close(); err != nil {
+	if err := d.close(); err != nil || d.path == "" {
 		return err
-	}
-	if d.path == "" {
-		return nil
 	}
 	return os.Rename(d.file.Name(), d.path)
 }
 
 // drop leaves nothing behind of a file that was not kept.
 func (d *draft) drop() {
-	if d.file == nil {
-		return
-	}
-	d.file.Close()
+	_ = d.close()
 	if d.path != "" {
 		os.Remove(d.file.Name())
 	}

@@ -84,24 +84,27 @@ type conversion struct {
 var ErrStrict = errors.New("something was left out, changed or is unknown, and --strict was given")
 
 // Run reads the inputs and writes a guild file. It writes to leftOut, which may be nil,
-// what it left out or changed. With ErrStrict the report comes too. When it fails after
-// lines have gone out, the last is one that no import takes.
-func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer) (*Report, error) {
+// what it left out or changed, and tells the report before the file is whole. When it
+// fails after lines have gone out, the last is one that no import takes.
+func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer, tell func(*Report) error) error {
 	r, err := newRun(o, out, leftOut)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.ctx = ctx
 	if len(inputs) == 0 {
-		return nil, usage("name the files to read, or - for standard input")
+		return usage("name the files to read, or - for standard input")
 	}
-	if err := r.convert(inputs); err != nil {
-		return nil, errors.Join(err, r.out.fail())
+	if err = r.convert(inputs); err == nil {
+		err = tell(r.report)
 	}
-	if o.Strict && !r.report.Clean() {
-		return r.report, errors.Join(ErrStrict, r.out.fail())
+	if err == nil && o.Strict && !r.report.Clean() {
+		err = ErrStrict
 	}
-	return r.report, r.out.flush()
+	if err != nil {
+		return errors.Join(err, r.out.fail())
+	}
+	return r.out.flush()
 }
 
 // Check says what is wrong with options, before anything is read.

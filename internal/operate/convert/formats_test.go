@@ -84,7 +84,8 @@ func TestStandardInputIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		report, err := Run(t.Context(), c.o, inputs, &out, nil)
+		var report *Report
+		err = Run(t.Context(), c.o, inputs, &out, nil, noted(&report))
 		if err != nil || out.String() != readFixture(t, c.file+".out.jsonl") {
 			t.Errorf("%s: %v, %s", name, err, out.String())
 		}
@@ -130,7 +131,8 @@ func TestWhatLeavesBeforeTheEndStopsWithinARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out stages
-	if _, err := Run(t.Context(), Options{From: "mee6", Guild: g1, At: june}, inputs, &out, nil); err != nil {
+	var report *Report
+	if err := Run(t.Context(), Options{From: "mee6", Guild: g1, At: june}, inputs, &out, nil, noted(&report)); err != nil {
 		t.Fatal(err)
 	}
 	all, last := out.String(), len(out.ends)-1
@@ -152,8 +154,8 @@ func TestAFailedWriteAndACancelledRunEndInAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Run(ctx, Options{From: "zeppelin", Guild: "7", At: june}, inputs, out, lost)
-		return err
+		var report *Report
+		return Run(ctx, Options{From: "zeppelin", Guild: "7", At: june}, inputs, out, lost, noted(&report))
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -38,8 +38,14 @@ func converted(t *testing.T, o Options, paths ...string) result {
 		t.Fatal(err)
 	}
 	var out, lost bytes.Buffer
-	report, err := Run(t.Context(), o, inputs, &out, &lost)
+	var report *Report
+	err = Run(t.Context(), o, inputs, &out, &lost, noted(&report))
 	return result{out.String(), lost.String(), report, err}
+}
+
+// noted keeps a report.
+func noted(report **Report) func(*Report) error {
+	return func(r *Report) error { *report = r; return nil }
 }
 
 // of converts files with these contents, by name.

@@ -298,7 +298,8 @@ func read(t testing.TB, o Options, name string, f *os.File) result {
 	t.Helper()
 	o.At = june
 	var out bytes.Buffer
-	report, err := Run(t.Context(), o, []*Input{{Name: name, file: f}}, &out, nil)
+	var report *Report
+	err := Run(t.Context(), o, []*Input{{Name: name, file: f}}, &out, nil, noted(&report))
 	return result{out.String(), "", report, err}
 }
 
