@@ -301,6 +301,9 @@ func TestACallThatCannotBeCarriedOutSaysWhichFlagIsWrong(t *testing.T) {
 		"--balance: must be one of total, cash, bank":  {From: "unbelievaboat", Guild: g1, Balance: "all"},
 		"--numbers: must be one of keep, new":          {From: "zeppelin", Guild: g1, Numbers: "old"},
 		"--curve: must be mee6, lurkr":                 {From: "mee6", Curve: "flat"},
+		"--curve: must be mee6, lurkr, amari":          {From: "mee6", Curve: "total:1,x"},
+		"--curve: must be mee6, lurkr, amari, ":        {From: "mee6", Curve: "total:9007199254740992"},
+		"--curve: must be mee6, lurkr, amari, arcane":  {From: "mee6", Curve: "total:9007199254740991,-9007199254740992"},
 		"--timezone: there is no time zone":            {From: "csv", Guild: g1, Record: "case", Timezone: "Berlin"},
 		"the files of zeppelin name no guild":          {From: "zeppelin"},
 		"--record: say what a row is":                  {From: "csv", Guild: g1},
@@ -325,6 +328,11 @@ func TestACallThatCannotBeCarriedOutSaysWhichFlagIsWrong(t *testing.T) {
 		r := of(t, o, "a", "id,xp\n1,1\n")
 		if _, ok := errors.AsType[*UsageError](r.err); !ok || !strings.HasPrefix(r.err.Error(), want) {
 			t.Errorf("%v, want a usage error: %s", r.err, want)
+		}
+	}
+	for _, curve := range []string{"total:9007199254740991", "step:9007199254740991,-9007199254740991"} {
+		if err := (Options{From: "mee6", Curve: curve}).Check(); err != nil {
+			t.Errorf("%s: %v", curve, err)
 		}
 	}
 	if _, _, err := Inputs([]string{"-", "-"}, nil); err == nil {

@@ -274,9 +274,7 @@ func (r *conversion) absorb(c incident, kind string) {
 			r.dropAt("the " + has.what + " of what ends a " + kind)
 		}
 	}
-	if r.lost != nil && r.stage == writing {
-		r.fail(r.lost.add(r.place(c.at), "ended a "+kind+", whose record is revoked; its moderator and reason have no place", c.at.whole()))
-	}
+	r.fail(r.lost.add(r.place(c.at), "ended a "+kind+", whose record is revoked; its moderator and reason have no place", c.at.whole()))
 }
 
 // state says whether a case still holds. A case that is over must come in as over: an

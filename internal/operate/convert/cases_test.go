@@ -237,6 +237,24 @@ func TestCasesKeepTheirNumbersOrGetTheGuildsNextOnes(t *testing.T) {
 	if out := r.ok(t); !strings.Contains(out, `"id":"csv-1"`) || !strings.Contains(out, `"id":"csv-2"`) {
 		t.Errorf("got %s", out)
 	}
+	wants(t, r.report.Changed, "number", 0)
+	r = of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "number,user,type,moderator\n9007199254740991,"+ada+",warn,"+mo+"\n")
+	if out := r.ok(t); !strings.Contains(out, `"number":9007199254740991`) {
+		t.Errorf("got %s", out)
+	}
+	for heads, want := range map[string]string{
+		"moderator": `column "moderator": must be an id of digits`, "date": `column "date": must be a date and time`,
+	} {
+		r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type,"+heads+"\n"+ada+",warn,mo#1\n")
+		if r.err == nil || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("%s: %v", heads, r.err)
+		}
+	}
+	undated := strings.Replace(zeppelinCases(zeppelinCase(1, 4, ada, "null", "x")), `"x"`, "{}", 1)
+	r = of(t, Options{From: "zeppelin", Guild: g1}, "a.json", undated)
+	if r.err == nil || !strings.Contains(r.err.Error(), "/cases/0/created_at: must be a date and time") {
+		t.Errorf("an object as an instant: %v", r.err)
+	}
 	for _, number := range []string{"0", "-1", "1.5", "x", "9007199254740992"} {
 		r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "number,user,type\n"+number+","+ada+",warn\n")
 		if r.err == nil || !strings.Contains(r.err.Error(), `column "number": must be a whole number`) {

@@ -22,9 +22,7 @@ type Input struct {
 func Inputs(paths []string, stdin io.Reader) (all []*Input, closeAll func(), err error) {
 	closeAll = func() {
 		for _, in := range all {
-			if in.file != nil {
-				in.file.Close()
-			}
+			in.file.Close() // nothing, where there is none
 		}
 	}
 	standard := false
@@ -74,9 +72,7 @@ func hold(inputs []*Input, again bool) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: cannot be copied to be read again: %w", in.Name, err), f.Close())
 		}
-		if in.file != nil {
-			in.file.Close()
-		}
+		in.file.Close() // nothing, where there is none
 		in.file, in.src = f, nil
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -92,6 +93,26 @@ func TestStandardInputIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 		if err == nil && (report.Files[0].Name != "standard input" || report.Files[0].Bytes != int64(len(text))) {
 			t.Errorf("%s: %+v", name, report.Files[0])
 		}
+	}
+}
+
+// A file that is none, such as what a shell gives for <(…), is read like standard input;
+// it is kept only where it has to be read again.
+func TestAPipeWithANameIsReadAsOftenAsAFormatNeeds(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := readFixture(t, "zeppelin.json")
+	go func() { _ = os.WriteFile(pipe, []byte(text), 0o600) }()
+	r := converted(t, Options{From: "zeppelin", Guild: "500000000000000007"}, pipe)
+	if r.ok(t); r.out != readFixture(t, "zeppelin.out.jsonl") {
+		t.Errorf("got %s", r.out)
+	}
+	inputs := []*Input{{src: strings.NewReader("x")}}
+	if err := hold(inputs, false); err != nil || inputs[0].src == nil || inputs[0].file != nil {
+		t.Errorf("what is read once was copied (%v)", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package convert
 import (
 	"math"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -85,7 +84,7 @@ func curveNamed(s string) (*curve, error) {
 	if form == "total" {
 		c = &curve{total: at}
 	}
-	if c.start(1) <= 0 || slices.Max(factors) <= 0 {
+	if c.start(1) <= 0 {
 		return nil, usage("--curve: level 1 has to begin above 0 XP")
 	}
 	return c, nil
@@ -121,7 +120,7 @@ func (r *conversion) level(it *item, user string, s standing) error {
 		return err
 	}
 	first, err := r.first(r.levels, it, user, total)
-	if err != nil || !first {
+	if !first {
 		return err
 	}
 	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total, Updated: it.since}, it.value)
@@ -174,14 +173,14 @@ func (r *conversion) share(s standing, xp, level int64) int64 {
 	}
 	step := xpAtLevel(level+1) - xpAtLevel(level)
 	switch {
-	case xp <= 0 || cost <= 0:
+	case xp < 0 || cost <= 0:
 		return 0
 	case xp >= cost:
 		return step - 1
 	}
 	high, low := bits.Mul64(uint64(xp), uint64(step))
 	share, _ := bits.Div64(high, low, uint64(cost))
-	return min(int64(share), step-1)
+	return int64(share)
 }
 
 func (r *conversion) differ() {
@@ -193,13 +192,13 @@ func (r *conversion) differ() {
 // wallet writes the coins of a member, once.
 func (r *conversion) wallet(it *item, user string, balance int64) error {
 	first, err := r.first(r.wallets, it, user, balance)
-	if err != nil || !first {
+	if !first {
 		return err
 	}
 	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
 }
 
-// first reports whether a member comes for the first time. Pages move while they
+// first reports whether a member comes for the first time, and never beside an error. Pages move while they
 // are fetched, so the others are only counted; in a table, which a person keeps, two
 // rows of one member are a doubt that a person has to settle.
 func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {

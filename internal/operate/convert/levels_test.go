@@ -132,9 +132,26 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 		}
 	}
 	// Kept XP say another level here than there, or the same.
-	r := lurkr(Options{XP: "keep"}, member(ada, 425, 3), member(bo, 425, 4))
-	same(t, "keep", r.ok(t), levelLine(ada, 425)+levelLine(bo, 425))
+	r := lurkr(Options{XP: "keep"}, member(ada, 425, 3), member(bo, 425, 4), member(cy, 425, 3))
+	same(t, "keep", r.ok(t), levelLine(ada, 425)+levelLine(bo, 425)+levelLine(cy, 425))
 	if r.report.LevelsThatDiffer != 1 {
+		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
+	}
+	// Where no level is stated, or the XP are those of one level, nothing can differ.
+	for from, text := range map[string]string{
+		"arcane": `[{"userId":"` + ada + `","xp":90,"level":14}]`, "tatsu": `{"rankings":[{"user_id":"` + ada + `","score":5000}]}`,
+	} {
+		if r := of(t, Options{From: from, Guild: g1, XP: "keep"}, "a.json", text); r.err != nil || r.report.LevelsThatDiffer != 0 {
+			t.Errorf("%s: %v, %+v", from, r.err, r.report)
+		}
+	}
+	r = of(t, Options{From: "csv", Record: "level", Guild: g1, Curve: "amari"}, "a.csv", "id,level\n"+ada+",3\n")
+	if same(t, "without XP", r.ok(t), levelLine(ada, xpAtLevel(3))); r.report.LevelsThatDiffer != 0 {
+		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
+	}
+	// A level that costs nothing has no way to the next.
+	r = lurkr(Options{Curve: "total:100"}, member(ada, 150, 1))
+	if same(t, "no cost", r.ok(t), levelLine(ada, 100)); r.report.LevelsThatDiffer != 1 {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
 	}
 	r = lurkr(Options{Curve: "arcane-flat"}, member(ada, 3500, 3))

@@ -119,7 +119,7 @@ func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 		{"red", warned(`[{"description":"Late"}]`), `/warnings: must be an object; it is a list`},
 		{"red", `{"384734293238749":{"GLOBAL":{"is_global":"yes"}}}`, `/GLOBAL/is_global: must be true or false; it is "yes"`},
 		{"discord-giveaways", "[" + giveaway("1", `,"ended":"true"`) + "]", `/0/ended: must be true or false; it is "true"`},
-		{"discord-giveaways", "[" + giveaway("1", `,"pauseOptions":{"isPaused":0}`) + "]", `/0/pauseOptions/isPaused: must be true or false; it is 0`},
+		{"discord-giveaways", "[" + giveaway("1", `,"pauseOptions":{"isPaused":0}`) + "]", `/isPaused: must be true or false; it is 0`},
 		{"discord-tickets", zip(`,"open":1`), `/open: must be true or false; it is 1`},
 		{"discord-tickets", zip(`,"archivedUsers":[{"userId":"1","bot":"no"}]`), `/archivedUsers/0/bot: must be true or false; it is "no"`},
 	} {

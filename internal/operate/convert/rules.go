@@ -122,7 +122,7 @@ func (r *conversion) id(v *value) (string, error) {
 // key is the id of a channel or a message that makes the id of a record.
 func (r *conversion) key(v *value) (string, error) {
 	id, err := snowflake(v)
-	if err == nil && r.stage == writing {
+	if err == nil {
 		r.ids.see(id, v)
 	}
 	return id, err
@@ -160,13 +160,13 @@ func decimal(s string) (amount, bool) {
 	}
 	mantissa, exponent, has := strings.Cut(strings.ToLower(s), "e")
 	if has {
-		e, err := strconv.Atoi(exponent)
+		e, _ := strconv.Atoi(exponent) // the largest or the smallest, where it is beyond them
 		switch {
 		case strings.Trim(mantissa, "+-0.") == "":
 			return amount{}, true
-		case err != nil && !strings.HasPrefix(exponent, "-") || e > maxDigits:
+		case e > maxDigits:
 			return amount{n: cond[int64](strings.HasPrefix(s, "-"), -tooLarge, tooLarge)}, true
-		case err != nil || e < -2*maxDigits:
+		case e < -2*maxDigits:
 			return amount{n: cond[int64](strings.HasPrefix(s, "-"), -1, 0), fraction: true}, true
 		}
 	}
@@ -214,9 +214,9 @@ func thousands(s string) bool {
 // coins reads a pocket, which may be without a bottom.
 func (r *conversion) coins(v *value) (amount, error) {
 	switch {
-	case v.kind == kindNull, v.text == "Infinity" && v.kind == kindText:
+	case v.kind == kindNull, v.text == "Infinity":
 		return amount{n: tooLarge}, nil
-	case v.text == "-Infinity" && v.kind == kindText:
+	case v.text == "-Infinity":
 		return amount{n: -tooLarge}, nil
 	}
 	return r.number(v)
@@ -250,7 +250,7 @@ func (r *conversion) xp(v *value) (int64, error) {
 // whole reads a number that counts something, such as a case's own.
 func (r *conversion) whole(v *value) (int64, error) {
 	a, err := r.number(v)
-	if err == nil && (a.fraction || a.n < 1 || a.n > maxWhole) {
+	if err != nil || a.fraction || a.n < 1 || a.n > maxWhole {
 		err = wrong(v, "must be a whole number from 1; it is "+v.shown())
 	}
 	return a.n, err
@@ -278,7 +278,7 @@ func (r *conversion) clock(v *value, zone *time.Location) (at *stamp, err error)
 		return nil, nil
 	}
 	s := strings.TrimSpace(v.text)
-	if v.kind == kindNumber || v.kind == kindText && isNumber([]byte(s)) {
+	if isNumber([]byte(s)) {
 		if t, ok := fromEpoch(s); ok {
 			return &stamp{t}, nil
 		}
@@ -294,9 +294,6 @@ func (r *conversion) clock(v *value, zone *time.Location) (at *stamp, err error)
 }
 
 func fromEpoch(s string) (time.Time, bool) {
-	if len(s) > 40 {
-		return time.Time{}, false
-	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return time.Time{}, false

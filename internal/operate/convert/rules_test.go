@@ -74,10 +74,14 @@ func TestIdsAreReadAsDigitsAndNeverAsFloatingNumbers(t *testing.T) {
 		`true`:                    "must be an id of digits; it is true",
 		`{}`:                      "must be an id of digits; it is an object",
 		`"190320984123768832.5a"`: "must be an id of digits",
+		`"9.5.1"`:                 "must be an id of digits",
+		`2E17`:                    "it is 2E17: the digits are lost",
 	} {
 		r := of(t, Options{From: "mee6"}, "a.json", players(player(id, 1)))
 		if r.err == nil || !strings.Contains(r.err.Error(), "a.json: line 1: /players/0/id: ") || !strings.Contains(r.err.Error(), want) {
 			t.Errorf("%s: %v, want %q", id, r.err, want)
+		} else if strings.Contains(r.err.Error(), "lost") != strings.Contains(want, "lost") {
+			t.Errorf("%s: %v", id, r.err)
 		}
 	}
 }
@@ -249,16 +253,19 @@ func TestInstantsAreReadInEveryFormThatBotsWrite(t *testing.T) {
 		"1709287200": "2024-03-01T10:00:00Z", "1709287200000": "2024-03-01T10:00:00Z", "1709287200.5": "2024-03-01T10:00:00.500Z",
 		"99999999999": "2024-06-01T00:00:00Z", "100000000000": "1973-03-03T09:46:40Z", "-5": "1969-12-31T23:59:55Z",
 		"2024-06-01T00:00:00.001Z": "2024-06-01T00:00:00Z",
+		"0001-01-01 00:00:00":      "0001-01-01T00:00:00Z", "-62135596800": "0001-01-01T00:00:00Z",
+		"9999-12-31 23:59:59": "2024-06-01T00:00:00Z", "253402300799000": "2024-06-01T00:00:00Z",
 	} {
 		r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "id,type,moderator,time\n"+ada+",warn,"+mo+","+cell+"\n")
 		if out := r.ok(t); !strings.Contains(out, `"created_at":"`+want+`"`) {
 			t.Errorf("%s became %s", cell, out)
 		}
-		late := cell == "99999999999" || cell == "2024-06-01T00:00:00.001Z"
+		late := strings.HasPrefix(cell, "9999") || strings.HasPrefix(cell, "2534") || cell == "2024-06-01T00:00:00.001Z"
 		if f := why(r.report.Changed, "lies after"); (f != nil) != late {
 			t.Errorf("%s: changed %v", cell, r.report.Changed)
 		}
-		if f := why(r.report.Warnings, "before 2015"); (f != nil) != (cell == "100000000000" || cell == "-5") {
+		early := cell == "100000000000" || strings.HasPrefix(cell, "-") || strings.HasPrefix(cell, "0001")
+		if f := why(r.report.Warnings, "before 2015"); (f != nil) != early {
 			t.Errorf("%s: warnings %v", cell, r.report.Warnings)
 		}
 	}
@@ -268,7 +275,10 @@ func TestInstantsAreReadInEveryFormThatBotsWrite(t *testing.T) {
 		`"created_at":"2024-03-01T10:00:00Z"`) {
 		t.Errorf("in Berlin: %s", out)
 	}
-	for _, cell := range []string{"yesterday", "2024-02-30 10:00:00", "01.03.2024", "1e99", "9999999999999999999", "0000-01-01 00:00:00"} {
+	for _, cell := range []string{
+		"yesterday", "2024-02-30 10:00:00", "01.03.2024", "1e99", "9999999999999999999", "0000-01-01 00:00:00", "inf", "0x1p30",
+		"9999-12-31 23:59:59-05:00", "253402300800000", "-62135596801",
+	} {
 		r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "id,type,time\n"+ada+",warn,"+cell+"\n")
 		if r.err == nil || !strings.HasPrefix(r.err.Error(), `a.csv: line 2: column "time": must be a date and time such as`) {
 			t.Errorf("%s: %v", cell, r.err)
@@ -405,6 +415,9 @@ func TestTheFirstOfAMemberStandsAndTheOthersAreCounted(t *testing.T) {
 	}
 	r = of(t, Options{From: "discord-giveaways"}, "a.json", "["+giveaway("1", "")+","+giveaway("1", "")+"]")
 	wants(t, r.report.LeftOut, "came twice", 1)
+	r = of(t, Options{From: "unbelievaboat", Guild: g1}, "a.json", `[{"user_id":"`+ada+`","cash":1,"bank":0},{"user_id":"`+ada+
+		`","cash":2,"bank":0}]`)
+	same(t, "wallets", r.ok(t), walletLine(ada, 1))
 	// A table is kept by a person, who has to say which of two rows is right.
 	r = of(t, Options{From: "csv", Record: "wallet", Guild: g1}, "a.csv", "id,coins\n"+ada+",1\n"+bo+",1\n"+ada+",1\n")
 	if r.err == nil || r.err.Error() != `a.csv: line 4: column "id": member `+ada+
