@@ -9,12 +9,14 @@ import (
 
 // How much garbage may pile up between two collections. A server at rest holds a
 // few megabytes, for which Go's own 100 % would mean twenty collections a second
-// under load; a server with thousands of connections holds ten times that, and
-// four times as much again would be memory that nobody needs.
+// under load. Until the heap has its ordinary size, garbage may fill it. A server with
+// thousands of connections holds more than that, and much garbage beside it would be
+// memory that nobody needs.
 const (
-	mostGarbage    = 400      // percent of what is in use
-	leastGarbage   = 15       // percent
-	roomForGarbage = 16 << 20 // bytes, between the two
+	mostGarbage  = 400      // percent of what is in use
+	leastGarbage = 15       // percent
+	ordinaryHeap = 64 << 20 // bytes, in use and garbage
+	leastRoom    = 16 << 20 // bytes of garbage
 )
 
 // Tune sets the percentage after each collection to what suits it.
@@ -34,7 +36,8 @@ func Tune() {
 
 // percentage is the percentage for what is in use.
 func percentage(inUse uint64) int {
-	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
+	room := max(leastRoom, ordinaryHeap-int(inUse))
+	return min(mostGarbage, max(leastGarbage, 100*room/max(int(inUse), 1)))
 }
 
 // cycle is an object that nobody holds, so that its finalizer runs after each
