@@ -251,7 +251,8 @@ func TestTheRepairBringsNoAttemptForward(t *testing.T) {
 }
 
 // The repair leaves alone what is true: an endpoint that waits for its time, whose
-// deliveries are fresh, are being sent or have ended, or that is off with nothing to hold.
+// deliveries are fresh, are being sent or have ended, or that is off with nothing to hold
+// or with all held.
 func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -261,15 +262,19 @@ func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	leased, _ := w.add(w.guild, r.URL)
 	ended, _ := w.add(w.guild, r.URL)
 	off, _ := w.add(w.guild, r.URL)
+	holding, _ := w.add(w.guild, r.URL)
 	w.enable(off, false)
 	w.addPull(w.guild)
 	w.record(w.guild, 2)
+	w.enable(holding, false)
+	w.exec(`UPDATE webhook_deliveries SET state = 'held', fresh = false WHERE endpoint_id = $1`, holding.ID)
 	w.retryLater(waiting)
 	w.exec(`UPDATE webhook_schedule SET next_due = (SELECT min(due_at) FROM webhook_deliveries WHERE endpoint_id = $1)
 		WHERE endpoint_id = $1`, waiting.ID)
 	w.exec(`UPDATE webhook_deliveries SET fresh = false, lease_until = now() + interval '10 s' WHERE endpoint_id = $1`, leased.ID)
 	w.exec(`UPDATE webhook_deliveries SET fresh = false, state = 'delivered', completed_at = now() WHERE endpoint_id = $1`, ended.ID)
-	w.exec(`UPDATE webhook_schedule SET next_due = NULL WHERE endpoint_id IN ($1, $2, $3, $4)`, fresh.ID, leased.ID, ended.ID, off.ID)
+	w.exec(`UPDATE webhook_schedule SET next_due = NULL WHERE endpoint_id = ANY ($1)`,
+		dbArray([]string{fresh.ID, leased.ID, ended.ID, off.ID, holding.ID}))
 	schedules := func() string {
 		return dbtest.Value[string](t, w.DB, `SELECT jsonb_agg(to_jsonb(s) ORDER BY endpoint_id)::text FROM webhook_schedule s`)
 	}
