@@ -108,6 +108,10 @@ func TestAFrozenProcessSendsNothing(t *testing.T) {
 		}
 		w.exec(`UPDATE webhook_deliveries SET lease_until = NULL`)
 	}
+	idle := w.count(`SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'`)
+	if idle > 0 && time.Duration(idle)*time.Millisecond < beginWithin+time.Second {
+		t.Errorf("a claim's locks may be gone after %d ms, and its sends begin within %s", idle, beginWithin)
+	}
 }
 
 // An attempt that was not made changes nothing of its delivery, one that failed has it

@@ -310,6 +310,35 @@ func TestTheRepairWalksAllEndpoints(t *testing.T) {
 	}
 }
 
+// A schedule is made for each endpoint without one for which something waits, behind however
+// many others, and for none whose deliveries have all ended.
+func TestStraysAreFoundBehindAnyNumberOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, oneGuild := range []bool{false, true} {
+		w := newDeliveryDB(t)
+		w.cfg.OneGuild = oneGuild
+		w.exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh, state)
+			SELECT $1, '00' || i, 'v', false, 'pending' FROM generate_series(1, $2) AS i`, w.guild, chunk)
+		w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT guild_id, endpoint_id FROM webhook_deliveries`)
+		ended, _ := w.add(w.guild, w.receive(nil).URL)
+		waits, _ := w.add(w.guild, w.receive(nil).URL)
+		w.record(w.guild, 1)
+		w.exec(`UPDATE webhook_deliveries SET state = 'delivered', completed_at = now(), fresh = false WHERE endpoint_id = $1`, ended.ID)
+		w.exec(`DELETE FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, ended.ID, waits.ID)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.deliverer().findStrays(ctx); err != nil {
+			t.Error(err)
+		}
+		made := dbtest.Value[string](t, w.DB, `SELECT string_agg(endpoint_id, ' ') FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`,
+			ended.ID, waits.ID)
+		if made != waits.ID {
+			t.Errorf("a guild at a time: %v: schedules were made for %q, want %q", oneGuild, made, waits.ID)
+		}
+	}
+}
+
 // Looking for endpoints without a schedule reads an index entry or two of each, not
 // its backlog.
 func TestStraysAreFoundByAnIndex(t *testing.T) {
