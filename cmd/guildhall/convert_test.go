@@ -8,9 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api/apitest"
 )
 
 const fixtures = "../../internal/operate/convert/testdata/"
@@ -100,18 +104,102 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 				}
 			}
 			kept := recordsIn(t, call(t, "", "export", "--guild", id, "--database-url", url).ok(t))
-			for name, r := range guild {
-				for member, value := range r {
-					if member == "economy" || member == "updated_at" {
-						continue // settings have more than a file's; an import dates what it makes
-					}
-					if got := kept[name][member]; fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
-						t.Errorf("%s: %s is %v after the import, %v before", name, member, got, value)
-					}
-				}
-			}
+			isThere(t, kept, guild)
 		})
 	}
+}
+
+// isThere compares what a file held with what an export has.
+func isThere(t *testing.T, kept, file map[string]map[string]any) {
+	t.Helper()
+	for name, r := range file {
+		for member, value := range r {
+			if member == "economy" || member == "updated_at" {
+				continue // settings have more than a file's; an import dates what it makes
+			}
+			if got := kept[name][member]; fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
+				t.Errorf("%s: %s is %v after the import, %v before", name, member, got, value)
+			}
+		}
+	}
+}
+
+// intoGuild is the command line of a fixture for another guild than its own, whose
+// numbers may be taken.
+func intoGuild(guild string, args []string) []string {
+	if i := slices.Index(args, "--guild"); i >= 0 {
+		args = slices.Concat(args[:i], args[i+2:])
+	}
+	from := map[string]string{
+		"mee6": "500000000000000001", "red": "500000000000000008", "discord-tickets": "500000000000000009",
+		"modmail": "500000000000000010", "discord-giveaways": "500000000000000011",
+	}[args[1]]
+	if from != "" {
+		args = append([]string{"--source-guild", from}, args...)
+	}
+	if slices.ContainsFunc(args, func(a string) bool { return a == "zeppelin" || a == "red" || a == "discord-tickets" }) {
+		args = append([]string{"--numbers", "new"}, args...)
+	}
+	return conversion(append([]string{"--guild", guild}, args...)...)
+}
+
+// Every fixture comes into one guild twice, while a bot and a token write to it: to
+// members and numbers that the files have too. The second time nothing changes.
+func TestWhatIsConvertedComesIntoAGuildThatIsWrittenTo(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t).In(api.Guild)
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	var written atomic.Int64
+	write := func(by *apitest.API, operation, body string) {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			got, err := by.Settle(apitest.Find(t, operation), strings.ReplaceAll(body, "USER", fmt.Sprint(n%40+1)))
+			if err != nil || got.Status >= 300 {
+				t.Errorf("%s: %+v, %v", operation, got, err)
+				return
+			}
+			written.Add(1)
+		}
+	}
+	writers.Go(func() { write(api, "adjustBalance", `{"user_id":"USER","delta":3}`) })
+	writers.Go(func() { write(api, "adjustBalance", `{"user_id":"190320984123768832","delta":3}`) })
+	writers.Go(func() { write(bot, "adjustXp", `{"user_id":"205566812371058688","delta":7}`) })
+	writers.Go(func() {
+		write(bot, "createCase", `{"user_id":"190320984123768832","moderator_id":"USER","type":"warn","reason":"Noise"}`)
+	})
+	files := map[string]map[string]any{}
+	for round := range 2 {
+		for _, name := range slices.Sorted(maps.Keys(conversions)) {
+			before := written.Load()
+			testutil.Eventually(t, "others write", func() bool { return written.Load() > before })
+			file := call(t, "", intoGuild(api.Guild, conversions[name])...).ok(t)
+			said := call(t, file, "import", "--update", "-", "--database-url", api.Server.DBURL).ok(t)
+			for line := range strings.Lines(said) {
+				if round > 0 && !strings.Contains(line, ": 0 created, 0 updated, ") {
+					t.Errorf("%s: the second import says %q", name, line)
+				}
+			}
+			maps.Copy(files, recordsIn(t, file))
+		}
+	}
+	close(stop)
+	writers.Wait()
+	kept := recordsIn(t, call(t, "", "export", "--guild", api.Guild, "--database-url", api.Server.DBURL).ok(t))
+	for name, r := range files {
+		if r["record"] == "wallet" || r["record"] == "level" { // these the others have changed, and a file keeps
+			if kept[name] == nil {
+				t.Errorf("%s is not there", name)
+			}
+			delete(files, name)
+		}
+	}
+	isThere(t, kept, files)
 }
 
 // sameInstant: an export has milliseconds in every instant.
