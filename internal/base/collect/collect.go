@@ -6,7 +6,7 @@
 // batch at once; what arrives meanwhile waits and goes into the next one. Nothing
 // waits for a timer, and a lone caller for nobody.
 //
-//	Do ──► waiting, in line by subject, in turn by caller
+//	Do ──► waiting, in line by subject, in turn by caller; or left at once, among few
 //	          │  a batch ends, or none is on its way
 //	          ▼
 //	       Enter   what a batch needs, such as a connection, is there
@@ -16,13 +16,12 @@
 //	          ├──► done, or failed: Do returns
 //	          └──► left: Do returns *Left; the subject stays occupied until Release
 //
-// An item that its caller can as well do need not wait for others: where few are, and no
-// batch is on its way, Now has it done on the caller's own goroutine.
-//
 // The package promises:
 //
 //   - An item is run once, in one batch. If the batch has left it, nothing of it
 //     was done, and its caller does it.
+//   - While no batch is on its way, Few items are left at once and wait for nothing. Once
+//     there are more, batches follow each other until none waits.
 //   - Two items of one subject are never on their way together, and they are
 //     begun in the order in which they came. An item that its caller does keeps its
 //     place: those behind it wait. An item without a subject waits for no other.
@@ -53,8 +52,8 @@ import (
 // Alone says that something was left undone and has to be done by itself.
 var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
 
-// Left is what Do returns for an item that its batch has left, and is Alone. The item's
-// subject is occupied until its caller, who has it done, calls Release.
+// Left is what Do returns for an item that its caller is to do, and is Alone. The item's
+// subject, or one place among the few, is occupied until the caller has called Release.
 type Left struct{ Release func() }
 
 func (*Left) Error() string { return Alone.Error() }
@@ -84,7 +83,7 @@ type Config[T any] struct {
 
 	Most   int  // items of a batch; 0 means 64
 	Enough int  // so many begin a batch beside others; 0 means Most
-	Few    int  // things that Now does at once; 0 means 1
+	Few    int  // so many are left at once while there is no batch
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
@@ -112,7 +111,7 @@ type Collector[T any] struct {
 	ready   int // items that a batch may take
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
-	now     int // what Now does
+	few     int // items that were left at once
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -122,58 +121,48 @@ const least = 4
 func New[T any](cfg Config[T]) *Collector[T] {
 	cfg.Most = cmp.Or(cfg.Most, 64)
 	cfg.Enough = cmp.Or(cfg.Enough, cfg.Most)
-	cfg.Few = cmp.Or(cfg.Few, 1)
 	cfg.Lanes = cmp.Or(cfg.Lanes, 4)
 	return &Collector[T]{cfg: cfg, lines: map[string][]*item[T]{}, busy: map[string]*turns[T]{}, waiting: map[Caller]int{}}
 }
 
-// Now calls do, if no batch is on its way and Now does fewer than Few other things, and
-// says whether it has. Nothing waits for what it does. Once there are more, batches
-// follow each other until nobody waits.
-func (c *Collector[T]) Now(do func()) bool {
-	c.mu.Lock()
-	few := c.running == 0 && c.now < c.cfg.Few
-	if few {
-		c.now++
-	}
-	c.mu.Unlock()
-	if few {
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.now--
-		}()
-		do()
-	}
-	return few
-}
-
-// Do has value done in a batch, and returns what became of it. It is *Left when the
-// batch has left it undone.
+// Do has value done in a batch, and returns what became of it. It is *Left when its caller
+// is to do it.
 func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if left := c.atOnce(); left != nil {
+		return left
 	}
-	wait := c.cfg.Wait(ctx)
-	if wait <= 0 {
-		return c.cfg.Busy
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Wait(ctx), c.cfg.Busy)
+	defer cancel()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
 	c.add(it)
-	late := time.NewTimer(wait)
-	defer late.Stop()
 	select {
 	case <-it.done:
 	case <-ctx.Done():
-		c.takeBack(it, ctx.Err())
-	case <-late.C:
-		c.takeBack(it, nil)
+		c.takeBack(it, context.Cause(ctx))
 	}
 	<-it.done
 	if it.taken && errors.Is(it.err, Alone) {
 		return &Left{Release: sync.OnceFunc(func() { c.pass(it) })}
 	}
 	return it.err
+}
+
+// atOnce leaves an item that is one of few. It is nil when there are more.
+func (c *Collector[T]) atOnce() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running > 0 || c.few >= c.cfg.Few {
+		return nil
+	}
+	c.few++
+	return &Left{Release: func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.few--
+	}}
 }
 
 // add puts it in its line and starts a batch if there is to be one.
@@ -226,15 +215,15 @@ func (c *Collector[T]) leave(it *item[T]) {
 	}
 }
 
-// takeBack takes an item back that is not on its way yet, because of an error or, if
-// there is none, since it has waited too long. It is passed over when its turn comes.
+// takeBack takes an item back that is not on its way yet. It is passed over when its turn
+// comes.
 func (c *Collector[T]) takeBack(it *item[T], because error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it.taken {
 		return
 	}
-	if it.err = cmp.Or(because, c.cfg.Busy); because == nil && 2*c.waiting[it.by] > c.cfg.Most {
+	if it.err = because; errors.Is(because, c.cfg.Busy) && 2*c.waiting[it.by] > c.cfg.Most {
 		it.err = c.cfg.OwnShare
 	}
 	c.left(it)
@@ -253,12 +242,10 @@ func (c *Collector[T]) left(it *item[T]) {
 	}
 }
 
+// start has batches run if one is wanted.
 func (c *Collector[T]) start() {
 	if c.begin() {
-		go func() {
-			for c.batch() { // on a stack that has grown
-			}
-		}()
+		go c.batches()
 	}
 }
 
@@ -277,16 +264,18 @@ func (c *Collector[T]) wanted() bool {
 		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
 }
 
-// batch runs one batch, and says whether another one is to follow. Its context is no
-// request's.
-func (c *Collector[T]) batch() (again bool) {
-	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
-	items := c.take()
-	if err == nil {
-		err = c.run(ctx, items)
-		release()
+// batches runs a batch, and those that follow it on the stack that has grown. Their
+// context is no request's.
+func (c *Collector[T]) batches() {
+	for again := true; again; {
+		ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
+		items := c.take()
+		if err == nil {
+			err = c.run(ctx, items)
+			release()
+		}
+		again = c.end(items, err)
 	}
-	return c.end(items, err)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its

@@ -368,7 +368,7 @@ func (w *model) check() {
 
 // kept is how many things a collector keeps.
 func (c *Collector[T]) kept() int {
-	return len(c.lines) + len(c.turns.names) + len(c.turns.below) + len(c.busy) + len(c.waiting) + c.ready + c.running + c.now
+	return len(c.lines) + len(c.turns.names) + len(c.turns.below) + len(c.busy) + len(c.waiting) + c.ready + c.running + c.few
 }
 
 // with is a configuration with the functions that a test does not care for.
@@ -631,15 +631,27 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 	})
 }
 
-// A caller who has gone already is told so, and not that the collector is busy.
+// A caller who has gone already is told so, and not that the collector is busy. Nothing
+// begins for it.
 func TestWhoHasGoneAsksForNothing(t *testing.T) {
 	t.Parallel()
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	c := New(with(Config[*change]{Busy: Alone, Wait: func(context.Context) time.Duration { return 0 }}))
-	if err := c.Do(gone, Caller{}, "m", &change{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("it comes to %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := false
+		c := New(with(Config[*change]{
+			Busy: Alone, Wait: func(context.Context) time.Duration { return 0 },
+			Enter: func(ctx context.Context) (context.Context, func(), error) {
+				begun = true
+				return ctx, func() {}, nil
+			},
+			Run: func(context.Context, []*change) error { return nil },
+		}))
+		err := c.Do(gone, Caller{}, "m", &change{})
+		if synctest.Wait(); !errors.Is(err, context.Canceled) || begun {
+			t.Errorf("it comes to %v, and a batch has begun: %t", err, begun)
+		}
+	})
 }
 
 // A batch that panics or cannot begin fails for all of its items, one that says nothing

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 
@@ -77,14 +78,10 @@ func (w *readers) arrive(by Caller) {
 	w.asked = append(w.asked, l)
 	w.mu.Unlock()
 	w.c.mu.Lock()
-	waited, batches, there := w.c.ready, w.c.running, w.c.now
+	waited, batches, there := w.c.ready, w.c.running, w.c.few
 	w.c.mu.Unlock()
 	go func() {
-		alone := func() error { return w.statement([]*look{l}, false) }
-		var err error
-		if !w.c.Now(func() { err = alone() }) {
-			err = doing(w.c.Do(ctx, by, "", l), alone)
-		}
+		err := doing(w.c.Do(ctx, by, "", l), func() error { return w.statement([]*look{l}, false) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		l.ended, l.err = true, err
@@ -243,25 +240,33 @@ func (w *readers) check(broken error) {
 	}
 }
 
-// An item of Now is counted while it is done, and no longer when it has panicked.
-func TestNowIsForFew(t *testing.T) {
+// One that is left at once is counted until it is released, and waits for nothing.
+func TestFewAreLeftAtOnce(t *testing.T) {
 	t.Parallel()
-	c := New(Config[*look]{Few: 2})
-	var inner, beyond bool
-	func() {
-		defer func() { _ = recover() }()
-		c.Now(func() {
-			inner = c.Now(func() { beyond = c.Now(func() {}) })
-			panic("broken")
-		})
-	}()
-	if !inner || beyond {
-		t.Errorf("a second is done at once: %t, a third: %t", inner, beyond)
-	}
-	if c.now != 0 {
-		t.Errorf("%d are counted of what is over", c.now)
-	}
-	if c.running = 1; c.Now(func() {}) {
-		t.Error("one is done at once beside a batch")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		runs, open := 0, make(chan struct{})
+		c := New(with(Config[*look]{Few: 2, Run: func(context.Context, []*look) error {
+			runs++
+			<-open
+			return nil
+		}}))
+		ask := func() *Left {
+			left, _ := errors.AsType[*Left](c.Do(t.Context(), Caller{}, "", &look{}))
+			return left
+		}
+		first, second := ask(), ask()
+		if first == nil || second == nil || runs != 0 {
+			t.Fatalf("two are left at once: %v, %v, beside %d batches", first, second, runs)
+		}
+		go ask()
+		synctest.Wait()
+		first.Release()
+		second.Release()
+		go ask()
+		synctest.Wait()
+		if runs != 1 || c.few != 0 || c.ready != 1 {
+			t.Errorf("a third is in %d batches, %d are counted of what is over, and beside a batch %d wait", runs, c.few, c.ready)
+		}
+		close(open)
+	})
 }

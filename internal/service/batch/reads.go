@@ -54,7 +54,7 @@ func NewReads[Q any](h Host, operation string, one func(context.Context, db.Quer
 func NewPages[Q any](h Host, operation string, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
 	r := &Reads[Q]{db: h.DB, each: each}
 	r.one = func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
-	return r.collected(h, operation, collect.Config[Q]{Most: mostPages, Apart: true})
+	return r.collected(h, operation, collect.Config[Q]{Most: mostPages, Few: 1, Apart: true})
 }
 
 func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *Reads[Q] {
@@ -69,18 +69,17 @@ func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *R
 }
 
 // Do answers a question of by's. The time that it waits for others counts as waited.
-func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
-	alone := func() { err = r.one(ctx, db.Read(ctx), question) }
-	if r.collector.Now(alone) {
+func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) error {
+	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
+	err := r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
+	if !errors.Is(err, collect.Alone) {
 		return err
 	}
-	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
-	err = r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
-	if errors.Is(err, collect.Alone) {
-		db.Charge(ctx, time.Since(begun))
-		alone()
+	if left, ok := errors.AsType[*collect.Left](err); ok {
+		defer left.Release()
 	}
-	return err
+	db.Charge(ctx, time.Since(begun))
+	return r.one(ctx, db.Read(ctx), question)
 }
 
 // run answers the questions of a batch in one statement. When that fails each is

@@ -2,12 +2,14 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/collect"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 )
@@ -71,21 +73,13 @@ func TestAReadAmongFewIsMadeAtOnce(t *testing.T) {
 // test ends.
 func crowd(t *testing.T, r *Reads[*asked]) {
 	t.Helper()
-	begun, over := make(chan bool), make(chan struct{})
-	var all sync.WaitGroup
 	for range fewReads {
-		all.Go(func() {
-			r.collector.Now(func() {
-				begun <- true
-				<-over
-			})
-		})
-		<-begun
+		left, ok := errors.AsType[*collect.Left](r.collector.Do(t.Context(), collect.Caller{}, "", &asked{}))
+		if !ok {
+			t.Fatal("one among few waits for others")
+		}
+		t.Cleanup(left.Release)
 	}
-	t.Cleanup(func() {
-		close(over)
-		all.Wait()
-	})
 }
 
 // A read that comes beside more goes into a batch, whose connection counts as no

@@ -112,16 +112,14 @@ func newID(*change) string { return db.NewID() }
 // withoutTwins are the changes without those whose reference an earlier one has: two of
 // them would fail the statement.
 func withoutTwins(changes []*change) []*change {
-	type named struct{ guild, reference string }
-	seen := map[named]bool{}
+	seen := map[string]bool{}
 	return slices.DeleteFunc(changes, func(c *change) bool {
 		if c.entry.Reference == nil {
 			return false
 		}
-		name := named{c.By.GuildID, *c.entry.Reference}
-		again := seen[name]
-		seen[name] = true
-		return again
+		name := c.By.GuildID + "/" + *c.entry.Reference
+		defer func() { seen[name] = true }()
+		return seen[name]
 	})
 }
 
