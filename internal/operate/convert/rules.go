@@ -310,8 +310,8 @@ func fromEpoch(s string) (time.Time, bool) {
 // instant is when something happened: not before the platform, and not later than now.
 func (r *conversion) instant(v *value) (*stamp, error) {
 	at, err := r.clock(v, r.tz)
-	if err != nil || at == nil {
-		return at, err
+	if at == nil {
+		return nil, err
 	}
 	r.early(v, at)
 	if at.After(r.o.At) {
@@ -463,7 +463,7 @@ func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
 // unused counts members that say nothing in the state in which their object is.
 func (r *conversion) unused(of *value, state string, members ...string) {
 	for _, name := range members {
-		if v := of.get(name); !v.none() && (v.kind != kindArray || v.count > 0) {
+		if !of.get(name).none() {
 			r.dropAt(deeper("", name) + " of " + state)
 		}
 	}

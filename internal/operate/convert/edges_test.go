@@ -1,0 +1,80 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestAnIdOfThePlatformTellsWhenItWasGiven(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"1201000000000000001": "2024-01-28T03:05:13.500Z", "100000000000000": "2015-01-01T06:37:21.857Z",
+		"99999999999999": "", "7": "", "99999999999999999999999": "",
+	} {
+		if at := mintedAt(id); (at == nil) != (want == "") || at != nil && at.String() != want {
+			t.Errorf("%s was given at %v, want %s", id, at, want)
+		}
+	}
+	zip := zipped(t, `{"originalGuildId":"`+g1+`"}`, "tickets.jsonl", strings.Replace(oneTicket, "2024-01", "x", 1))
+	r := of(t, Options{From: "discord-tickets"}, "a.zip", zip)
+	if r.err == nil || !strings.Contains(r.err.Error(), "/createdAt: must be a date") {
+		t.Errorf("an instant that is none: %v", r.err)
+	}
+}
+
+func TestAReportShowsValuesThatAreShort(t *testing.T) {
+	t.Parallel()
+	for _, digits := range []int{100, 101} {
+		number := "-" + strings.Repeat("7", digits-1)
+		r := of(t, Options{From: "mee6"}, "a.json", players(player(quoted(ada), quoted(number))))
+		r.ok(t)
+		if was := r.report.Changed[0].First[0].Value; (was == nil) != (digits > 100) {
+			t.Errorf("of %d characters it shows %v", digits, was)
+		}
+	}
+	r := of(t, Options{From: "mee6"}, "a.json", players(player(quoted(ada), -7)))
+	if r.ok(t); r.report.Changed[0].First[0].Value != json.Number("-7") {
+		t.Errorf("a number is shown as %v", r.report.Changed[0].First[0].Value)
+	}
+}
+
+// A table may have any number of columns.
+func TestAReportTellsAThousandPathsApart(t *testing.T) {
+	t.Parallel()
+	for _, columns := range []int{1000, 1001, 1500} {
+		heads, cells := "id,coins", ada+",1"
+		for i := range columns {
+			heads, cells = heads+fmt.Sprintf(",c%d", i), cells+","
+		}
+		r := of(t, Options{From: "csv", Record: "wallet", Guild: g1}, "a.csv", heads+"\n"+cells+"\n"+strings.Replace(cells, ada, bo, 1)+"\n")
+		r.ok(t)
+		if n := r.report.NoPlace["(others)"]; n != int64(2*(columns-1000)) || len(r.report.NoPlace) != 1000+min(columns-1000, 1) ||
+			r.report.NoPlace["/c7"] != 2 {
+			t.Errorf("of %d columns %d are told apart, and %d are others", columns, len(r.report.NoPlace), n)
+		}
+	}
+	var names strings.Builder
+	for i := range 1001 {
+		fmt.Fprintf(&names, `"c%d":1,`, i)
+	}
+	r := of(t, Options{From: "mee6"}, "a.json", players(
+		"{"+names.String()+`"id":"`+ada+`","xp":1}`, "\n{"+names.String()+`"id":"`+bo+`","xp":1}`))
+	r.ok(t)
+	if n := r.report.Unknown["(others)"]; n != 2 || r.report.Unknown["/players/*/c7"] != 2 {
+		t.Errorf("unknown are %d others, and %d of one name", n, r.report.Unknown["/players/*/c7"])
+	}
+	if at := r.report.unknownFirst["/players/*/c7"]; at.Line != 1 || at.Path != "/players/0/c7" {
+		t.Errorf("the first place is %+v", at)
+	}
+}
+
+func TestWhatIsUnknownIsListedOnceThoughTheInputIsReadTwice(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(zeppelinCases(zeppelinCase(1, 4, ada, quoted(mo), "2023-01-01 00:00:00")), `"notes"`, `"mood":"bad","notes"`, 1)
+	r := of(t, Options{From: "zeppelin", Guild: g1}, "a.json", text)
+	if r.ok(t); strings.Count(r.lost, `"unknown"`) != 1 || r.report.Unknown["/cases/*/mood"] != 1 {
+		t.Errorf("listed is %s, counted %v", r.lost, r.report.Unknown)
+	}
+}
