@@ -155,8 +155,8 @@ func TestNothingIsRedeliveredOfWhatIsAboutToGo(t *testing.T) {
 	w.record(w.guild, 1)
 	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	for age, want := range map[time.Duration]error{
-		keep + expiredFor - lastCall - time.Minute: nil,
-		keep + expiredFor - lastCall + time.Minute: noSuchDelivery,
+		keep - lastCall - time.Minute: nil,
+		keep - lastCall + time.Minute: noSuchDelivery,
 	} {
 		w.exec(`UPDATE webhook_events SET occurred_at = now() - $1 * interval '1 second'`, age.Seconds())
 		err := w.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {

@@ -161,7 +161,7 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
 		JOIN webhook_endpoints e ON e.guild_id = $1 AND e.id = $2
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3 AND ev.occurred_at > now() - $5 * interval '1 second'
-		RETURNING id`, guild, endpoint, delivery, send, (keep + expiredFor - lastCall).Seconds())
+		RETURNING id`, guild, endpoint, delivery, send, (keep - lastCall).Seconds())
 	if db.Missing(err) {
 		return "", noSuchDelivery
 	}

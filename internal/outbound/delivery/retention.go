@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// keep is how long an event stays, with its deliveries and their attempts.
-	// A delivery that still waits then is given up, and its trace stays for expiredFor.
+	// keep is how long an event stays, with the attempts at its deliveries. A delivery
+	// that still waits then is given up. The deliveries stay for expiredFor without it.
 	keep       = 30 * 24 * time.Hour
 	expiredFor = 24 * time.Hour
 
@@ -21,8 +21,8 @@ const (
 )
 
 // prune forgets what is older than it is kept, by the database's clock: first it
-// gives up what is held for too long, then everything of an event goes at the
-// same age, so that nothing that stays is walked past. One node at a time does it.
+// gives up what is held for too long, then each kind goes at an age of its own,
+// so that nothing that stays is walked past. One node at a time does it.
 func (d *Deliverer) prune(ctx context.Context) error {
 	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneStreams, pruneEvents, pruneHours} {
 		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
@@ -89,10 +89,7 @@ func pruneHours(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 }
 
 func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{
-		Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep + expiredFor),
-		And: "NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = t.guild_id AND d.event_id = t.id)",
-	}, now, chunk)
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep)}, now, chunk)
 }
 
 // interval is a length of time as Postgres reads it.

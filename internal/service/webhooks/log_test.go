@@ -116,7 +116,7 @@ func TestTheLogSaysWhenTheNextAttemptIs(t *testing.T) {
 	wants(false, quiet)
 }
 
-// A delivery whose event somebody has removed by hand is listed like any other.
+// A delivery whose event is forgotten, as it is a day before, is listed like any other.
 func TestADeliveryWithoutItsEventIsListed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
