@@ -259,6 +259,18 @@ func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 		{"tell of what one listens to", `UPDATE bot_streams SET walked = '', events = '{case.updated}' WHERE id = 'm'`, tell, []string{
 			"stream m", "m in A", "m in B", "+m in of the future",
 		}},
+		{"tell of two", `UPDATE bot_streams SET walked = '', events = ARRAY['case.updated', id] WHERE id IN ('m', 'o')`, tell, []string{
+			"stream m", "stream o", "m in A", "m in B", "o in A", "o in B", "+m in of the future", "+o in of the future",
+		}},
+		{"tell of one that is told of", `UPDATE bot_streams SET walked = '' WHERE id = 'o'`, func(ctx context.Context, tx *db.Tx) error {
+			_, err := walkOn(ctx, tx, nil, "m")
+			return err
+		}, nil},
+		{"tell a new guild", `
+			INSERT INTO bot_streams (id, name, events, echo, ended_at) VALUES ('e', 'mirror', '{case.created}', false, now());
+			DELETE FROM stream_listeners`, func(ctx context.Context, tx *db.Tx) error {
+			return TellNew(ctx, tx, []string{"4194304"})
+		}, []string{"+m in A", "+o in A"}},
 		{"tell of what is known", `UPDATE bot_streams SET walked = '' WHERE id = 'm'`, tell, []string{"stream m", "+m in of the future"}},
 	} {
 		w.again()
