@@ -78,3 +78,36 @@ func TestWhatIsUnknownIsListedOnceThoughTheInputIsReadTwice(t *testing.T) {
 		t.Errorf("listed is %s, counted %v", r.lost, r.report.Unknown)
 	}
 }
+
+func TestWhatStandsWhereAListHasToBeIsNoList(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{"7", `"x"`, "null", "true", "{}"} {
+		r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"guild":{"id":"`+g1+`"},"players":`+list+"}")
+		if r.err == nil || r.err.Error() != "a.json: line 1: holds nothing that mee6 has" {
+			t.Errorf("%s: %v", list, r.err)
+		}
+	}
+	// An object without a place is one thing without a place.
+	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"player":{"a":1,"b":{"c":2}},`+players(player(quoted(ada), 1))[1:])
+	if r.ok(t); r.report.NoPlace["/player"] != 1 {
+		t.Errorf("no place: %v", r.report.NoPlace)
+	}
+}
+
+func TestADiskThatIsFullInTheMiddleIsAnError(t *testing.T) {
+	t.Parallel()
+	var list []string
+	for i := range 3000 {
+		list = append(list, player(quoted(fmt.Sprint(i+1)), i))
+	}
+	inputs, done, err := Inputs([]string{"-"}, strings.NewReader(players(list...)))
+	defer done()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report *Report
+	err = Run(t.Context(), Options{From: "mee6", Guild: g1, At: june}, inputs, &failing{10}, nil, noted(&report))
+	if err == nil || !strings.Contains(err.Error(), "the disk is full") || report != nil {
+		t.Errorf("got %v, and the report %+v", err, report)
+	}
+}

@@ -205,12 +205,12 @@ func (w *walker) item(p *pattern) error {
 		w.r.f.prepare(v)
 	}
 	ours, err := w.belongs(v, p)
-	if err != nil || !ours {
+	if !ours {
 		return err
 	}
 	w.items++
 	if err := w.r.h.item(it); err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.missing && w.items > 1 {
+		if e, ok := errors.AsType[*Error](err); ok && w.items > 1 {
 			e.missing = false // the items before were of the right shape
 		}
 		return err
