@@ -136,6 +136,21 @@ func TestAClaimUndoesNoCommand(t *testing.T) {
 	}
 }
 
+// What waits for a deleted endpoint is given up without a claim, though a test of it
+// was to go out now.
+func TestATestKeepsNothingOfADeletedEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.ping(e)
+	w.remove(e)
+	w.follows(w.deliverer())
+	if failed, schedules := w.inState(StateFailed), w.count(`SELECT count(*) FROM webhook_schedule`); failed != 2 || schedules != 0 {
+		t.Errorf("%d of 2 deliveries are given up, and %d schedules are left", failed, schedules)
+	}
+}
+
 // A test whose attempt was not made, or whose worker died, goes to a disabled
 // endpoint after all.
 func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
