@@ -136,8 +136,8 @@ func TestAClaimUndoesNoCommand(t *testing.T) {
 	}
 }
 
-// What waits for a deleted endpoint is given up without a claim, though a test of it
-// was to go out now.
+// Deliveries that wait for a deleted endpoint are given up without a claim, though a test
+// of it was to go out now.
 func TestATestKeepsNothingOfADeletedEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
