@@ -219,10 +219,10 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		"a table that is empty": {wallet, "a.csv", "", `a.csv: is empty; fetch the file again`},
 		"a heading alone":       {wallet, "a.csv", "id,coins\n", `a.csv: there is nothing in it to write for guild ` + g1},
 		"a long line": {
-			wallet, "a.csv", "id,coins\n" + ada + "," + strings.Repeat("1", maxRow) + "\n",
+			wallet, "a.csv", "id,coins\n" + ada + "," + strings.Repeat("1", 1<<20) + "\n",
 			`a.csv: line 2: a line is longer than 1 MiB`,
 		},
-		"a long heading": {wallet, "a.csv", strings.Repeat("x", maxRow+1), `a.csv: line 1: a line is longer than 1 MiB`},
+		"a long heading": {wallet, "a.csv", strings.Repeat("x", 1<<20+1), `a.csv: line 1: a line is longer than 1 MiB`},
 		"no kind": {
 			Options{From: "csv", Record: "case", Guild: g1},
 			"a.csv", "id,type\n" + ada + ",\n",
@@ -353,17 +353,30 @@ func TestAValueHasABoundAndAZipNone(t *testing.T) {
 	long := func(n int) string {
 		return zipped(t, comment, "tickets.jsonl", strings.TrimSuffix(oneTicket, "}")+`,"topic":"`+strings.Repeat("a", n)+`"}`+"\n")
 	}
-	r := of(t, Options{From: "discord-tickets"}, "a.zip", long(maxValue+128<<10))
+	r := of(t, Options{From: "discord-tickets"}, "a.zip", long(64<<20+128<<10))
 	if r.err == nil || !strings.HasPrefix(r.err.Error(), "a.zip: tickets.jsonl: line 1: a ") || !strings.HasSuffix(r.err.Error(),
 		"is longer than 64 MiB") {
 		t.Errorf("a long value: %v", r.err)
 	}
 	// A thousandfold, and a few lines at a time.
-	if r := of(t, Options{From: "discord-tickets"}, "a.zip", long(maxValue/2)); r.err != nil {
+	if r := of(t, Options{From: "discord-tickets"}, "a.zip", long(60<<20)); r.err != nil {
 		t.Errorf("a zip that is packed well: %v", r.err)
 	}
-	r = of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":[{"id":"1","xp":1,"x":[`+strings.Repeat("1,", maxValues)+`1]}]}`)
+	r = of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":[{"id":"1","xp":1,"x":[`+strings.Repeat("1,", 1_000_000)+`1]}]}`)
 	if r.err == nil || !strings.Contains(r.err.Error(), "holds more than 1,000,000 others") {
 		t.Errorf("a crowd: %v", r.err)
+	}
+	for name, text := range map[string]string{
+		"many":     `{"id":"1","xp":1,"x":[` + strings.Repeat("1,", 990_000) + `1]}`,
+		"deep":     `{"id":"1","xp":1,"x":` + strings.Repeat("[", 120) + strings.Repeat("]", 120) + `}`,
+		"a number": `{"id":"1","xp":1` + strings.Repeat("0", 990) + `}`,
+	} {
+		if r := of(t, Options{From: "mee6", Guild: g1}, "a.json", players(text)); r.err != nil {
+			t.Errorf("%s: %v", name, r.err)
+		}
+	}
+	wide := "id,coins,Name\n" + ada + ",1," + strings.Repeat("x", 1<<20-100) + "\n"
+	if r := of(t, Options{From: "csv", Record: "wallet", Guild: g1}, "a.csv", wide); r.err != nil {
+		t.Errorf("a line that is long: %v", r.err)
 	}
 }

@@ -111,3 +111,19 @@ func TestADiskThatIsFullInTheMiddleIsAnError(t *testing.T) {
 		t.Errorf("got %v, and the report %+v", err, report)
 	}
 }
+
+func TestWhatSaysNothingIsNotUnknown(t *testing.T) {
+	t.Parallel()
+	for text, unknown := range map[string]int64{`7`: 1, `"x"`: 1, `true`: 1, `""`: 1, `null`: 0, `{}`: 0, `[]`: 0} {
+		r := of(t, Options{From: "mee6"}, "a.json", strings.TrimSuffix(players(player(quoted(ada), 1)), "}")+`,"players":`+text+"}")
+		r.ok(t)
+		if n := r.report.Unknown["/players"]; n != unknown || strings.Count(r.lost, `"unknown"`) != int(unknown) {
+			t.Errorf("%s: unknown is %v, and listed %s", text, r.report.Unknown, r.lost)
+		}
+	}
+	// What the input breaks off in is no value.
+	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":"x`)
+	if r.err == nil || r.err.Error() != "a.json: line 1: ends too early; fetch the file again" {
+		t.Errorf("cut: %v", r.err)
+	}
+}

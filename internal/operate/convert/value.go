@@ -111,6 +111,9 @@ func (v *value) children(of kind) []*value {
 // none reports whether a member is not there or null.
 func (v *value) none() bool { return v == nil || v.kind == kindNull }
 
+// empty reports whether a value says nothing: null, an object or a list without members.
+func (v *value) empty() bool { return v.kind == kindNull || v.kind <= kindArray && v.count == 0 }
+
 // where is the place of a value: the file, and the path in its document.
 func (v *value) where() (file, path string) {
 	var up []string

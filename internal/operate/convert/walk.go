@@ -248,7 +248,7 @@ func (w *walker) leaf(p *pattern) error {
 			return w.s.skip(len(w.steps))
 		}
 		v, err := w.value()
-		if err == nil && v.kind != kindNull && (v.count > 0 || v.kind > kindArray) {
+		if err == nil && !v.empty() {
 			w.r.unknown(v, p.shown)
 		}
 		return errors.Join(err, w.r.failed)
@@ -315,7 +315,7 @@ func (r *conversion) account(v *value, p, up *pattern) {
 	case p.mapped() && !holds:
 	case up != nil:
 		r.drop(up)
-	case v.kind != kindNull && (v.count > 0 || !holds):
+	case !v.empty():
 		r.unknown(v, p.shown)
 	}
 }
