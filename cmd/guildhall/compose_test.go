@@ -13,7 +13,7 @@ import (
 )
 
 // The files that operators install name settings that there are: a misspelt one would
-// end the program they start.
+// end the program they start. All that there are reach it through .env.
 func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 	t.Parallel()
 	known := append(variables(reflect.TypeFor[commands]()), foreign...)
@@ -38,11 +38,15 @@ func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 		var compose struct {
 			Services map[string]struct {
 				DependsOn map[string]struct{} `yaml:"depends_on"`
+				EnvFile   []map[string]any    `yaml:"env_file"`
 				Command   any
 			}
 		}
 		if err := yaml.Unmarshal(text, &compose); err != nil {
 			t.Errorf("%s: %v", file, err)
+		}
+		if from := compose.Services["guildhall"].EnvFile; file == "compose.yaml" && (len(from) != 1 || from[0]["path"] != ".env") {
+			t.Errorf("%s hands on the settings of %v, want .env", file, from)
 		}
 		for _, s := range compose.Services {
 			for on := range s.DependsOn {

@@ -1,7 +1,9 @@
 package giveaways_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"os"
@@ -18,6 +20,7 @@ import (
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api/apitest"
 	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/guildfile"
 )
 
 func TestListGiveawayDraws(t *testing.T) {
@@ -147,6 +150,27 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 			t.Errorf("changed entries: %v\n%s", err, out)
 		}
 	}
+}
+
+// The giveaway that the script is shown with is one that dev draws.
+func TestTheScriptIsShownWithAGiveawayThatDevDraws(t *testing.T) {
+	t.Parallel()
+	_, id, _ := strings.Cut(string(gen.OpenAPI), "verify.py https://guildhall.example/api/v1 ")
+	id, _, _ = strings.Cut(id, "`")
+	var file bytes.Buffer
+	if err := guildfile.Demo(&file); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(file.String()) {
+		var r struct{ Record, ID, Status string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Record == "giveaway" && r.ID == id && r.Status == "drawing" {
+			return
+		}
+	}
+	t.Errorf("the demo guild has no giveaway %q that is to be drawn", id)
 }
 
 // A reader who walks by updated_since as the document says misses no giveaway,
