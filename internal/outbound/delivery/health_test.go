@@ -254,6 +254,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	}
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds'
 		WHERE guild_id <> '903'`)
+	w.besidesTheBacklog(down.URL)
 	d, err := New(w.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	if err := d.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for state, want := range map[string]float64{gaugeDue: 4, gaugeHeld: 1, gaugeThrottled: 2, gaugeScheduled: 3} {
+	for state, want := range map[string]float64{gaugeDue: 5, gaugeHeld: 1, gaugeThrottled: 2, gaugeScheduled: 3} {
 		if got := testutil.Sample(t, d.metrics.waiting.WithLabelValues(state)); got != want {
 			t.Errorf("%v deliveries are %s, want %v", got, state, want)
 		}
@@ -275,8 +276,10 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 			t.Errorf("the oldest %s is %v s old, want about %v", state, got, least)
 		}
 	}
-	if got := testutil.Sample(t, d.metrics.hosts.WithLabelValues("blocked")); got != 1 {
-		t.Errorf("%v endpoints are blocked, want 1", got)
+	for state, want := range map[string]float64{"failing": 2, "blocked": 1, "disabled": 1} {
+		if got := testutil.Sample(t, d.metrics.hosts.WithLabelValues(state)); got != want {
+			t.Errorf("%v endpoints are %s, want %v", got, state, want)
+		}
 	}
 
 	w.run(d)
@@ -297,6 +300,27 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 			t.Errorf("there is no metric %s in %v", want, names)
 		}
 	}
+}
+
+// besidesTheBacklog adds, half an hour old, what is due for an endpoint that fails, and what
+// one has been sent that is blocked since; what is kept for a pull endpoint; and an endpoint
+// that the service has disabled.
+func (w *deliveryDB) besidesTheBacklog(down string) {
+	w.t.Helper()
+	dbtest.AddGuilds(w.t, w.DB, "904", "905")
+	failing, _ := w.add("902", down)
+	w.addPull("904")
+	w.record("904", 1)
+	w.record("902", 1)
+	w.exec(`UPDATE webhook_schedule SET failing_since = now() WHERE endpoint_id = $1`, failing.ID)
+	w.exec(`UPDATE webhook_deliveries SET state = 'delivered', completed_at = now()
+		WHERE id = (SELECT max(id) FROM webhook_deliveries WHERE guild_id = '902' AND endpoint_id <> $1)`, failing.ID)
+	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '30 minutes', event_at = now() - interval '30 minutes'
+		WHERE endpoint_id = $1 OR state = 'delivered'`, failing.ID)
+	off, _ := w.add("905", down)
+	w.enable(off, false)
+	w.exec(`UPDATE webhook_endpoints SET disabled_reason = 'failing' WHERE id = $1`, off.ID)
+	w.exec(`UPDATE webhook_schedule SET failing_since = now() WHERE endpoint_id = $1`, off.ID)
 }
 
 // The oldest due delivery is one that nobody looks at though it could be sent: no
