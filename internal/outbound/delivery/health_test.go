@@ -266,7 +266,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	if err := d.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for state, want := range map[string]float64{gaugeDue: 5, gaugeHeld: 1, gaugeThrottled: 2, gaugeScheduled: 3} {
+	for state, want := range map[string]float64{gaugeDue: 5, gaugeHeld: 2, gaugeThrottled: 2, gaugeScheduled: 3} {
 		if got := testutil.Sample(t, d.metrics.waiting.WithLabelValues(state)); got != want {
 			t.Errorf("%v deliveries are %s, want %v", got, state, want)
 		}
@@ -304,7 +304,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 
 // besidesTheBacklog adds, half an hour old, what is due for an endpoint that fails, and what
 // one has been sent that is blocked since; what is kept for a pull endpoint; and an endpoint
-// that the service has disabled.
+// that the service has disabled, for which something is not yet held.
 func (w *deliveryDB) besidesTheBacklog(down string) {
 	w.t.Helper()
 	dbtest.AddGuilds(w.t, w.DB, "904", "905")
@@ -318,9 +318,10 @@ func (w *deliveryDB) besidesTheBacklog(down string) {
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '30 minutes', event_at = now() - interval '30 minutes'
 		WHERE endpoint_id = $1 OR state = 'delivered'`, failing.ID)
 	off, _ := w.add("905", down)
+	w.record("905", 1)
 	w.enable(off, false)
 	w.exec(`UPDATE webhook_endpoints SET disabled_reason = 'failing' WHERE id = $1`, off.ID)
-	w.exec(`UPDATE webhook_schedule SET failing_since = now() WHERE endpoint_id = $1`, off.ID)
+	w.exec(`UPDATE webhook_schedule SET failing_since = now(), next_due = now() + interval '1 hour' WHERE endpoint_id = $1`, off.ID)
 }
 
 // The oldest due delivery is one that nobody looks at though it could be sent: no
@@ -330,6 +331,8 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 	const (
 		queued = `UPDATE webhook_deliveries SET fresh = false`
 		due    = `UPDATE webhook_schedule SET next_due = now() - interval '2 minutes'`
+		young  = `UPDATE webhook_deliveries SET due_at = now() WHERE id = (SELECT max(id) FROM webhook_deliveries)`
+		older  = ` WHERE due_at < now() - interval '1 minute'`
 	)
 	for about, tt := range map[string]struct {
 		arrange []string
@@ -358,7 +361,18 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 		"its endpoint asked to be left":    {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
 		"it asked, and it waits":           {[]string{`UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
 		"it asked until now":               {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now()`}, false},
-		"it was taken":                     {[]string{queued, `UPDATE webhook_deliveries SET lease_until = now() + interval '9 s'`}, false},
+		"what came before it has ended": {[]string{
+			young, `UPDATE webhook_deliveries SET state = 'delivered', completed_at = now()` + older,
+		}, false},
+		"what came before it is queued": {[]string{
+			young, queued + older, `UPDATE webhook_schedule SET next_due = now() + interval '2 minutes'`,
+		}, false},
+		"what came before it is for one that fails": {[]string{
+			young, `UPDATE webhook_deliveries SET endpoint_id = 'another'` + older,
+			`INSERT INTO webhook_schedule (guild_id, endpoint_id, failing_since, failures)
+			SELECT guild_id, 'another', now(), 1 FROM webhook_schedule`,
+		}, false},
+		"it was taken": {[]string{queued, `UPDATE webhook_deliveries SET lease_until = now() + interval '9 s'`}, false},
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()
@@ -372,6 +386,7 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 			for _, do := range tt.arrange {
 				w.exec(do)
 			}
+			w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due) VALUES ($1, '0', now()), ($1, 'x', now())`, w.guild)
 			got, err := OldestDue(t.Context(), w.DB)
 			if err != nil {
 				t.Fatal(err)

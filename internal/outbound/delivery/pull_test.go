@@ -455,6 +455,27 @@ func TestFetchingReadsAnIndex(t *testing.T) {
 	dbtest.WantIndex(t, w.DB, "webhook_schedule_fetched", findUnfetched, nil, unfetchedFor.Seconds(), chunk)
 }
 
+// Callers are woken for the endpoints for which something is due, and for no other.
+func TestALookForWaitersFindsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	due, leased, ended := w.addPull(w.guild), w.addPull(w.guild), w.addPull(w.guild)
+	w.record(w.guild, 2)
+	w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 minute' WHERE endpoint_id = $1`, leased.ID)
+	w.exec(`UPDATE webhook_deliveries SET state = 'delivered', completed_at = now() WHERE endpoint_id = $1`, ended.ID)
+	endpoints := []string{due.ID, leased.ID, ended.ID, w.addPull(w.guild).ID}
+	for _, statement := range []string{findFetchable, findFetchableAcross} {
+		if w.DB.Distributed() && statement == findFetchable {
+			continue
+		}
+		found, err := db.Select[backlog](t.Context(), w.DB.Reader(), statement,
+			db.Array(slices.Repeat([]string{w.guild}, len(endpoints))), db.Array(endpoints))
+		if err != nil || len(found) != 1 || found[0].EndpointID != due.ID {
+			t.Errorf("found are %v, %v, want %s", found, err, due.ID)
+		}
+	}
+}
+
 // An answer holds a megabyte at most, and one event however large it is.
 func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 	t.Parallel()
