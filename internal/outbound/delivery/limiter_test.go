@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -412,5 +414,19 @@ func TestAQuickEndpointHasMoreSendsAtOnce(t *testing.T) {
 		if c.take != want {
 			t.Errorf("after an answer within %s it may have %d sends at once, want %d", took, c.take, want)
 		}
+	}
+}
+
+// The page on sizes names the bounds of one endpoint.
+func TestThePageOnSizesNamesTheSlotsOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operate/sizes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("at most %d sends under way to one endpoint that answers within %d ms, and %d to a slower one",
+		quickSlots, quickAfter.Milliseconds(), healthySlots)
+	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), want) {
+		t.Errorf("it does not say %q", want)
 	}
 }
