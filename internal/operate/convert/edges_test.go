@@ -121,7 +121,7 @@ func TestWhatSaysNothingIsNotUnknown(t *testing.T) {
 			t.Errorf("%s: unknown is %v, and listed %s", text, r.report.Unknown, r.lost)
 		}
 	}
-	// What the input breaks off in is no value.
+	// A value in which the input breaks off is none.
 	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":"x`)
 	if r.err == nil || r.err.Error() != "a.json: line 1: ends too early; fetch the file again" {
 		t.Errorf("cut: %v", r.err)
