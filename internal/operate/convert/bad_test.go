@@ -150,6 +150,7 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			"a.json", fixture("discord-giveaways.json"),
 			`a.json: line 1: this looks like a discord-giveaways export: --from discord-giveaways`,
 		},
+		"of nothing":       {mee6, "a.json", "\x01\xfe,\x80;\n", `a.json: line 1: is not JSON: it begins with '\x01'`},
 		"of a table":       {mee6, "a.json", "id,xp\n1,2\n", "a.json: line 1: this looks like a table: --from csv"},
 		"JSON for a table": {wallet, "a.csv", fixture("lurkr.json"), `a.csv: line 1: this looks like a Lurkr export: --from lurkr`},
 		"a zip for a table": {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // lookAhead is how much of a file is looked at to tell its format.
@@ -22,7 +23,7 @@ func (r *conversion) likeness(in *Input) *format {
 		return formatNamed("discord-tickets")
 	case begin[0] != '{' && begin[0] != '[':
 		line, _, _ := bytes.Cut(begin, []byte("\n"))
-		if bytes.ContainsAny(line, ",;\t") {
+		if bytes.ContainsAny(line, ",;\t") && utf8.Valid(line) {
 			return formatNamed("csv")
 		}
 		return nil
