@@ -460,6 +460,7 @@ func TestALookForWaitersFindsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	due, leased, ended := w.addPull(w.guild), w.addPull(w.guild), w.addPull(w.guild)
+	w.addPull(w.guild) // one that no caller waits for
 	w.record(w.guild, 2)
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 minute' WHERE endpoint_id = $1`, leased.ID)
 	w.exec(`UPDATE webhook_deliveries SET state = 'delivered', completed_at = now() WHERE endpoint_id = $1`, ended.ID)
