@@ -7,3 +7,6 @@ func (b Board) Texts() map[string]string {
 		"hop": hopMoves, "read moves": readMoves, "requests": readRequests,
 	}
 }
+
+// Busy reports whether the next round comes sooner.
+func (k *Keeper) Busy() bool { return k.busy }
