@@ -307,12 +307,7 @@ func (c *Collector[T]) take() (items []*item[T]) {
 }
 
 // run calls Run. One that panics has failed for all of its items.
-func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault.Wrap(fault.Panicked(p), "a batch")
-		}
-	}()
+func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
 	if len(items) == 0 { // all were taken back
 		return nil
 	}
@@ -321,7 +316,7 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (err error) {
 		values[i], waited = it.value, max(waited, time.Since(it.came))
 	}
 	c.cfg.Began(len(items), waited)
-	return c.cfg.Run(ctx, values)
+	return fault.Caught(func() error { return c.cfg.Run(ctx, values) })
 }
 
 // end tells the callers of a batch, makes its subjects and its group available again,

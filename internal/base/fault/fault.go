@@ -88,6 +88,16 @@ func Is(err error, code string) bool {
 // deferred function that has recovered p.
 func Panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
+// Caught calls work and returns its error, or what it panics with.
+func Caught(work func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = Panicked(p)
+		}
+	}()
+	return work()
+}
+
 // Wrap says of err what was being done when it came, in words and names that are
 // joined by spaces. Of no error it makes none, so that a function can end with it.
 // That costs nothing; formatting would.

@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"guildhall/internal/base/fault"
@@ -25,5 +26,21 @@ func TestWrapOfNoErrorIsNone(t *testing.T) { //nolint:paralleltest // it counts 
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A panic is an error that says why and where, and any other error stays as it is.
+func TestAPanicIsCaught(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	if err := fault.Caught(func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("work that fails: %v", err)
+	}
+	if err := fault.Caught(func() error { return nil }); err != nil {
+		t.Errorf("work that ends well: %v", err)
+	}
+	err := fault.Caught(func() error { panic("inside") })
+	if err == nil || !strings.Contains(err.Error(), "panic: inside") || !strings.Contains(err.Error(), "TestAPanicIsCaught") {
+		t.Errorf("work that panics: %v", err)
 	}
 }

@@ -327,13 +327,8 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 		left, err := Abandoned(ctx, d, kind, limit)
 		failed = errors.Join(failed, err)
 		for _, in := range left {
-			group.Go(func() (err error) {
-				defer func() {
-					if p := recover(); p != nil {
-						err = fault.Wrap(fault.Panicked(p), "finish intent", in.ID)
-					}
-				}()
-				return finish(ctx, in)
+			group.Go(func() error {
+				return fault.Wrap(fault.Caught(func() error { return finish(ctx, in) }), "finish intent", in.ID)
 			})
 		}
 	}

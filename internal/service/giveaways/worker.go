@@ -272,13 +272,8 @@ func (s *shift) do(ctx context.Context, r db.Found) {
 	}
 }
 
-func (s *shift) attempt(ctx context.Context, r db.Found) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault.Panicked(p)
-		}
-	}()
-	return s.work(ctx, r.GuildID, r.ID)
+func (s *shift) attempt(ctx context.Context, r db.Found) error {
+	return fault.Caught(func() error { return s.work(ctx, r.GuildID, r.ID) })
 }
 
 // look finds what is due. It goes on where the look before it ended, so that
