@@ -74,16 +74,21 @@ func Columns[C changing](changes []C) []any {
 type Writes[C changing] struct {
 	db        *db.DB
 	wake      func(guild string)
-	each      func(ctx context.Context, q db.Querier, changes []C) error
+	together  func(ctx context.Context, q db.Querier, changes []C) error
+	inUnit    InUnit[C]
 	steps     func(C) bool
 	collector *collect.Collector[C]
 }
 
-// NewWrites returns the changes of an operation. each makes several, each of another
+// InUnit makes changes of one guild in a unit and in their order, whatever they have to
+// wait for. refused says of which one a refusal is.
+type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
+
+// NewWrites returns the changes of an operation. together makes several, each of another
 // member, sets Made of those that are made, and leaves the others. It is a transaction
 // of its own, unless steps says of one of them that it takes more than one statement.
-func NewWrites[C changing](h Host, operation string, each func(context.Context, db.Querier, []C) error, steps func(C) bool) *Writes[C] {
-	w := &Writes[C]{db: h.DB, wake: h.Wake, each: each, steps: steps}
+func NewWrites[C changing](h Host, operation string, together func(context.Context, db.Querier, []C) error, inUnit InUnit[C], steps func(C) bool) *Writes[C] {
+	w := &Writes[C]{db: h.DB, wake: h.Wake, together: together, inUnit: inUnit, steps: steps}
 	w.collector = collect.New(collect.Config[C]{
 		Run: w.run, Made: func(c C) bool { return c.Common().Made }, Long: steps,
 		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild,
@@ -94,8 +99,12 @@ func NewWrites[C changing](h Host, operation string, each func(context.Context, 
 }
 
 // Do makes a change together with others. It is *collect.Left when the change is not
-// made and its caller has to make it.
+// made and its caller has to make it, in a unit. There Do makes it alone, or returns its
+// refusal.
 func (w *Writes[C]) Do(ctx context.Context, c C) error {
+	if tx := db.Unit(ctx); tx != nil {
+		return w.inUnit(ctx, tx, []C{c}, func(_ int, err error) error { return err })
+	}
 	by := c.Common().By
 	err := w.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, subject(c), c)
 	if err == nil {
@@ -107,16 +116,16 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 // run makes the changes of a batch. When it fails, and nothing of it is there, each is
 // made alone.
 func (w *Writes[C]) run(ctx context.Context, changes []C) error {
-	err := w.together(ctx, changes)
+	err := w.make(ctx, changes)
 	if err != nil && !db.Uncertain(err) {
 		return collect.Alone
 	}
 	return err
 }
 
-func (w *Writes[C]) together(ctx context.Context, changes []C) error {
+func (w *Writes[C]) make(ctx context.Context, changes []C) error {
 	if !w.db.Distributed() && !slices.ContainsFunc(changes, w.steps) {
-		return w.each(ctx, w.db.Single(), changes)
+		return w.together(ctx, w.db.Single(), changes)
 	}
 	return w.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if w.db.Distributed() {
@@ -127,6 +136,6 @@ func (w *Writes[C]) together(ctx context.Context, changes []C) error {
 		for _, c := range changes { // the unit may have been run before
 			c.Common().Made = false
 		}
-		return w.each(ctx, tx, changes)
+		return w.together(ctx, tx, changes)
 	})
 }

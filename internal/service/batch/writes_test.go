@@ -47,7 +47,7 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 		w := NewWrites(host(d), "pay", func(_ context.Context, _ db.Querier, list []*payment) error {
 			list[0].Made = c.makes
 			return c.err
-		}, func(*payment) bool { return false })
+		}, nil, func(*payment) bool { return false })
 		for range 2 { // the subject is free again
 			err := w.Do(t.Context(), &payment{to: "one"})
 			if !errors.Is(err, c.want) {
@@ -83,7 +83,7 @@ func TestWhatTakesSeveralStatementsHasAUnit(t *testing.T) {
 			}
 			list[0].Made = true
 			return nil
-		}, func(*payment) bool { return steps })
+		}, nil, func(*payment) bool { return steps })
 		if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
 			t.Error(err)
 		}
@@ -119,7 +119,7 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 		}
 		list[0].Made = true
 		return nil
-	}, func(*payment) bool { return false })
+	}, nil, func(*payment) bool { return false })
 	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
 		t.Error(err)
 	}
@@ -170,5 +170,25 @@ func TestKeysAreColumnsOfTheirChanges(t *testing.T) {
 		if got, err := column.Value(); got != want || err != nil {
 			t.Errorf("column %d is %v, %v, want %s", i, got, err, want)
 		}
+	}
+}
+
+// In a unit a change is made alone, and its refusal is returned as it is.
+func TestInAUnitAChangeIsMadeAlone(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	refusal := errors.New("refused")
+	w := NewWrites(host(d), "pay", func(context.Context, db.Querier, []*payment) error {
+		t.Error("it is made together with others")
+		return nil
+	}, func(_ context.Context, tx *db.Tx, list []*payment, refused func(int, error) error) error {
+		if tx == nil || len(list) != 1 || list[0].to != "one" {
+			t.Errorf("%d changes are made, in unit %v", len(list), tx)
+		}
+		return refused(0, refusal)
+	}, func(*payment) bool { return false })
+	err := d.Do(t.Context(), func(ctx context.Context, _ *db.Tx) error { return w.Do(ctx, &payment{to: "one"}) })
+	if !errors.Is(err, refusal) {
+		t.Errorf("the refusal is %v", err)
 	}
 }

@@ -122,8 +122,3 @@ func withoutTwins(changes []*change) []*change {
 		return seen[name]
 	})
 }
-
-// adjustAlone makes one change, whatever it has to wait for, or returns its refusal.
-func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
-	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
-}

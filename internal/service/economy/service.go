@@ -31,7 +31,7 @@ func New(h batch.Host) *Service {
 		wallets: batch.NewReads(h, "getWallet", answer, answerEach),
 		pages:   batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
 	}
-	s.together = batch.NewWrites(h, "adjustBalance", s.adjustEach, func(*change) bool { return false })
+	s.together = batch.NewWrites(h, "adjustBalance", s.adjustEach, s.adjustAll, func(*change) bool { return false })
 	return s
 }
 
@@ -79,13 +79,8 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // was then. Outside a unit of work it is made together with others, or left.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
-	c, err := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body), error(nil)
-	if tx := db.Unit(ctx); tx == nil {
-		err = s.together.Do(ctx, c)
-	} else {
-		err = s.adjustAlone(ctx, tx, c)
-	}
-	if err != nil {
+	c := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
+	if err := s.together.Do(ctx, c); err != nil {
 		return nil, err
 	}
 	return showAdjusted(c.entry, c.replayed), nil

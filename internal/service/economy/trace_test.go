@@ -77,3 +77,8 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		}
 	}
 }
+
+// adjustAlone makes one change in a unit.
+func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
+	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
+}

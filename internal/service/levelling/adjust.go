@@ -76,9 +76,3 @@ func arguments(changes []*change, tells bool) []any {
 	return append(batch.Columns(changes), db.Integers(batch.Each(changes, (*change).kept)),
 		db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp })), changes[0].By.GuildID, tells)
 }
-
-// adjustAlone makes one change, whatever it has to wait for, and tells of the level, or
-// returns its refusal.
-func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
-	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
-}

@@ -31,7 +31,7 @@ func New(h batch.Host) *Service {
 		records: batch.NewReads(h, "getLevelRecord", answer, answerEach),
 		pages:   batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
 	}
-	s.together = batch.NewWrites(h, "adjustXp", s.adjustEach, s.steps)
+	s.together = batch.NewWrites(h, "adjustXp", s.adjustEach, s.adjustAll, s.steps)
 	return s
 }
 
@@ -77,13 +77,8 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 // and nothing changes, when the XP would leave the range 0 to MaxXP. Outside a unit of
 // work it is made together with others, or left.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
-	c, err := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body), error(nil)
-	if tx := db.Unit(ctx); tx == nil {
-		err = s.together.Do(ctx, c)
-	} else {
-		err = s.adjustAlone(ctx, tx, c)
-	}
-	if err != nil {
+	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
+	if err := s.together.Do(ctx, c); err != nil {
 		return nil, err
 	}
 	return Adjusted(c.user, c.row.PreviousXP, c.row.TotalXP, *c.row.UpdatedAt), nil

@@ -50,3 +50,8 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 		t.Errorf("by statement there are %v events, want those of each token together", users)
 	}
 }
+
+// adjustAlone makes one change in a unit.
+func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
+	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
+}
