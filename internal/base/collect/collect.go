@@ -3,13 +3,14 @@
 // A statement for one change costs Postgres little more than the round trip, the
 // planning and the flush of the log around it, and a statement for sixty changes
 // costs hardly more. So a change that arrives while no batch is on its way is a
-// batch at once; what arrives meanwhile waits and goes into the next one. Nothing
-// waits for a timer, and a lone caller for nobody.
+// batch at once; what arrives meanwhile waits and goes into the next one. A lone
+// caller waits for nobody.
 //
 //	Do ──► waiting, in line by subject, in turn by caller; or left at once, among few
 //	          │  a batch ends, or none is on its way
 //	          ▼
 //	       Enter   what a batch needs, such as a connection, is there
+//	       gather  callers of the batch before are back, or a Moment is over
 //	       take    at most Most of those that still wait, each subject once
 //	       Run     one batch
 //	          │
@@ -29,7 +30,8 @@
 //     many items of one caller wait, another's goes into the next batch.
 //   - A caller whose context ends before its item is on its way takes it back, and
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
-//   - A batch begins after each of its items has come.
+//   - A batch begins after each of its items has come. It waits for callers of the batch
+//     before for a Moment at most, and seldom in vain.
 //   - A further batch starts beside those on their way only when Enough wait, and a
 //     second one beside one that is Long when it would be as large as that; no more
 //     than Lanes do. Where Apart is set, a batch holds items of one group
@@ -87,6 +89,11 @@ type Config[T any] struct {
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
+	// Moment is how long after the end of a batch the next one waits at most for callers
+	// whose items were in it; 0: not at all. Callers that come again and again, each after
+	// its answer, would else be in two halves, of which each waits for the other's batch.
+	Moment time.Duration
+
 	// Wait is how long an item may wait to be on its way. One that has waited in vain is
 	// OwnShare when more than half a batch of its own caller's were waiting, and Busy
 	// otherwise. Either may be Alone.
@@ -112,6 +119,7 @@ type Collector[T any] struct {
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
 	few     int // items that were left at once
+	gathering
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -184,6 +192,7 @@ func (c *Collector[T]) add(it *item[T]) {
 func (c *Collector[T]) offer(it *item[T]) {
 	it.ready = true
 	c.ready++
+	c.cameBack(c.ready)
 	if group := c.busy[it.by.Group]; group != nil {
 		group.push(it, it.by.Name)
 		return
@@ -269,6 +278,7 @@ func (c *Collector[T]) wanted() bool {
 func (c *Collector[T]) batches() {
 	for again := true; again; {
 		ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
+		c.gather()
 		items := c.take()
 		if err == nil {
 			err = c.run(ctx, items)
@@ -325,6 +335,7 @@ func (c *Collector[T]) end(items []*item[T], err error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
+	c.ended, c.want = time.Now(), min(c.ready+len(items), c.cfg.Most, ample)
 	for _, it := range items {
 		if rest := c.busy[it.by.Group]; rest != nil {
 			delete(c.busy, it.by.Group)

@@ -80,6 +80,11 @@ type Writes[C changing] struct {
 	collector *collect.Collector[C]
 }
 
+// moment is about what callers on one machine need to come again after an answer. With
+// eight connections a seventh more changes are made than without it, and Postgres needs a
+// quarter less CPU for each.
+const moment = time.Millisecond
+
 // InUnit makes changes of one guild in a unit and in their order, whatever they have to
 // wait for. refused says of which one a refusal is.
 type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
@@ -91,7 +96,7 @@ func NewWrites[C changing](h Host, operation string, together func(context.Conte
 	w := &Writes[C]{db: h.DB, wake: h.Wake, together: together, inUnit: inUnit, steps: steps}
 	w.collector = collect.New(collect.Config[C]{
 		Run: w.run, Made: func(c C) bool { return c.Common().Made }, Long: steps,
-		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild,
+		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Moment: moment,
 		Wait:     func(ctx context.Context) time.Duration { return mostWait - db.Spent(ctx) },
 		OwnShare: db.ErrOwnShare, Busy: db.ErrBusy,
 	})

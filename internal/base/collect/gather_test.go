@@ -1,0 +1,165 @@
+package collect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gathered is a collector whose batches take two milliseconds, with their sizes and with
+// how long the item that came first had waited.
+func gathered(moment time.Duration) (c *Collector[*change], sizes *[]int, waits *[]time.Duration) {
+	sizes, waits = new([]int), new([]time.Duration)
+	cfg := with(Config[*change]{Moment: moment, Run: func(context.Context, []*change) error {
+		time.Sleep(2 * time.Millisecond)
+		return nil
+	}})
+	cfg.Began = func(size int, waited time.Duration) { *sizes, *waits = append(*sizes, size), append(*waits, waited) }
+	return New(cfg), sizes, waits
+}
+
+// comeAgain lets n callers ask twenty times each, a moment after each answer.
+func comeAgain(t *testing.T, c *Collector[*change], n int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for range 20 {
+				if err := c.Do(t.Context(), Caller{"1", "a"}, fmt.Sprint(i), &change{}); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Duration(100+10*i) * time.Microsecond)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Callers that come again after their answers are in one batch, and not in two halves
+// of which each waits for the other. A lone caller never waits.
+func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, sizes, _ := gathered(time.Millisecond)
+		comeAgain(t, c, 8)
+		if n := len(*sizes); n > 22 || slices.ContainsFunc((*sizes)[1:n-2], func(size int) bool { return size != 8 }) {
+			t.Errorf("batches of %v", *sizes)
+		}
+		c, sizes, _ = gathered(0)
+		comeAgain(t, c, 8)
+		if slices.Contains(*sizes, 8) {
+			t.Errorf("without a moment: batches of %v", *sizes)
+		}
+		c, _, waits := gathered(time.Millisecond)
+		comeAgain(t, c, 1)
+		if slices.Max(*waits) > 0 {
+			t.Errorf("a lone caller waits %v", *waits)
+		}
+	})
+}
+
+// Callers that do not come again are waited for once, then in every second, fourth and at
+// last 64th batch, until callers come again.
+func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _, waits := gathered(time.Millisecond)
+		ask := func(name string) {
+			if err := c.Do(t.Context(), Caller{"1", name}, name, &change{}); err != nil {
+				t.Error(err)
+			}
+		}
+		// a's batch begins at once and b waits behind it for a millisecond, and longer
+		// when the batch of b waits for a.
+		round := func(again bool) time.Duration {
+			var all sync.WaitGroup
+			all.Go(func() {
+				ask("a")
+				if again {
+					time.Sleep(time.Millisecond / 4)
+					ask("a")
+				}
+			})
+			time.Sleep(time.Millisecond)
+			all.Go(func() { ask("b") })
+			all.Wait()
+			time.Sleep(10 * time.Millisecond)
+			longest := slices.Max(*waits)
+			*waits = nil
+			return longest - time.Millisecond
+		}
+		var waited []int
+		for i := range 200 {
+			switch w := round(false); w {
+			case time.Millisecond:
+				waited = append(waited, i)
+			case 0:
+			default:
+				t.Fatalf("round %d: waited %s", i, w)
+			}
+		}
+		if !slices.Equal(waited, []int{0, 2, 6, 14, 30, 62, 126, 190}) {
+			t.Errorf("it was waited in vain in rounds %v", waited)
+		}
+		for range 54 { // until the batch that waits again
+			if w := round(false); w != 0 {
+				t.Fatalf("waited %s", w)
+			}
+		}
+		if w := round(true); w != time.Millisecond/4 {
+			t.Errorf("for a caller who came again it was waited %s", w)
+		}
+		for i, want := range []time.Duration{time.Millisecond, 0, time.Millisecond} {
+			if w := round(false); w != want {
+				t.Errorf("round %d after that: waited %s, want %s", i, w, want)
+			}
+		}
+		if c.met != nil {
+			t.Error("no batch waits, and one is to be told")
+		}
+	})
+}
+
+// A batch waits only where fewer are ready than were there a moment ago, and not beside
+// another one.
+func TestWhenABatchWaits(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		name                       string
+		ago                        time.Duration
+		running, ready, want, skip int
+		waits                      bool
+	}{
+		{"fewer", 0, 1, 2, 3, 0, true},
+		{"as many", 0, 1, 3, 3, 0, false},
+		{"beside another", 0, 2, 2, 3, 0, false},
+		{"too late", time.Minute, 1, 2, 3, 0, false},
+		{"skipped", 0, 1, 2, 3, 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, _ := gathered(time.Minute)
+			c.running, c.ready, c.skip = d.running, d.ready, d.skip
+			c.ended, c.want = time.Now().Add(-d.ago), d.want
+			if met, rest := c.expect(); (met != nil) != d.waits || d.waits && rest != time.Minute {
+				t.Errorf("%s: waits %t, %s", d.name, met != nil, rest)
+			}
+			if c.skip != 0 {
+				t.Errorf("%s: %d more do not wait", d.name, c.skip)
+			}
+		})
+	}
+	c, _, _ := gathered(time.Minute)
+	c.end(make([]*item[*change], 0), nil)
+	if c.want != 0 || c.ended.IsZero() {
+		t.Errorf("after an empty batch %d are awaited", c.want)
+	}
+	c.ready = 40
+	c.end(make([]*item[*change], 0), nil)
+	if c.want != 16 {
+		t.Errorf("where 40 are ready %d are awaited", c.want)
+	}
+}
