@@ -51,7 +51,7 @@ func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
 		}
 		c, sizes, _ = gathered(0)
 		comeAgain(t, c, 8)
-		if slices.Contains(*sizes, 8) {
+		if slices.Contains((*sizes)[1:], 8) {
 			t.Errorf("without a moment: batches of %v", *sizes)
 		}
 		c, _, waits := gathered(time.Millisecond)
