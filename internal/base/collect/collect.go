@@ -119,7 +119,7 @@ type Collector[T any] struct {
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
 	few     int // items that were left at once
-	gathering
+	lastBatch
 }
 
 // least is the smallest batch that is worth its round trips beside another one.

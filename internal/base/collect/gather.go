@@ -2,8 +2,8 @@ package collect
 
 import "time"
 
-// gathering is what a batch knows of the one before it. The collector's mutex guards it.
-type gathering struct {
+// lastBatch is what a batch knows of the one before it. The collector's mutex guards it.
+type lastBatch struct {
 	ended  time.Time     // when the last batch ended
 	want   int           // so many were ready then, or in it
 	met    chan struct{} // closed when so many are ready; nil while no batch waits for them
@@ -61,9 +61,9 @@ func (c *Collector[T]) expect() (met chan struct{}, rest time.Duration) {
 }
 
 // cameBack tells the batch that waits that so many are ready.
-func (g *gathering) cameBack(ready int) {
-	if g.met != nil && ready >= g.want {
-		close(g.met)
-		g.met = nil
+func (l *lastBatch) cameBack(ready int) {
+	if l.met != nil && ready >= l.want {
+		close(l.met)
+		l.met = nil
 	}
 }
