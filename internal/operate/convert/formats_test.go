@@ -360,6 +360,45 @@ func TestTicketsOfDiscordTickets(t *testing.T) {
 	}
 }
 
+// Below a member that has no place only what the table names goes somewhere; the rest is
+// counted by its own path.
+func TestStrangersBesideAMemberWithoutAPlaceHaveNone(t *testing.T) {
+	t.Parallel()
+	thread := func(closer string) result {
+		return of(t, Options{From: "modmail"}, "a.json", `[{"_id":"a","guild_id":"`+g1+`","open":false,"created_at":"2024-02-03 04:06:00",`+
+			`"closed_at":"2024-02-03 04:07:00","recipient":{"id":"`+bo+`"},"messages":[],"closer":`+closer+`}]`)
+	}
+	r := thread(`{"id":"` + mo + `","tag":"x","team":{"name":"y"}}`)
+	if !strings.Contains(r.ok(t), `"closed_by_id":"`+mo+`"`) {
+		t.Errorf("got %s", r.out)
+	}
+	for path, want := range map[string]int64{"/*/closer/tag": 1, "/*/closer/team": 1, "/*/closer/id": 0, "/*/closer": 0} {
+		if got := r.report.NoPlace[path]; got != want || len(r.report.Unknown) > 0 {
+			t.Errorf("%s is counted %d times: %v, unknown %v", path, got, r.report.NoPlace, r.report.Unknown)
+		}
+	}
+}
+
+func TestAListInTheWayOfAnObjectHasNoPlaceWhole(t *testing.T) {
+	t.Parallel()
+	r := of(t, Options{From: "modmail"}, "a.json", `[{"_id":"a","guild_id":"`+g1+`","open":true,"created_at":"2024-02-03 04:06:00",`+
+		`"recipient":{"id":"`+bo+`"},"messages":[{"timestamp":"2024-02-03 04:06:00","author":["x","y"],"content":"b","type":"note"}]}]`)
+	if r.err != nil || r.report.NoPlace["/*/messages/*/author"] != 2 || len(r.report.Unknown) > 0 {
+		t.Errorf("%v; %v", r.err, r.report)
+	}
+}
+
+func TestAWarningsKeyMakesAnIDThatFits(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]bool{52: true, 53: false} {
+		r := of(t, Options{From: "red", Guild: g1}, "a.json", `{"5757575755":{"MEMBER":{"`+g1+`":{"`+ada+`":{"warnings":{"1203000000000000000":{"mod":`+mo+
+			`},"`+strings.Repeat("x", length)+`":{"mod":`+mo+`}}}}}}}`)
+		if (r.err == nil) != want {
+			t.Errorf("a key of %d characters: %v", length, r.err)
+		}
+	}
+}
+
 func TestThreadsAndNotesOfModmail(t *testing.T) {
 	t.Parallel()
 	o := Options{From: "modmail", Guild: g1}

@@ -325,7 +325,7 @@ func (r *conversion) member(c *value, parent, p, up *pattern) {
 		r.unknown(c, deeper(parent.shown, cond(c.parent.kind == kindArray, "*", c.name)))
 		return
 	}
-	if p == nil && parent == up && c.parent.kind == kindObject {
+	if p == nil && c.parent.kind == kindObject {
 		r.dropAt(deeper(up.shown, c.name))
 		return
 	}
