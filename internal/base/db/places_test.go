@@ -381,3 +381,23 @@ func BenchmarkPlaces(b *testing.B) {
 		})
 	}
 }
+
+// A batch begins nothing new in its last second, however long its callers would wait.
+func TestABatchEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		within, leave, err := enterTogether(t.Context(), connectionPlaces(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+		time.Sleep(batchTimeout - lastBegin)
+		if err := late(within); err != nil {
+			t.Errorf("a second before its end: %v", err)
+		}
+		time.Sleep(time.Nanosecond)
+		if err := late(within); err == nil {
+			t.Error("in its last second a batch may go on")
+		}
+	})
+}
