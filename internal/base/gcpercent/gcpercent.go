@@ -15,7 +15,7 @@ import (
 const (
 	mostGarbage  = 400      // percent of what is in use
 	leastGarbage = 15       // percent
-	ordinaryHeap = 64 << 20 // bytes, in use and garbage
+	ordinaryHeap = 40 << 20 // bytes, in use and garbage
 	leastRoom    = 16 << 20 // bytes of garbage
 )
 
