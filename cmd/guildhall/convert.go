@@ -127,8 +127,8 @@ func sameFile(a, b string) bool {
 		return os.SameFile(x, y) && x.Mode().IsRegular()
 	}
 	folder := func(path string) string {
-		real, _ := filepath.EvalSymlinks(filepath.Dir(path))
-		return filepath.Join(real, filepath.Base(path))
+		dir, _ := filepath.EvalSymlinks(filepath.Dir(path))
+		return filepath.Join(dir, filepath.Base(path))
 	}
 	return err != nil && err2 != nil && folder(a) == folder(b)
 }

@@ -391,8 +391,8 @@ func TestAListInTheWayOfAnObjectHasNoPlaceWhole(t *testing.T) {
 func TestAWarningsKeyMakesAnIDThatFits(t *testing.T) {
 	t.Parallel()
 	for length, want := range map[int]bool{52: true, 53: false} {
-		r := of(t, Options{From: "red", Guild: g1}, "a.json", `{"5757575755":{"MEMBER":{"`+g1+`":{"`+ada+`":{"warnings":{"1203000000000000000":{"mod":`+mo+
-			`},"`+strings.Repeat("x", length)+`":{"mod":`+mo+`}}}}}}}`)
+		r := of(t, Options{From: "red", Guild: g1}, "a.json", `{"5757575755":{"MEMBER":{"`+g1+`":{"`+ada+
+			`":{"warnings":{"1203000000000000000":{"mod":`+mo+`},"`+strings.Repeat("x", length)+`":{"mod":`+mo+`}}}}}}}`)
 		if (r.err == nil) != want {
 			t.Errorf("a key of %d characters: %v", length, r.err)
 		}
