@@ -54,7 +54,10 @@ func TestAFileThatIsNamedTwiceIsNeitherReadNorWritten(t *testing.T) {
 func TestAPipeGetsNoWholeFileWhereTheReportCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{
-		{"--report", t.TempDir() + "/no/folder/r"}, {"--report", t.TempDir()}, {"--report", "/dev/full"}, {"--left-out", "/dev/full"},
+		{"--report", t.TempDir() + "/no/folder/r"},
+		{"--report", t.TempDir()},
+		{"--report", "/dev/full"},
+		{"--left-out", "/dev/full"},
 		{"--report", "-"},
 	} {
 		r := call(t, "", conversion(append(flags, "--from", "zeppelin", "--guild", "7", "zeppelin.json")...)...)
