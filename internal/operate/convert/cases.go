@@ -163,11 +163,9 @@ func (r *conversion) incident(c incident) error {
 			return err
 		}
 	}
-	if r.records[c.id] > 0 {
-		r.leave(c.at, "came twice")
+	if r.cameBefore(c.id, c.at) {
 		return nil
 	}
-	r.records[c.id] = c.at.line
 	r.cases.seq++
 	b := r.kind(c)
 	if b.ends != "" {

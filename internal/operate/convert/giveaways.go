@@ -89,11 +89,9 @@ func (g *giveaways) item(it *item) error {
 			return nil
 		}
 	}
-	if g.r.records[record.ID] > 0 {
-		g.r.leave(it.value, "came twice")
+	if g.r.cameBefore(record.ID, it.value) {
 		return nil
 	}
-	g.r.records[record.ID] = it.line
 	return g.r.write("GuildFileGiveaway", "giveaway", record, it.value)
 }
 

@@ -198,9 +198,9 @@ func (r *conversion) wallet(it *item, user string, balance int64) error {
 	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
 }
 
-// first reports whether a member comes for the first time, and never beside an error. Pages move while they
-// are fetched, so the others are only counted; in a table, which a person keeps, two
-// rows of one member are a doubt that a person has to settle.
+// first reports whether a member comes for the first time, and never beside an error.
+// Pages move while they are fetched, so the others are only counted; in a table, which a
+// person keeps, two rows of one member are a doubt that a person has to settle.
 func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
 	key, err := strconv.ParseUint(user, 10, 64)
 	if err != nil {

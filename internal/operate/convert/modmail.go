@@ -115,10 +115,11 @@ func (m *modmail) item(it *item) error {
 		return err
 	}
 	seen := map[string]bool{}
-	if m := members[3]; m.kind != kindArray && m.kind != kindNull {
-		return wrong(m, "must be a list; it is "+m.shown())
+	messages := members[3]
+	if messages.kind != kindArray && messages.kind != kindNull {
+		return wrong(messages, "must be a list; it is "+messages.shown())
 	}
-	for i, message := range members[3].list() {
+	for i, message := range messages.list() {
 		record := messageRecord{
 			Record: "ticket_message", GuildID: m.r.guild, TicketID: "modmail-" + key, ID: fmt.Sprintf("modmail-%s-%06d", key, i+1), AuthorType: "opener",
 		}

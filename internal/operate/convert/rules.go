@@ -457,6 +457,16 @@ const (
 	others   = "(others)"
 )
 
+// cameBefore reports whether a record has come already, and leaves it out then.
+func (r *conversion) cameBefore(id string, at *value) bool {
+	if r.records[id] > 0 {
+		r.leave(at, "came twice")
+		return true
+	}
+	r.records[id] = at.line
+	return false
+}
+
 // drop counts what is known to have no place.
 func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
 

@@ -66,11 +66,9 @@ func nth(n int) string { return strings.Repeat("9", n/10) + strconv.Itoa(n%10) }
 
 // ticket writes a ticket that has not come yet; false: it has.
 func (r *conversion) ticket(t ticketRecord, at *value) (bool, error) {
-	if r.records[t.ID] > 0 {
-		r.leave(at, "came twice")
+	if r.cameBefore(t.ID, at) {
 		return false, nil
 	}
-	r.records[t.ID] = at.line
 	if r.o.Numbers == "new" {
 		t.Number = 0
 	}
