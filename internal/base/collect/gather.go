@@ -19,8 +19,8 @@ const ample = 16
 const mostMisses = 6
 
 // gather waits until as many are ready as there were callers when the last batch ended, or
-// an ample batch, for a Moment since then at most. Each time in vain doubles the number of batches that
-// begin without it, so that callers that come by chance hardly ever wait.
+// an ample batch, for a Moment since then at most. Each time in vain doubles the number of
+// batches that begin without it, so that callers that come by chance hardly ever wait.
 func (c *Collector[T]) gather() {
 	met, rest := c.expect()
 	if met == nil {

@@ -86,16 +86,7 @@ func (u *units) read(rs *reqState, next handler) error {
 // few wait, nor for what is no list and needs no large stack.
 func apart(rs *reqState, next handler) error {
 	served := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() {
-			if p := recover(); p != nil {
-				err = fault.Panicked(p)
-			}
-			served <- err
-		}()
-		err = next(rs)
-	}()
+	go func() { served <- fault.Caught(func() error { return next(rs) }) }()
 	return <-served
 }
 

@@ -118,7 +118,8 @@ func withoutTwins(changes []*change) []*change {
 			return false
 		}
 		name := c.By.GuildID + "/" + *c.entry.Reference
-		defer func() { seen[name] = true }()
-		return seen[name]
+		again := seen[name]
+		seen[name] = true
+		return again
 	})
 }
