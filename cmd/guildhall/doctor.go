@@ -43,11 +43,7 @@ type examined struct {
 }
 
 // Run fails when a check has; a warning is no failure.
-func (c *doctorCommand) Run(ctx context.Context, io streams) error {
-	unknown, err := checkEnvironment(os.Environ())
-	if err != nil {
-		return err
-	}
+func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings) error {
 	all := examined{Status: doctor.OK, Findings: []doctor.Finding{}}
 	var failed []string
 	var printing error
@@ -65,7 +61,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 			printing = output.Say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
 		}
 	}
-	if err := c.examine(ctx, unknown, tell); err != nil {
+	if err := c.examine(ctx, string(unknown), tell); err != nil {
 		return err
 	}
 	if c.JSON {

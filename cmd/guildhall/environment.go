@@ -24,10 +24,13 @@ var (
 // taken for it.
 const typos = 2
 
+// noSettings warns of variables that look like ours and mean nothing here, as those
+// of a newer release do after a roll-back. Empty: there are none.
+type noSettings string
+
 // checkEnvironment refuses a variable that must be meant for a setting of ours, and
-// returns what to warn of: others that look like ours and mean nothing here, as
-// those of a newer release do after a roll-back. Empty: nothing.
-func checkEnvironment(environ []string) (note string, err error) {
+// returns what to warn of.
+func checkEnvironment(environ []string) (note noSettings, err error) {
 	ours := variables(reflect.TypeFor[commands]())
 	var unknown []string
 	for _, assignment := range environ {
@@ -43,7 +46,7 @@ func checkEnvironment(environ []string) (note string, err error) {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		note = "the environment has variables that are no settings of this program: " + strings.Join(unknown, ", ")
+		note = noSettings("the environment has variables that are no settings of this program: " + strings.Join(unknown, ", "))
 	}
 	return note, nil
 }

@@ -42,28 +42,38 @@ func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
 		if (err != nil) != (c.refused != "") || err != nil && !strings.HasSuffix(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}
-		if (note != "") != (c.note != "") || !strings.HasSuffix(note, c.note) {
+		if (note != "") != (c.note != "") || !strings.HasSuffix(string(note), c.note) {
 			t.Errorf("%s is noted as %q, want %q", name, note, c.note)
 		}
 	}
 }
 
-// serve and doctor end with wrong usage for one that must be meant for a setting,
-// and go on beside any other.
-func TestServeAndDoctorTellOfVariablesThatAreNoSettings(t *testing.T) {
+// Every command ends with wrong usage for one that must be meant for a setting, before
+// it misses what that variable should have given; help is still to be had.
+func TestEveryCommandRefusesAMisspeltVariable(t *testing.T) {
 	t.Parallel()
-	url, key := withGuild(t), someKey(t)
-	env := func(more string) []string {
-		return []string{"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, "GUILDHALL_DISCORD_URL=off", more}
+	const misspelt = "GUILDHALL_DATABASE_ULR=postgres://127.0.0.1:1/x"
+	for _, command := range commandLine(t).Leaves(true) {
+		t.Run(command.Path(), func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, t.TempDir(), []string{misspelt}, strings.Fields(command.Path())...)
+			if code := p.exits(t, time.Minute); code != 2 {
+				t.Errorf("it exits with %d", code)
+			}
+			p.says(t, "GUILDHALL_DATABASE_ULR: there is no such setting; did you mean GUILDHALL_DATABASE_URL?")
+		})
 	}
-	for _, command := range []string{"serve", "doctor"} {
-		p := begin(t, t.TempDir(), env("GUILDHALL_REDIS_ULR=redis://127.0.0.1:1"), command)
-		if code := p.exits(t, time.Minute); code != 2 {
-			t.Errorf("%s exits with %d", command, code)
-		}
-		p.says(t, "did you mean GUILDHALL_REDIS_URL?")
+	if code := begin(t, t.TempDir(), []string{misspelt}, "serve", "--help").exits(t, time.Minute); code != 0 {
+		t.Errorf("help exits with %d", code)
 	}
-	begin(t, t.TempDir(), env("GUILDHALL_ANTENNA=x"), "doctor").says(t, "no settings of this program: GUILDHALL_ANTENNA")
+}
+
+// Any other that looks like ours is named by the two that look at the settings.
+func TestServeAndDoctorNameVariablesThatAreNoSettings(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	env := []string{"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + someKey(t), "GUILDHALL_DISCORD_URL=off", "GUILDHALL_ANTENNA=x"}
+	begin(t, t.TempDir(), env, "doctor").says(t, "no settings of this program: GUILDHALL_ANTENNA")
 	serve(t, url, "GUILDHALL_ANTENNA=x").says(t, "no settings of this program: GUILDHALL_ANTENNA")
 }
 

@@ -101,6 +101,7 @@ func main() {
 func run(ctx context.Context, args []string, io streams) int {
 	var cli commands
 	exit := -1
+	unknown, misspelt := checkEnvironment(os.Environ())
 	parser, err := kong.New(&cli,
 		kong.Name("guildhall"),
 		kong.Description(description),
@@ -108,7 +109,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.BindTo(audit.With(ctx, atShell()), (*context.Context)(nil)),
-		kong.Bind(io),
+		kong.Bind(io, unknown),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
@@ -124,10 +125,13 @@ func run(ctx context.Context, args []string, io streams) int {
 	if err == nil {
 		err = saysSomething(parsed)
 	}
-	if err == nil {
-		err = parsed.Run()
-	} else {
+	switch {
+	case misspelt != nil: // first: without it the command misses a setting that somebody gave
+		err = misspelt
+	case err != nil:
 		err = usageError{fmt.Errorf("%w (try --help)", err)}
+	default:
+		err = parsed.Run()
 	}
 	if err == nil {
 		return 0

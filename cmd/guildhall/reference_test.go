@@ -91,8 +91,8 @@ func settingsPage(t *testing.T) string {
 	fmt.Fprintf(&b, "# Settings\n\n<!-- %s from cmd/guildhall/config.go -->\n\n"+
 		"Each setting of `guildhall serve` is a variable and a flag: `GUILDHALL_HTTP_LISTEN` is\n`--http-listen`. "+
 		"The flag wins. The defaults are those of `serve`.\n\n"+
-		"A misspelt variable ends `serve` and `doctor` with exit code 2: one that begins with `GUILDHALL_`,\n"+
-		"is no setting, and is at most two letters off one. Others with that prefix are named in a warning.\n\n"+
+		"A misspelt variable ends every command with exit code 2: one that begins with `GUILDHALL_`, is no\n"+
+		"setting, and is at most two letters off one. Of others with that prefix `serve` and `doctor` warn.\n\n"+
 		"[guildhall.env.example](../../deploy/guildhall.env.example) has them all, to fill in. Traces have\n"+
 		"the [standard variables of OpenTelemetry](observe.md#traces).\n", generated)
 	flags := settings(leaf(t, "serve"))

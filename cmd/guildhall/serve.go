@@ -22,11 +22,7 @@ type serveCommand struct {
 }
 
 // Run serves until the process is told to stop.
-func (c *serveCommand) Run(ctx context.Context, io streams) error {
-	unknown, err := checkEnvironment(os.Environ())
-	if err != nil {
-		return err
-	}
+func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) error {
 	withoutKey := c.withoutKey()
 	settings, err := c.check(c.roles)
 	if c.DatabaseURL == "" {
@@ -44,7 +40,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer lines.Flush()
 	if unknown != "" {
-		log.Warn(unknown)
+		log.Warn(string(unknown))
 	}
 	if withoutKey {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
