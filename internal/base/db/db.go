@@ -96,7 +96,7 @@ func CheckURL(url string) error {
 // OpenSQL returns a plain pool of at most n connections, for libraries that
 // bring their own statements. It has no statement or lock timeout.
 func OpenSQL(url, name string, n int) (*sql.DB, error) {
-	return openPool(url, map[string]string{"application_name": name, "timezone": "UTC"}, n, "", false)
+	return openPool(url, map[string]string{"application_name": name, "timezone": "UTC", "default_transaction_read_only": "off"}, n, "", false)
 }
 
 // openPool opens a pool whose sessions plan as the statement planning says, and

@@ -54,7 +54,7 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 }
 
 // A database whose sessions only read by default is written to all the same, by units,
-// by statements that stand alone and over the line of notifications.
+// by statements that stand alone, over the line of notifications and by libraries.
 func TestWhatWritesSaysSo(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -82,5 +82,13 @@ func TestWhatWritesSaysSo(t *testing.T) {
 	defer line.Close()
 	if err := line.Exec(t.Context(), `UPDATE guilds SET name = 'y'`); err != nil {
 		t.Errorf("over the line: %v", err)
+	}
+	pool, err := db.OpenSQL(base.URL, "guildhall-test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.ExecContext(t.Context(), `UPDATE guilds SET name = 'z'`); err != nil {
+		t.Errorf("by a library: %v", err)
 	}
 }
