@@ -55,7 +55,7 @@ import (
 var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
 
 // Left is what Do returns for an item that its caller is to do, and is Alone. The item's
-// subject, or one place among the few, is occupied until the caller has called Release.
+// subject, or one place among the few, is occupied until the caller calls Release, once.
 type Left struct{ Release func() }
 
 func (*Left) Error() string { return Alone.Error() }
@@ -112,14 +112,25 @@ type Collector[T any] struct {
 
 	mu      sync.Mutex            // guards what follows
 	lines   map[string][]*item[T] // of each subject; only the first is ready, or on its way
-	turns   turns[T]              // by group and caller: what a batch may take
-	busy    map[string]*turns[T]  // Apart only: of groups that have a batch on its way
+	turns   *turns[T]             // by group and caller: what a batch may take
 	waiting map[Caller]int
 	ready   int // items that a batch may take
 	running int // batches
 	beside  int // so many that are ready begin a second batch beside the first
 	few     int // items that were left at once
 	lastBatch
+}
+
+// item is one thing to be done. Once it is done, it is its caller's.
+type item[T any] struct {
+	value   T
+	by      Caller
+	subject string
+	came    time.Time
+
+	ready, taken bool // guarded by the collector's mutex
+	done         chan struct{}
+	err          error // written before done is closed
 }
 
 // least is the smallest batch that is worth its round trips beside another one.
@@ -130,14 +141,16 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	cfg.Most = cmp.Or(cfg.Most, 64)
 	cfg.Enough = cmp.Or(cfg.Enough, cfg.Most)
 	cfg.Lanes = cmp.Or(cfg.Lanes, 4)
-	return &Collector[T]{cfg: cfg, lines: map[string][]*item[T]{}, busy: map[string]*turns[T]{}, waiting: map[Caller]int{}}
+	c := &Collector[T]{cfg: cfg, lines: map[string][]*item[T]{}, turns: &turns[T]{below: map[string]*turns[T]{}}, waiting: map[Caller]int{}}
+	c.came.L = &c.mu
+	return c
 }
 
 // Do has value done in a batch, and returns what became of it. It is *Left when its caller
 // is to do it.
 func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
-	if left := c.atOnce(); left != nil {
-		return left
+	if c.amongFew() {
+		return c.left(func() { c.few-- })
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Wait(ctx), c.cfg.Busy)
 	defer cancel()
@@ -149,28 +162,38 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	select {
 	case <-it.done:
 	case <-ctx.Done():
-		c.takeBack(it, context.Cause(ctx))
+		if c.takeBack(it, context.Cause(ctx)) {
+			return it.err
+		}
+		<-it.done
 	}
-	<-it.done
-	if it.taken && errors.Is(it.err, Alone) {
-		return &Left{Release: sync.OnceFunc(func() { c.pass(it) })}
+	if errors.Is(it.err, Alone) {
+		return c.left(func() {
+			c.leave(it)
+			c.start()
+		})
 	}
 	return it.err
 }
 
-// atOnce leaves an item that is one of few. It is nil when there are more.
-func (c *Collector[T]) atOnce() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running > 0 || c.few >= c.cfg.Few {
-		return nil
-	}
-	c.few++
+// left is what its caller does, and after it over.
+func (c *Collector[T]) left(over func()) error {
 	return &Left{Release: func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.few--
+		over()
 	}}
+}
+
+// amongFew counts an item that is left at once, if it is one of few.
+func (c *Collector[T]) amongFew() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running > 0 || c.few >= c.cfg.Few {
+		return false
+	}
+	c.few++
+	return true
 }
 
 // add puts it in its line and starts a batch if there is to be one.
@@ -192,28 +215,18 @@ func (c *Collector[T]) add(it *item[T]) {
 func (c *Collector[T]) offer(it *item[T]) {
 	it.ready = true
 	c.ready++
-	c.cameBack(c.ready)
-	if group := c.busy[it.by.Group]; group != nil {
-		group.push(it, it.by.Name)
-		return
-	}
 	c.turns.push(it, it.by.Group, it.by.Name)
-}
-
-// pass lets the next of the subject have its turn, after an item that was done alone.
-func (c *Collector[T]) pass(it *item[T]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leave(it)
-	c.start()
+	if c.ready >= c.want {
+		c.came.Signal()
+	}
 }
 
 // leave takes an item out of its line, and offers the next one if it was the first.
 func (c *Collector[T]) leave(it *item[T]) {
-	if it.subject == "" {
+	at := slices.Index(c.lines[it.subject], it)
+	if at < 0 { // it has no subject
 		return
 	}
-	at := slices.Index(c.lines[it.subject], it)
 	line := slices.Delete(c.lines[it.subject], at, at+1)
 	c.lines[it.subject] = line
 	switch {
@@ -224,24 +237,23 @@ func (c *Collector[T]) leave(it *item[T]) {
 	}
 }
 
-// takeBack takes an item back that is not on its way yet. It is passed over when its turn
+// takeBack takes an item back, unless it is on its way. It is passed over when its turn
 // comes.
-func (c *Collector[T]) takeBack(it *item[T], because error) {
+func (c *Collector[T]) takeBack(it *item[T], because error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it.taken {
-		return
+		return false
 	}
 	if it.err = because; errors.Is(because, c.cfg.Busy) && 2*c.waiting[it.by] > c.cfg.Most {
 		it.err = c.cfg.OwnShare
 	}
-	c.left(it)
+	c.waitsNoMore(it)
 	c.leave(it)
-	close(it.done)
+	return true
 }
 
-// left counts an item that waits no more.
-func (c *Collector[T]) left(it *item[T]) {
+func (c *Collector[T]) waitsNoMore(it *item[T]) {
 	if it.ready {
 		it.ready = false
 		c.ready--
@@ -251,66 +263,53 @@ func (c *Collector[T]) left(it *item[T]) {
 	}
 }
 
-// start has batches run if one is wanted.
+// start begins a batch, if one is wanted.
 func (c *Collector[T]) start() {
-	if c.begin() {
-		go c.batches()
-	}
-}
-
-// begin counts a batch, if one is to start.
-func (c *Collector[T]) begin() bool {
 	if !c.wanted() {
-		return false
+		return
 	}
 	c.running++
 	c.beside = c.cfg.Most // until it has taken its items
-	return true
+	from := c.turns
+	if c.cfg.Apart {
+		from = c.turns.shift()
+	}
+	go c.batch(from)
 }
 
 func (c *Collector[T]) wanted() bool {
-	return !c.turns.empty() && c.running < c.cfg.Lanes &&
+	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes &&
 		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
 }
 
-// batches runs a batch, and those that follow it on the stack that has grown. Their
-// context is no request's.
-func (c *Collector[T]) batches() {
-	for again := true; again; {
-		ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
-		c.gather()
-		items := c.take()
-		if err == nil {
-			err = c.run(ctx, items)
-			release()
-		}
-		again = c.end(items, err)
+// batch runs one. Its context is no request's.
+func (c *Collector[T]) batch(from *turns[T]) {
+	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
+	items := c.take(from)
+	if err == nil {
+		err = c.run(ctx, items)
+		release()
 	}
+	c.end(from, items, err)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its
 // callers in turn.
-func (c *Collector[T]) take() (items []*item[T]) {
+func (c *Collector[T]) take(from *turns[T]) (items []*item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from, group := &c.turns, ""
-	if c.cfg.Apart && !c.turns.empty() {
-		group, from = c.turns.shift()
-	}
+	c.gather()
 	for len(items) < c.cfg.Most {
 		it := from.pop()
 		if it == nil {
 			break
 		}
 		it.taken = true
-		c.left(it)
+		c.waitsNoMore(it)
 		items = append(items, it)
 		if c.cfg.Long != nil && c.cfg.Long(it.value) {
 			c.beside = least
 		}
-	}
-	if c.cfg.Apart && len(items) > 0 {
-		c.busy[group] = from
 	}
 	c.beside = max(c.beside, len(items))
 	return items
@@ -330,17 +329,16 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
 }
 
 // end tells the callers of a batch, makes its subjects and its group available again,
-// and says whether a batch is to follow.
-func (c *Collector[T]) end(items []*item[T], err error) (again bool) {
+// and begins the one that is to follow.
+func (c *Collector[T]) end(from *turns[T], items []*item[T], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
 	c.ended, c.want = time.Now(), min(c.ready+len(items), c.cfg.Most, ample)
+	if from != c.turns {
+		c.turns.put(from)
+	}
 	for _, it := range items {
-		if rest := c.busy[it.by.Group]; rest != nil {
-			delete(c.busy, it.by.Group)
-			c.turns.put(it.by.Group, rest)
-		}
 		if it.err = err; err == nil && c.cfg.Made != nil && !c.cfg.Made(it.value) {
 			it.err = Alone
 		}
@@ -349,5 +347,5 @@ func (c *Collector[T]) end(items []*item[T], err error) (again bool) {
 		}
 		close(it.done)
 	}
-	return c.begin()
+	c.start()
 }

@@ -368,7 +368,7 @@ func (w *model) check() {
 
 // kept is how many things a collector keeps.
 func (c *Collector[T]) kept() int {
-	return len(c.lines) + len(c.turns.names) + len(c.turns.below) + len(c.busy) + len(c.waiting) + c.ready + c.running + c.few
+	return len(c.lines) + len(c.turns.next) + len(c.turns.below) + len(c.waiting) + c.ready + c.running + c.few
 }
 
 // with is a configuration with the functions that a test does not care for.
