@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,10 +102,7 @@ func (n *node) unready(ctx context.Context, d *db.DB) string {
 	defer cancel()
 	if err := n.wrote.failing(); err != nil {
 		n.log.WarnContext(ctx, "not ready: writes fail one after the other", "error", err)
-		if db.DiskFull(err) {
-			return "the database's disk is full"
-		}
-		return "the database takes no writes"
+		return cmp.Or(db.WhyNoWrites(err), "writes fail one after the other")
 	}
 	err := tryWrite(ctx, d)
 	if errors.Is(err, db.ErrProgramTooOld) {
@@ -113,7 +111,7 @@ func (n *node) unready(ctx context.Context, d *db.DB) string {
 	}
 	if err != nil {
 		n.log.WarnContext(ctx, "not ready: the database takes no writes", "error", err)
-		return "the database takes no writes"
+		return cmp.Or(db.WhyNoWrites(err), "the database takes no writes")
 	}
 	return ""
 }

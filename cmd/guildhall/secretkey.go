@@ -33,7 +33,11 @@ func checkKey(ctx context.Context, url string, box *seal.Box) error {
 		return err
 	}
 	defer d.Close()
-	return fault.Wrap(secretkey.Check(ctx, d, box), "GUILDHALL_SECRET_KEY")
+	err = secretkey.Check(ctx, d, box)
+	if errors.Is(err, secretkey.ErrOther) { // anything else is no fault of the setting
+		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
+	}
+	return err
 }
 
 // box reads the secret keys, of which the first seals. In test what was written

@@ -183,3 +183,16 @@ func TestATestInstallationWithoutAKeyReadsWhatItWrote(t *testing.T) {
 		}
 	}
 }
+
+// A database that does not answer is not told as a fault of the key.
+func TestTheKeyIsNotBlamedForTheDatabase(t *testing.T) {
+	t.Parallel()
+	key, err := box(someKey(t), "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = checkKey(t.Context(), "postgres://guildhall@127.0.0.1:1/guildhall", key)
+	if err == nil || strings.Contains(err.Error(), "GUILDHALL_SECRET_KEY") {
+		t.Errorf("it is told as %v", err)
+	}
+}

@@ -60,7 +60,7 @@ func TestANodeWhoseWritesAreRefusedIsNotReady(t *testing.T) {
 			t.Fatalf("a payment that cannot be written got %d", status)
 		}
 	}
-	if body := s.answers(t, s.ops+"/readyz", "", 503); !strings.Contains(body, "takes no writes") {
+	if body := s.answers(t, s.ops+"/readyz", "", 503); !strings.Contains(body, "writes fail one after the other") {
 		t.Errorf("it is not ready because %s", body)
 	}
 	dbtest.Fill(t, d.DB, `GRANT INSERT, UPDATE ON wallets TO `+role)

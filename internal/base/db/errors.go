@@ -117,6 +117,24 @@ func TakesNoWrites(err error) bool {
 // DiskFull reports whether err says that the server's disk has no space left.
 func DiskFull(err error) bool { return codeOf(err) == "53100" }
 
+// ConnectionsTaken reports whether err says that the server, or the role, has no
+// connection left to give.
+func ConnectionsTaken(err error) bool { return codeOf(err) == "53300" }
+
+// WhyNoWrites says in words why a write came to err, where an operator has to look
+// elsewhere than at what was written; empty where Postgres' own words say it.
+func WhyNoWrites(err error) string {
+	switch {
+	case DiskFull(err):
+		return "the database's disk is full"
+	case ConnectionsTaken(err):
+		return "all connections of the database are taken"
+	case codeOf(err) == "connection":
+		return "the database does not answer"
+	}
+	return ""
+}
+
 // errPooler is told where a pooler has lost, or mixed up, what a connection had
 // prepared.
 var errPooler = errors.New("a pooler stands between that keeps no prepared statements: " +

@@ -3,6 +3,9 @@ package db_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/lib/pq"
@@ -94,6 +97,25 @@ func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	} {
 		if got := db.Uncertain(db.UnlessTold(c.err)); got != c.uncertain {
 			t.Errorf("%v is uncertain: %t", c.err, got)
+		}
+	}
+}
+
+// What keeps a database from writing is told in words that say where to look.
+func TestWhatKeepsADatabaseFromWritingIsTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&pq.Error{Code: "53100"}, "the database's disk is full"},
+		{&pq.Error{Code: "53300"}, "all connections of the database are taken"},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the database does not answer"},
+		{context.DeadlineExceeded, "the database does not answer"},
+		{&pq.Error{Code: "42501"}, ""},
+	} {
+		if got := db.WhyNoWrites(fmt.Errorf("begin: %w", c.err)); got != c.want {
+			t.Errorf("%v is told as %q, want %q", c.err, got, c.want)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (x *examination) privileges(ctx context.Context) Finding {
 	case err != nil:
 		return fail("what the database's role may do could not be read: %v", err)
 	case len(lacking) > 0:
-		return fail("the database's role lacks %d privileges that a node needs", len(lacking)).about(lacking)
+		return fail("the database's role lacks privileges that a node needs").about(lacking)
 	}
 	return ok("the database's role may read and write every table")
 }

@@ -60,6 +60,9 @@ func (x *examination) database(ctx context.Context) Finding {
 		return fail("the database answers and takes no writes: it is a standby, or set to read only")
 	case db.DiskFull(err):
 		return fail("the database answers and takes no writes: its disk is full (%v)", err)
+	case db.ConnectionsTaken(err):
+		return fail("the database has no connection left for a node (%v): raise max_connections, or the limit of the role or the database, "+
+			"or let nodes take fewer", err)
 	case db.TakesNoWrites(err):
 		return fail("the database answers and takes no writes: %v", err)
 	case err != nil:

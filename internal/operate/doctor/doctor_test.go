@@ -158,7 +158,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a role that has lost a privilege": {func(t *testing.T, s *installed) {
 			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `,
 				`REVOKE INSERT ON wallets FROM `)
-		}, doctor.Privileges, doctor.Fail, "lacks 1 privileges that a node needs: INSERT on wallets"},
+		}, doctor.Privileges, doctor.Fail, "role lacks privileges that a node needs: INSERT on wallets"},
 		"a role without its sequences": {func(t *testing.T, s *installed) {
 			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
 		}, doctor.Privileges, doctor.Fail, "USAGE on river_job_id_seq"},
@@ -175,6 +175,9 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 9 `)
 			s.Connections = 10
 		}, doctor.Connections, doctor.Fail, "the database admits 9"},
+		"no connection left": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 0 `)
+		}, doctor.Database, doctor.Fail, "no connection left for a node"},
 		"connections that are too few for all nodes": {func(t *testing.T, s *installed) {
 			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 9 `)
 			s.Connections = 4
