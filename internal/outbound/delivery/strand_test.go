@@ -61,7 +61,7 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 		w.retryLater(other)
 		w.enable(e, false)
 		if held {
-			w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE id = (SELECT min(id) FROM webhook_deliveries WHERE endpoint_id = $1)`, e.ID)
+			w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE id IN (SELECT min(id) FROM webhook_deliveries GROUP BY endpoint_id)`)
 		}
 		w.enable(e, true)
 		w.exec(`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`) // a claim came between
@@ -72,6 +72,22 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 		if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE NOT releasing AND next_due <= now()`); n != 1 {
 			t.Errorf("%s: the endpoint is not due", about)
 		}
+	}
+}
+
+// What is due already when its endpoint is enabled keeps its instant and its place in the
+// schedule.
+func TestEnablingLeavesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false, step = 5, attempts = 5, due_at = now() - interval '1 hour'`)
+	w.enable(e, false)
+	w.enable(e, true)
+	w.follows(w.deliverer())
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE step = 5 AND due_at < now() - interval '50 minutes'`); n != 1 {
+		t.Error("what was due for an hour begins anew")
 	}
 }
 
