@@ -169,6 +169,25 @@ func TestNothingIsRedeliveredOfWhatIsAboutToGo(t *testing.T) {
 	}
 }
 
+// Nothing is recovered of an event that is over.
+func TestNothingIsRecoveredOfWhatIsOver(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, "https://receiver.test/")
+	w.record(w.guild, 2)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false, state = 'failed', completed_at = now()`)
+	w.exec(`UPDATE webhook_events SET occurred_at = now() - $1 * interval '1 second'`, (keep - time.Minute).Seconds())
+	w.exec(`UPDATE webhook_events SET occurred_at = now() - $1 * interval '1 second' WHERE id = (SELECT min(id) FROM webhook_events)`,
+		(keep + time.Minute).Seconds())
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		n, err := Recover(ctx, tx, w.guild, e.ID, time.Now().Add(-time.Hour), 10)
+		if n != 1 {
+			t.Errorf("%d are recovered, want that of the younger event", n)
+		}
+		return err
+	})
+}
+
 // Recover queues each event once whose newest delivery has failed.
 // RELIABILITY.md, Events.
 func TestRecoverQueuesWhatHasFailed(t *testing.T) {

@@ -190,7 +190,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	due, err := db.Get[time.Time](ctx, tx, `
 		UPDATE webhook_schedule
 		SET recovered_at = CASE WHEN $3 AND disposition = 'send' THEN coalesce(recovered_at, $4) END,
-		    recovered_passes = $3 AND disposition = 'send'
+		    recovered_passes = $3
 		WHERE guild_id = $1 AND endpoint_id = $2
 		RETURNING coalesce(recovered_at, $4)`, guild, endpoint, send, now)
 	if err != nil {

@@ -88,7 +88,15 @@ func TestASchedulesBeginning(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	push, _ := w.add(w.guild, w.receive(nil).URL)
+	off, _ := w.add(w.guild, w.receive(nil).URL)
+	w.exec(`UPDATE webhook_endpoints SET enabled = false WHERE id = $1`, off.ID)
 	pull := w.addPull(w.guild)
+	due := func(evenDisabled bool) func(ctx context.Context, tx *db.Tx, id string) error {
+		return func(ctx context.Context, tx *db.Tx, id string) error {
+			_, err := makeDue(ctx, tx, w.guild, id, evenDisabled)
+			return err
+		}
+	}
 	schedule := func(id string) string {
 		return dbtest.Value[string](t, w.DB, `
 			SELECT concat_ws(' ', disposition, CASE WHEN next_due IS NOT NULL THEN 'due' END, CASE WHEN urgent THEN 'urgent' END,
@@ -102,6 +110,7 @@ func TestASchedulesBeginning(t *testing.T) {
 		before bool // there is a schedule already
 		want   string
 	}{
+		{push, due(false), false, "send due urgent"},
 		{push, func(ctx context.Context, tx *db.Tx, id string) error {
 			return Register(ctx, tx, w.guild, id, true, false)
 		}, false, "send"},
@@ -125,6 +134,10 @@ func TestASchedulesBeginning(t *testing.T) {
 			return Disable(ctx, tx, w.guild, id, "")
 		}, true, "hold due urgent"},
 		{push, func(ctx context.Context, tx *db.Tx, id string) error { return Forget(ctx, tx, w.guild, id) }, true, "drop due"},
+		{pull, due(false), false, "pull"},
+		{off, due(false), false, "hold due"},
+		{off, due(false), true, "hold due"},
+		{off, due(true), false, "hold due urgent"},
 	} {
 		if !c.before {
 			w.exec(`DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, w.guild, c.of.ID)
@@ -164,5 +177,23 @@ func TestADeliveryIsRedeliveredToItsEndpoint(t *testing.T) {
 	})
 	if !errors.Is(err, noSuchDelivery) {
 		t.Errorf("another endpoint's delivery: %v", err)
+	}
+}
+
+// A test of a pull endpoint waits to be fetched, and is held while that is disabled.
+func TestATestOfAPullEndpointIsKept(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	pull := w.addPull(w.guild)
+	for _, want := range []string{StatePending, StateHeld} {
+		var id string
+		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+			id, err = Ping(ctx, tx, event.System(w.guild), pull.ID)
+			return err
+		})
+		if got := dbtest.Value[string](t, w.DB, `SELECT state FROM webhook_deliveries WHERE id = $1`, id); got != want {
+			t.Errorf("the test is %s, want %s", got, want)
+		}
+		w.enable(pull, false)
 	}
 }

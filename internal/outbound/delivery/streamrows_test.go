@@ -232,7 +232,11 @@ func (w *deliveryDB) wantFound(about string, found []streamed, want []string) {
 func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	tell := func(context.Context, *db.Tx) error { return TellStreams(t.Context(), w.DB, w.cfg.Log) }
+	tell := func(context.Context, *db.Tx) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return errors.Join(TellStreams(ctx, w.DB, w.cfg.Log), ctx.Err()) // one that does not end has failed
+	}
 	for _, c := range []struct {
 		about, before string
 		do            func(ctx context.Context, tx *db.Tx) error
