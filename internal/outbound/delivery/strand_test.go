@@ -75,8 +75,8 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 	}
 }
 
-// What is due already when its endpoint is enabled keeps its instant and its place in the
-// schedule.
+// A delivery that is due already when its endpoint is enabled keeps its instant and its
+// place in the schedule.
 func TestEnablingLeavesWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
