@@ -101,7 +101,7 @@ func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	}
 }
 
-// What keeps a database from writing is told in words that say where to look.
+// A database that cannot write is told of in words that say where to look.
 func TestWhatKeepsADatabaseFromWritingIsTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

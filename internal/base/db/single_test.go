@@ -53,6 +53,29 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	}
 }
 
+// A batch has its time for all of its statements, not each of them anew: of five that
+// take two seconds each no more than three fit into its six.
+func TestABatchHasOneTimeForAllItsStatements(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	within, leave, err := d.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	made := 0
+	for range 5 {
+		var slept string
+		if err := d.Single().GetContext(within, &slept, `SELECT pg_sleep(2)::text WHERE $1 = 'x'`, "x"); err != nil {
+			break
+		}
+		made++
+	}
+	if made > 3 {
+		t.Errorf("%d statements of two seconds fit into a batch of six", made)
+	}
+}
+
 // A database whose sessions only read by default is written to all the same, by units,
 // by statements that stand alone, over the line of notifications and by libraries.
 func TestWhatWritesSaysSo(t *testing.T) {

@@ -130,7 +130,7 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	}
 }
 
-// What hangs delays no other: while every send to nine endpoints of ten is under way and
+// A send that hangs delays no other: while every send to nine endpoints of ten is under way and
 // none of them ends, the tenth gets all of its own.
 // RELIABILITY.md, Neighbours.
 func TestNoSendWaitsForOneThatHangs(t *testing.T) {

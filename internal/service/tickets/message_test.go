@@ -32,6 +32,18 @@ func TestInternalNote(t *testing.T) {
 	}
 }
 
+// A ticket that has changed at the last instant that can be written takes a note at that instant.
+func TestNoNoteIsWrittenInTheYear10000(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := apitest.Path("id", ticket(t, s.API, 1, "open", false))
+	dbtest.Exec(t, s.DB(), `UPDATE tickets SET updated_at = '9999-12-31 23:59:59.999+00'`)
+	last := `"created_at":"9999-12-31T23:59:59.999Z"`
+	s.Do(t, "createTicketMessage", `{"content":"x","internal":true}`, id).Want(t, 201, `{"data":{`+last+`}}`)
+	s.Do(t, "listTicketMessages", "", id).Want(t, 200, `{"data":[{`+last+`}]}`)
+	s.Do(t, "getTicket", "", id).Want(t, 200, `{"data":{"updated_at":"9999-12-31T23:59:59.999Z"}}`)
+}
+
 func TestMessage(t *testing.T) {
 	t.Parallel()
 
