@@ -792,8 +792,8 @@ CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, v
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
 CREATE INDEX stream_deliveries_age ON public.stream_deliveries USING btree (event_at);
 CREATE INDEX stream_deliveries_due ON public.stream_deliveries USING btree (stream_id, due_at, guild_id, event_id);
-CREATE INDEX stream_deliveries_event ON public.stream_deliveries USING btree (event_id);
 CREATE INDEX stream_deliveries_guild ON public.stream_deliveries USING btree (stream_id, guild_id, due_at, event_id);
+CREATE INDEX stream_deliveries_of_event ON public.stream_deliveries USING btree (event_id, guild_id);
 CREATE INDEX stream_listeners_stream ON public.stream_listeners USING btree (stream_id, guild_id);
 CREATE INDEX ticket_messages_author ON public.ticket_messages USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX ticket_messages_of_channel ON public.ticket_messages USING btree (guild_id, channel_message_id) WHERE (channel_message_id IS NOT NULL);
