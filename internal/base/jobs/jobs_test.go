@@ -343,6 +343,8 @@ func TestSweeps(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := config(t, base, func(context.Context, errand) error { return nil })
 	cfg.Metrics = reg
+	var log testutil.Log
+	cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	cfg.Sweeps = []jobs.Sweep{
 		{Name: "broken", Interval: 50 * time.Millisecond, Run: func(context.Context) error {
 			if did.add("broken") == 1 {
@@ -362,6 +364,9 @@ func TestSweeps(t *testing.T) {
 		return testutil.Metric(t, reg, "guildhall_sweeps_total", "outcome=failed") >= 3 &&
 			testutil.Metric(t, reg, "guildhall_sweeps_total", "sweep=well") == 1
 	})
+	if !hasLine(&log, "a sweep failed", `"sweep":"broken"`, "panic: once", "jobs_test.go") {
+		t.Errorf("no line says where the sweep has panicked:\n%s", log.String())
+	}
 }
 
 func TestNew(t *testing.T) {

@@ -142,29 +142,25 @@ func (r *Runner) workers() *river.Workers {
 // attempt makes one attempt of a job, counts how it ended, and says what went
 // wrong and with what: River itself keeps that below the level of warnings. A
 // job that fails when it is a day old is given up.
-func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func(context.Context) error) (err error) {
+func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func(context.Context) error) error {
 	ctx, span := r.cfg.Tracer.Work(ctx, "job "+kind)
 	defer span.End()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault.Panicked(p)
-		}
-		if err != nil {
-			span.Fail("failed")
-		}
-		switch age := time.Since(created); {
-		case err == nil:
-			r.metrics.jobs.WithLabelValues(kind, "done").Inc()
-		case age >= maxAge:
-			r.metrics.jobs.WithLabelValues(kind, "given_up").Inc()
-			r.cfg.Log.WarnContext(ctx, "a job is given up", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
-			err = river.JobCancel(err)
-		default:
-			r.metrics.jobs.WithLabelValues(kind, "failed").Inc()
-			r.cfg.Log.WarnContext(ctx, "a job failed and will be tried again", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
-		}
-	}()
-	return do(ctx)
+	err := fault.Caught(func() error { return do(ctx) })
+	if err != nil {
+		span.Fail("failed")
+	}
+	switch age := time.Since(created); {
+	case err == nil:
+		r.metrics.jobs.WithLabelValues(kind, "done").Inc()
+	case age >= maxAge:
+		r.metrics.jobs.WithLabelValues(kind, "given_up").Inc()
+		r.cfg.Log.WarnContext(ctx, "a job is given up", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
+		return river.JobCancel(err)
+	default:
+		r.metrics.jobs.WithLabelValues(kind, "failed").Inc()
+		r.cfg.Log.WarnContext(ctx, "a job failed and will be tried again", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
+	}
+	return err
 }
 
 // gauge measures what waits.

@@ -2,8 +2,9 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"guildhall/internal/base/fault"
 )
 
 // Sweep is work that is looked for instead of asked for. Every node sweeps on
@@ -36,13 +37,8 @@ func (r *Runner) loop(ctx context.Context, s Sweep) {
 }
 
 // once sweeps; a panic costs this one sweep only.
-func (s Sweep) once(ctx context.Context) (err error) {
+func (s Sweep) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return s.Run(ctx)
+	return fault.Caught(func() error { return s.Run(ctx) })
 }
