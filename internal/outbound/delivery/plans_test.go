@@ -286,6 +286,33 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 	}
 }
 
+// Statistics of a flood are made from few of its rows: with as many as autovacuum takes
+// they would keep a core from the calls of other guilds, and again at each doubling.
+func TestStatisticsOfAFloodComeFromFewRows(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	d, err := New(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`ALTER TABLE webhook_events SET (autovacuum_enabled = false)`)
+	w.exec(`
+		INSERT INTO webhook_events (guild_id, id, type, payload)
+		SELECT $1, gen_random_uuid(), 'x', '\x7b7d' FROM generate_series(1, 5000)`, w.guild)
+	testutil.Eventually(t, "there are statistics of the flood", func() bool {
+		if err := d.countRows(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return dbtest.Value[float64](t, w.cfg.DB, `SELECT reltuples FROM pg_class WHERE relname = 'webhook_events'`) == 5000
+	})
+	// Of so many ids Postgres keeps one more bound than the target, for each of which it
+	// reads 300 rows.
+	if n := dbtest.Value[int](t, w.cfg.DB, `
+		SELECT cardinality(histogram_bounds::text::text[]) FROM pg_stats WHERE tablename = 'webhook_events' AND attname = 'id'`); n != 11 {
+		t.Errorf("the statistics have %d bounds", n)
+	}
+}
+
 // A claim reads the events that it sends and no older ones of their guild, also where
 // most guilds have few, so that all of a guild's look as cheap as one.
 func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
