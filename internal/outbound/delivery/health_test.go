@@ -466,18 +466,18 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	var h health
-	start := time.Now()
+	start, day := time.Now(), 24*time.Hour
 	for _, c := range []struct {
 		after  time.Duration
 		warned int
 		reason string
 	}{
 		{0, 0, ""},
-		{disableAfter/2 - time.Minute, 0, ""},
-		{disableAfter/2 + time.Minute, 50, ""},
-		{disableAfter*9/10 + time.Minute, 90, ""},
-		{disableAfter - time.Minute, 90, ""},
-		{disableAfter + time.Minute, 90, reasonFailing},
+		{5*day/2 - time.Minute, 0, ""},
+		{5*day/2 + time.Minute, 50, ""},
+		{5*day*9/10 + time.Minute, 90, ""},
+		{5*day - time.Minute, 90, ""},
+		{5*day + time.Minute, 90, reasonFailing},
 	} {
 		at := start.Add(c.after)
 		h = h.after(decision{State: StatePending, Failing: true, Blocks: true}, at, nil)
