@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,13 @@ func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
 		r, err := tokenByID(t.Context(), s.DB.Reader(), guild, id)
 		if got := ages(t, []row{r}, err, of); got != id+hours {
 			t.Errorf("an id finds %s", got)
+		}
+	}
+	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Guild', '1')`)
+	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET guild_id = '2' WHERE id = $1`, two.ID)
+	for id, want := range map[string]string{one.ID: guild, two.ID: "2"} {
+		if got, err := GuildOf(t.Context(), s.DB, id); got != want || err != nil {
+			t.Errorf("a token of guild %s is found in %q, %v", want, got, err)
 		}
 	}
 }
@@ -201,13 +209,31 @@ func TestAGuildIsThereUntilItIsRemoved(t *testing.T) {
 	}
 }
 
+// A bot key names a thousand guilds at most, each of them counted once.
+func TestABotKeyNamesAThousandGuilds(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	guilds := []string{"1"}
+	for i := range 1000 {
+		guilds = append(guilds, strconv.Itoa(i+1))
+	}
+	k, err := CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: "all", Guilds: guilds})
+	if err != nil || len(k.GuildIDs) != 1000 {
+		t.Errorf("a thousand: %d, %v", len(k.GuildIDs), err)
+	}
+	_, err = CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: "one more", Guilds: append(guilds, "1001")})
+	if !fault.Is(err, "invalid_request") {
+		t.Errorf("one more: %v", err)
+	}
+}
+
 // Nodes that have been silent for long do not count, and go when another one begins.
 func TestNodesThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
 	dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version) VALUES
 		('old', 0, now(), $1), ('older', 0, now(), NULL), ('newer', 0, now(), $2), ('gone', 0, now() - interval '2 minutes', NULL)`,
-		firstWithKeys-1, firstWithKeys)
+		104, 105)
 	if n, err := NodesWithoutKeys(t.Context(), s.DB.Reader()); err != nil || n != 2 {
 		t.Errorf("%d nodes know no bot keys, %v, want 2", n, err)
 	}
