@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -504,6 +505,49 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 			if len(begun) != 2 || begun[1].Equal(begun[0]) != c.beside {
 				t.Errorf("%+v: batches began at %v", c, begun)
 			}
+		}
+	})
+}
+
+// A third batch does not begin beside two, however long, before it would be full. Where
+// batches are of one group, one of each group is on its way at once.
+func TestBatchesBesideEachOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			apart bool
+			waves []string // of which group those are that come one after the other
+			each  int
+			want  int32 // batches
+		}{
+			{false, []string{"1", "1"}, 4, 2},
+			{false, []string{"1", "1", "1"}, 4, 2},
+			{true, []string{"1", "2", "3"}, 1, 3},
+			{true, []string{"1", "1"}, 1, 1},
+		} {
+			var on atomic.Int32
+			open := make(chan struct{})
+			collector := New(with(Config[*change]{
+				Most: 8, Apart: c.apart, Long: func(*change) bool { return true },
+				Run: func(context.Context, []*change) error {
+					on.Add(1)
+					<-open
+					return nil
+				},
+			}))
+			var all sync.WaitGroup
+			for wave, group := range c.waves {
+				for i := range c.each {
+					it := &change{}
+					all.Go(func() { it.err = collector.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
+				}
+				synctest.Wait()
+			}
+			if n := on.Load(); n != c.want {
+				t.Errorf("%+v: %d are on their way", c, n)
+			}
+			close(open)
+			all.Wait()
 		}
 	})
 }
