@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"guildhall/bench/rig"
+	"guildhall/internal/base/gcpercent"
 )
 
 // drill is one load with what has to hold under it.
@@ -81,7 +82,10 @@ func (p *place) bound(held bool, format string, args ...any) {
 	}
 }
 
-func main() { rig.Main("drill", run) }
+func main() {
+	gcpercent.Tune() // its own garbage keeps no core from what it measures
+	rig.Main("drill", run)
+}
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags, p := flag.NewFlagSet("drill", flag.ContinueOnError), &place{}

@@ -20,17 +20,15 @@ type bot struct {
 
 // request is a call in a guild.
 func (b *bot) request(guild, method, path string, body any) []byte {
-	var text []byte
-	if body != nil {
-		var err error
-		text, err = json.Marshal(body)
-		b.Must(err)
+	text, err := json.Marshal(body)
+	b.Must(err)
+	if body == nil {
+		text = nil
 	}
 	return rig.Request(method, path, b.key, text, "Guild-Id: "+guild)
 }
 
-// chronicle is records that a bot writes again and again, each with the instant at which it
-// last changed.
+// chronicle is records that a bot writes again and again, and when each last changed.
 type chronicle struct {
 	*bot
 	caller rig.Caller
@@ -54,8 +52,7 @@ func (c *chronicle) add(n int, kind, counter string, points int) {
 	}
 }
 
-// send writes the records that were added. A call that the end of ctx interrupts does not
-// count.
+// send writes the records that were added. A call that ctx interrupts does not count.
 func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
 	list := c.list
 	c.list = nil
@@ -77,8 +74,7 @@ func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
 	}
 }
 
-// write sends 500 records a call without pause until ctx ends: wallets and levels of the
-// same members, and cases, new and changed.
+// write sends wallets, levels and cases, 500 a call, without pause until ctx ends.
 func (b *bot) write(ctx context.Context, seen *rig.Tally) {
 	c := b.chronicle()
 	defer c.caller.Close()
