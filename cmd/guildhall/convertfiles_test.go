@@ -5,7 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+
+	"guildhall/internal/base/testutil"
 )
 
 func TestAFileThatIsNamedTwiceIsNeitherReadNorWritten(t *testing.T) {
@@ -88,6 +91,34 @@ func TestAPipeThatIsClosedLeavesNoFileBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d (%v)", code, err)
+	}
+	if left := folder(t, dir); len(left) > 0 {
+		t.Errorf("there are %v", left)
+	}
+}
+
+// A terminal that is closed ends a conversion as Ctrl-C does: it cleans up.
+func TestATerminalThatIsClosedLeavesNoFileBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "convert", "--from", "mee6", "--guild", "500000000000000001",
+		"--left-out", dir+"/lost", "--report", dir+"/report", "--out", dir+"/out", "-")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "three files", func() bool { return len(folder(t, dir)) == 3 })
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
 	err = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("exit code %d (%v)", code, err)
