@@ -215,7 +215,10 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 		_, err := guildfile.Import(context.Background(), d, file, nil)
 		done <- err
 	}()
-	// The reading has begun once the pipe has taken it, and with it the transaction.
+	// A first batch of 4 MiB is stored once the pipe has taken more than that and the
+	// reader's buffer: its rows were written before the end.
+	more := `{"record":"ticket_message","guild_id":"1","ticket_id":"old ticket","created_at":PAST,"content":"` +
+		strings.Repeat("x", 3500) + `"}` + "\n"
 	if _, err := io.WriteString(end, strings.ReplaceAll(`
 {"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":PAST}
 {"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":PAST}
@@ -225,21 +228,24 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 {"record":"giveaway","guild_id":"1","id":"g","prize":"x","channel_id":"5","created_at":PAST,"updated_at":PAST}
 {"record":"ticket_message","guild_id":"1","ticket_id":"old ticket","content":"x","created_at":PAST}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"old giveaway","user_id":"5","entered_at":PAST}
-`, "PAST", `"2020-01-01T00:00:00Z"`)); err != nil {
+`+strings.Repeat(more, 1700), "PAST", `"2020-01-01T00:00:00Z"`)); err != nil {
 		t.Fatal(err)
 	}
 	before := dbtest.Value[time.Time](t, d, `SELECT clock_timestamp()`)
 	if err := errors.Join(end.Close(), <-done); err != nil {
 		t.Fatal(err)
 	}
+	// At an instant that lies ahead rows wait for the end.
+	const dated = `min(updated_at) > $1 AND max(updated_at) <= clock_timestamp()`
 	for _, query := range []string{
-		`SELECT min(updated_at) > $1 AND count(*) = 1 FROM wallets`, `SELECT min(updated_at) > $1 FROM levels`,
-		`SELECT min(created_at) > $1 AND count(*) = 1 FROM ledger_entries`,
+		`SELECT ` + dated + ` AND count(*) = 1 FROM wallets`, `SELECT ` + dated + ` FROM levels`,
+		`SELECT min(created_at) > $1 AND max(created_at) <= clock_timestamp() AND count(*) = 1 FROM ledger_entries`,
 		// By its id a row is found, which tells its instant.
 		`SELECT $1::timestamptz IS NOT NULL AND bool_and(translate(left(id, 13), '-', '')
 			= lpad(to_hex(floor(extract(epoch FROM created_at) * 1000)::bigint), 12, '0')) FROM ledger_entries`,
-		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM cases`, `SELECT created_at > $1 FROM cases WHERE reason = 'new'`,
-		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM tickets`, `SELECT min(updated_at) > $1 AND count(*) = 2 FROM giveaways`,
+		`SELECT ` + dated + ` AND count(*) = 2 FROM cases`,
+		`SELECT created_at > $1 AND created_at <= clock_timestamp() FROM cases WHERE reason = 'new'`,
+		`SELECT ` + dated + ` AND count(*) = 2 FROM tickets`, `SELECT ` + dated + ` AND count(*) = 2 FROM giveaways`,
 	} {
 		if !dbtest.Value[bool](t, d, query, before) {
 			t.Errorf("not at the end: %s", query)
@@ -247,7 +253,7 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 	}
 	for _, query := range []string{
 		`SELECT created_at FROM cases WHERE reason = 'old'`, `SELECT max(created_at) FROM tickets`, `SELECT max(created_at) FROM giveaways`,
-		`SELECT created_at FROM ticket_messages`, `SELECT entered_at FROM giveaway_entries`,
+		`SELECT max(created_at) FROM ticket_messages`, `SELECT entered_at FROM giveaway_entries`,
 	} {
 		if at := dbtest.Value[time.Time](t, d, query); at.UTC().Year() != 2020 {
 			t.Errorf("of the past is now %v: %s", at, query)
