@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,4 +99,19 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 		return err
 	})
 	testutil.Eventually(t, "the revocation is heard", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
+}
+
+// An allowlist names a hundred addresses and ranges at most.
+func TestAnAllowlistNamesAHundred(t *testing.T) {
+	t.Parallel()
+	list := make([]string, 101)
+	for i := range list {
+		list[i] = fmt.Sprintf("192.0.2.%d", i)
+	}
+	if ranges, err := ParseAllowlist(list[:100]...); len(ranges) != 100 || err != nil {
+		t.Errorf("of a hundred there are %d, %v", len(ranges), err)
+	}
+	if _, err := ParseAllowlist(list...); !fault.Is(err, "invalid_request") {
+		t.Errorf("one more: %v", err)
+	}
 }
