@@ -115,3 +115,11 @@ func TestAnAllowlistNamesAHundred(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 }
+
+// A revocation takes two seconds at most, and no node trusts what it knew by then.
+func TestNoNodeTrustsLongerThanARevocationTakes(t *testing.T) {
+	t.Parallel()
+	if trust >= revocationTimeout || revocationTimeout > 2*time.Second {
+		t.Errorf("a node trusts what it knows for %s, a revocation takes %s", trust, revocationTimeout)
+	}
+}

@@ -106,14 +106,14 @@ func (s *sends) stuck(now time.Time) int {
 }
 
 func (s *sends) proven(now time.Time) bool {
-	return !s.failing && !s.succeeded.IsZero() && now.Sub(s.succeeded) < provenFor
+	return !s.failing && now.Sub(s.succeeded) < provenFor
 }
 
 // stumbled reports whether the endpoint fails, but has answered lately and fails
 // quickly: it is likely to be well with the next attempt, and to hold no slot for
 // long if it is not.
 func (s *sends) stumbled(now time.Time) bool {
-	return s.failing && !s.hung && !s.succeeded.IsZero() && now.Sub(s.succeeded) < provenFor
+	return s.failing && !s.hung && now.Sub(s.succeeded) < provenFor
 }
 
 func (s *sends) answers(now time.Time) bool { return s.proven(now) || s.stumbled(now) }

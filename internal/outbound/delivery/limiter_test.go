@@ -88,6 +88,47 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	}
 }
 
+// A guild that has a send under way, or had its turn a moment ago, is remembered.
+func TestTheLimiterRemembersWhoseTurnItWas(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(64), time.Now()
+	busy := claimOf(&candidate{GuildID: "busy", EndpointID: "e"}, "d")
+	lately := claimOf(&candidate{GuildID: "lately", EndpointID: "e"}, "d")
+	l.begin(busy, now)
+	l.begin(lately, now.Add(1))
+	l.end(lately, decision{Failing: true}, now.Add(1))
+	l.sweep(now.Add(turnsFor))
+	if len(l.guilds) != 2 {
+		t.Errorf("%d guilds are remembered, want both", len(l.guilds))
+	}
+}
+
+// A result that says nothing of the endpoint leaves it failing, and the next slot stays
+// wanted until a claim has been made.
+func TestWhatAnEndLeaves(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(2), time.Now()
+	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
+	l.begin(claimOf(c, "one"), now)
+	l.begin(claimOf(c, "two"), now)
+	if l.free(now) {
+		t.Fatal("a third slot is free")
+	}
+	l.end(claimOf(c, "one"), decision{Failing: true}, now)
+	if !l.free(now) {
+		t.Fatal("no slot is free")
+	}
+	if !l.end(claimOf(c, "two"), decision{}, now) {
+		t.Error("the slot that was missed is wanted no more")
+	}
+	if !l.known(c.id()).failing {
+		t.Error("an endpoint that fails is well")
+	}
+	if l.idle(endpointID{"g", "unknown"}, now) {
+		t.Error("an endpoint that has never answered is likely to answer")
+	}
+}
+
 // answered makes an endpoint one that answers.
 func answered(l *limiter, c *candidate, at time.Time) {
 	d := claimOf(&candidate{GuildID: c.GuildID, EndpointID: c.EndpointID, Lane: laneWell}, "before")
@@ -201,6 +242,12 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 			l.end(claimOf(c, fmt.Sprint(i)), decision{Failing: true}, now)
 		}
 		wants(true, true)
+		if l.settled([]result{
+			{GuildID: "g", EndpointID: "e", decision: decision{Healthy: true}},
+			{GuildID: "g", EndpointID: "unknown", decision: decision{Failing: true}},
+		}) {
+			t.Error("a success, or another's failure, was settled as its own")
+		}
 		for range quickSlots {
 			if len(l.active) != 1 || !l.settled(failed) {
 				t.Error("a failure was not settled")

@@ -58,8 +58,8 @@ func TestJitterStaysWithinAFifth(t *testing.T) {
 
 func TestParseSchedule(t *testing.T) {
 	t.Parallel()
-	got, err := ParseSchedule("1s, 5s,1m")
-	if err != nil || fmt.Sprint(got) != "[1s 5s 1m0s]" {
+	got, err := ParseSchedule("1s, 5s\t1m\n2m")
+	if err != nil || fmt.Sprint(got) != "[1s 5s 1m0s 2m0s]" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	const published = "[5s 30s 2m0s 10m0s 30m0s 1h0m0s 2h0m0s 4h0m0s 8h0m0s 12h0m0s 20h0m0s 24h0m0s]"
@@ -272,6 +272,21 @@ func TestRefusalsCountWhenTheyLieApart(t *testing.T) {
 		}
 		if got := h.disable(at); got != tt.want {
 			t.Errorf("%s: disabled for %q, want %q", about, got, tt.want)
+		}
+	}
+}
+
+// A success ends a quiet time that is over, or that its claim knew of, and no other.
+func TestASuccessEndsTheQuietTimeThatItKnew(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	past, soon, later := at.Add(-time.Minute), at.Add(time.Minute), at.Add(2*time.Minute)
+	for _, c := range []struct{ quiet, knew, want *time.Time }{
+		{nil, nil, nil}, {&past, nil, nil}, {&soon, nil, &soon}, {&soon, &soon, nil}, {&later, &soon, &later},
+	} {
+		h := health{Failures: 1, QuietUntil: c.quiet}.after(decision{Healthy: true}, at, c.knew)
+		if h != (health{QuietUntil: c.want}) {
+			t.Errorf("quiet until %v, of which it knew %v: %+v", c.quiet, c.knew, h)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	if value == "" {
 		return 0, false
 	}
-	if isDigits(value) {
+	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(maxPause/time.Second) {
 			return maxPause, true // more digits than an int64 holds are still a number
@@ -79,8 +79,4 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	return min(at.Sub(now), maxPause), true
-}
-
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
 }

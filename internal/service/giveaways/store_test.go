@@ -432,3 +432,11 @@ func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	}
 	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
 }
+
+// The bot may send as long as closing leaves it.
+func TestTheBotsWindowIsWhatClosesAdds(t *testing.T) {
+	t.Parallel()
+	if adds := fmt.Sprintf("interval '%d seconds'", int(botWindow.Seconds())); !strings.Contains(closes, adds) {
+		t.Errorf("closes does not add %s: %s", adds, closes)
+	}
+}
