@@ -97,9 +97,12 @@ func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
 }
 
 // WaitLess has the rest of a unit on distributed tables wait for no lock longer than
-// limit. The coordinator hands this on to its workers, which it does not do with what a
-// statement sets.
+// limit; elsewhere a statement sets it. The coordinator hands this on to its workers, which
+// it does not do with what a statement sets.
 func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
+	if !tx.Distributed {
+		return nil
+	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = %d`, limit.Milliseconds()))
 	return fault.Wrap(err, "limit how long a unit waits for locks")
 }

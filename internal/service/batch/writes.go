@@ -72,8 +72,7 @@ func Columns[C changing](changes []C) []any {
 
 // Writes makes changes of one kind together.
 type Writes[C changing] struct {
-	db        *db.DB
-	wake      func(guild string)
+	Host
 	together  func(ctx context.Context, q db.Querier, changes []C) error
 	inUnit    InUnit[C]
 	steps     func(C) bool
@@ -93,7 +92,7 @@ type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refuse
 // member, sets Made of those that are made, and leaves the others. It is a transaction
 // of its own, unless steps says of one of them that it takes more than one statement.
 func NewWrites[C changing](h Host, operation string, together func(context.Context, db.Querier, []C) error, inUnit InUnit[C], steps func(C) bool) *Writes[C] {
-	w := &Writes[C]{db: h.DB, wake: h.Wake, together: together, inUnit: inUnit, steps: steps}
+	w := &Writes[C]{Host: h, together: together, inUnit: inUnit, steps: steps}
 	w.collector = collect.New(collect.Config[C]{
 		Run: w.run, Made: func(c C) bool { return c.Common().Made }, Long: steps,
 		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Moment: moment,
@@ -113,7 +112,7 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 	by := c.Common().By
 	err := w.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, subject(c), c)
 	if err == nil {
-		w.wake(by.GuildID)
+		w.Wake(by.GuildID)
 	}
 	return err
 }
@@ -129,14 +128,12 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) error {
 }
 
 func (w *Writes[C]) make(ctx context.Context, changes []C) error {
-	if !w.db.Distributed() && !slices.ContainsFunc(changes, w.steps) {
-		return w.together(ctx, w.db.Single(), changes)
+	if !w.DB.Distributed() && !slices.ContainsFunc(changes, w.steps) {
+		return w.together(ctx, w.DB.Single(), changes)
 	}
-	return w.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if w.db.Distributed() {
-			if err := tx.WaitLess(ctx, patience); err != nil {
-				return err
-			}
+	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.WaitLess(ctx, patience); err != nil {
+			return err
 		}
 		for _, c := range changes { // the unit may have been run before
 			c.Common().Made = false
