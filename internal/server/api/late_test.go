@@ -28,7 +28,7 @@ func TestTheDatabaseBeginsNothingAtTheEndOfARequest(t *testing.T) {
 		rs.onAccount(rs.ctx)
 		return d.Do(rs.ctx, func(context.Context, *db.Tx) error { return nil })
 	}
-	now := time.Now() //nolint:forbidigo // how long a request has lasted, no instant
+	now := time.Now()
 	if err := begin(now); err != nil {
 		t.Errorf("a request that has just come: %v", err)
 	}
