@@ -28,3 +28,6 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 
 // Together is the statement that deletes what is outlived in all guilds.
 func (o Outlived) Together(limit int) string { return o.together(limit) }
+
+// OpenAsItIs opens a pool whose sessions are as the URL says, with no setting of ours.
+func OpenAsItIs(url string) (*sql.DB, error) { return openPool(url, nil, 1, "", false) }

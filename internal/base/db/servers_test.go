@@ -51,8 +51,16 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if err := pool.PingContext(t.Context()); !db.Unavailable(err) {
-		t.Errorf("a primary where a standby is wanted: %v", err)
+	if err := pool.PingContext(t.Context()); err == nil {
+		t.Error("a primary was taken for a standby")
+	}
+	only, err := db.OpenAsItIs(base + "&target_session_attrs=read-write&default_transaction_read_only=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer only.Close()
+	if err := only.PingContext(t.Context()); !db.Unavailable(err) {
+		t.Errorf("of a server that only reads: %v", err)
 	}
 }
 
