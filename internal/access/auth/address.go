@@ -119,7 +119,7 @@ func contains(list []netip.Prefix, a netip.Addr) bool {
 // one of them was written by whoever is furthest away, and any hop in clear has
 // shown the token.
 func IsHTTPS(tls bool, peer netip.Addr, forwardedProto []string, trusted []netip.Prefix) bool {
-	if len(forwardedProto) == 0 || len(trusted) == 0 || !contains(trusted, peer) {
+	if len(forwardedProto) == 0 || !contains(trusted, peer) {
 		return tls
 	}
 	for _, line := range forwardedProto {

@@ -70,13 +70,10 @@ func CheckName(name string) error {
 // ParseAllowlist is ParsePrefixes for a token, which takes maxRanges at most.
 func ParseAllowlist(lists ...string) ([]netip.Prefix, error) {
 	ranges, err := ParsePrefixes(lists...)
-	if err == nil && len(ranges) > maxRanges {
-		err = fault.New(fault.Invalid, "invalid_request", "The allowlist of a token names %d addresses and ranges; at most %d fit.", len(ranges), maxRanges)
+	if len(ranges) > maxRanges {
+		return nil, fault.New(fault.Invalid, "invalid_request", "The allowlist of a token names %d addresses and ranges; at most %d fit.", len(ranges), maxRanges)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return ranges, nil
+	return ranges, err
 }
 
 // Create makes a token. Its Secret is in the response and nowhere else. It is

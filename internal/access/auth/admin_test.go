@@ -53,18 +53,19 @@ func TestCreate(t *testing.T) {
 		change func(*New)
 		code   string
 	}{
-		"an env that is none":     {func(n *New) { n.Env = "prod" }, "invalid_request"},
-		"no name":                 {func(n *New) { n.Name = "" }, "invalid_request"},
-		"a blank name":            {func(n *New) { n.Name = " \t" }, "invalid_request"},
-		"a long name":             {func(n *New) { n.Name = strings.Repeat("ä", 101) }, "invalid_request"},
-		"a name with NUL":         {func(n *New) { n.Name = "a\x00b" }, "invalid_request"},
-		"a name that is no UTF-8": {func(n *New) { n.Name = "a\xff" }, "invalid_request"},
-		"no scope":                {func(n *New) { n.Scopes = nil }, "invalid_request"},
-		"an unknown scope":        {func(n *New) { n.Scopes = []string{"cases:read", "all"} }, "invalid_request"},
-		"a range that is none":    {func(n *New) { n.AllowIP = []string{"10.0.0.0/33"} }, "invalid_request"},
-		"an expiry in the past":   {func(n *New) { n.ExpiresIn = -time.Second }, "invalid_request"},
-		"an expiry too far away":  {func(n *New) { n.ExpiresIn = longest + 1 }, "invalid_request"},
-		"an unknown guild":        {func(n *New) { n.GuildID = "404" }, "not_found"},
+		"an env that is none": {func(n *New) { n.Env = "prod" }, "invalid_request"},
+		"no name":             {func(n *New) { n.Name = "" }, "invalid_request"},
+		"a blank name":        {func(n *New) { n.Name = " \t" }, "invalid_request"},
+		"a long name":         {func(n *New) { n.Name = strings.Repeat("ä", 101) }, "invalid_request"},
+		"a name with NUL":     {func(n *New) { n.Name = "a\x00b" }, "invalid_request"},
+		"a name with a character that cannot be seen": {func(n *New) { n.Name = "pay\u200bday" }, "invalid_request"},
+		"a name that is no UTF-8":                     {func(n *New) { n.Name = "a\xff" }, "invalid_request"},
+		"no scope":                                    {func(n *New) { n.Scopes = nil }, "invalid_request"},
+		"an unknown scope":                            {func(n *New) { n.Scopes = []string{"cases:read", "all"} }, "invalid_request"},
+		"a range that is none":                        {func(n *New) { n.AllowIP = []string{"10.0.0.0/33"} }, "invalid_request"},
+		"an expiry in the past":                       {func(n *New) { n.ExpiresIn = -time.Second }, "invalid_request"},
+		"an expiry too far away":                      {func(n *New) { n.ExpiresIn = longest + 1 }, "invalid_request"},
+		"an unknown guild":                            {func(n *New) { n.GuildID = "404" }, "not_found"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()

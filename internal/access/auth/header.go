@@ -22,8 +22,8 @@ func FromHeader(h http.Header) (string, error) {
 	if len(lines) != 1 {
 		return "", errMissing
 	}
-	scheme, token, found := strings.Cut(lines[0], " ")
-	if !found || !strings.EqualFold(scheme, "bearer") {
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if !strings.EqualFold(scheme, "bearer") {
 		return "", errMissing
 	}
 	token = strings.Trim(token, " \t")

@@ -90,6 +90,9 @@ func TestKeysAreReadWithTheirOwnUses(t *testing.T) {
 		return k
 	}
 	every, ours, theirs := key(), key(guild, "2"), key("2")
+	if every.GuildIDs != nil {
+		t.Errorf("a key of every guild names %q", every.GuildIDs)
+	}
 	s.uses(t, "bot_key_uses", "key_id", every.ID, ours.ID, theirs.ID)
 	of := func(r keyRow) (string, *time.Time) { return r.ID, r.LastUsedAt }
 	want := func(what, got string, ids ...string) {
@@ -115,6 +118,39 @@ func TestKeysAreReadWithTheirOwnUses(t *testing.T) {
 	if got := dbtest.Value[string](t, s.DB, `
 		SELECT string_agg(DISTINCT target_id, ' ') FROM audit_log WHERE action = 'bot_key.revoked'`); got != theirs.ID {
 		t.Errorf("the audit log says that %s was revoked", got)
+	}
+}
+
+// Each guild that a key names is told once that it was made and that it was revoked; what
+// becomes of one of every guild stands under no guild.
+func TestGuildsAreToldOfKeysOnce(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	for name, guilds := range map[string][]string{"every": nil, "two": {guild, "2"}} {
+		k, err := CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: name, Guilds: guilds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := RevokeKey(t.Context(), s.DB, k.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := RevokeKey(t.Context(), s.DB, "bk_none"); !fault.Is(err, "not_found") {
+		t.Errorf("a key that is not there: %v", err)
+	}
+	of := func(name string) string {
+		return dbtest.Value[string](t, s.DB, `
+			SELECT string_agg(format('%s in "%s"', action, guild_id), ', ' ORDER BY action, guild_id)
+			FROM audit_log WHERE target_name = $1`, name)
+	}
+	if got := of("every"); got != `bot_key.created in "", bot_key.revoked in ""` {
+		t.Errorf("of a key of every guild: %s", got)
+	}
+	want := fmt.Sprintf(`bot_key.created in "%[1]s", bot_key.created in "2", bot_key.revoked in "%[1]s", bot_key.revoked in "2"`, guild)
+	if got := of("two"); got != want {
+		t.Errorf("of a key of two guilds: %s, want %s", got, want)
 	}
 }
 

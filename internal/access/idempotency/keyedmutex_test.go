@@ -83,6 +83,17 @@ func TestKeyedMutex(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		},
+		"who waited and cannot look fails": func(t *testing.T) {
+			m, unlock := inside(t)
+			var gone error
+			e := enter(t.Context(), m, r, func(context.Context, Request) (*Response, error) { return nil, gone })
+			synctest.Wait()
+			gone = errors.New("gone")
+			unlock()
+			if e := <-e; !errors.Is(e.err, gone) || e.unlock != nil {
+				t.Errorf("%+v", e)
+			}
+		},
 		"who waited and finds no answer gets in, one at a time": func(t *testing.T) {
 			m, unlock := inside(t)
 			waiting := make(chan entered, 2)

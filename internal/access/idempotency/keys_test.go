@@ -291,3 +291,34 @@ func TestClaimBesideAnOpenTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// So is one that would take over a key whose window is over, while another holds it.
+func TestTakingOverALockedKey(t *testing.T) {
+	t.Parallel()
+	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}
+	r := idempotency.Request{GuildID: "g", TokenID: "t", Key: "k", Fingerprint: []byte("f")}
+	claim := func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'`); err != nil {
+			return err
+		}
+		_, err := keys.Claim(ctx, tx, r)
+		return err
+	}
+	dbtest.Exec(t, d, `
+		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
+		VALUES ('g', 't', 'k', 'f', now() - interval '25 hours')`)
+	if err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SELECT FROM idempotency_keys WHERE guild_id = 'g' FOR UPDATE`); err != nil {
+			return err
+		}
+		if err := d.Do(context.Background(), claim); !fault.Is(err, "idempotency_key_in_use") {
+			t.Errorf("beside the one that holds it: %v", err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Do(t.Context(), claim); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}

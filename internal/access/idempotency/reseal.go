@@ -55,7 +55,7 @@ func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedRespo
 		for _, r := range rows {
 			fresh, changed, err := box.Reseal(r.Body, bound(Request{GuildID: r.GuildID, TokenID: r.TokenID, Key: r.Key}))
 			counted.Add(changed, err)
-			if err != nil || !changed {
+			if !changed {
 				continue
 			}
 			if _, err := db.Exec(ctx, tx, `
