@@ -387,7 +387,7 @@ func TestReadyz(t *testing.T) {
 	if _, err := embedded.Find(t.Context(), 0); err != nil {
 		testutil.Without(t, "postgres", err)
 	}
-	server, err := embedded.Start(t.Context(), embedded.Config{Fast: true, TCP: true})
+	server, err := embedded.Start(t.Context(), embedded.Config{Fast: true, TCP: true, Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}

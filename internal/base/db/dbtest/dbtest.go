@@ -110,7 +110,7 @@ var sharedServer = sync.OnceValues(func() (*server, error) {
 	defer cancel()
 	s := &server{url: os.Getenv(Variable)}
 	if s.url == "" {
-		own, err := embedded.Start(ctx, embedded.Config{Fast: true, TCP: true})
+		own, err := embedded.Start(ctx, embedded.Config{Fast: true, TCP: true, Memory: true})
 		if err != nil {
 			return nil, err
 		}

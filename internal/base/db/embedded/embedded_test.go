@@ -115,7 +115,7 @@ func TestStart(t *testing.T) {
 
 	t.Run("runs two side by side and leaves nothing of temporary ones", func(t *testing.T) {
 		t.Parallel()
-		a, b := start(t, embedded.Config{Fast: true, TCP: true}), start(t, embedded.Config{Fast: true, TCP: true})
+		a, b := start(t, embedded.Config{Fast: true, TCP: true}), start(t, embedded.Config{Fast: true, TCP: true, Memory: true})
 		query(t, a.URL, `SELECT 1`)
 		query(t, b.URL, `SELECT 1`)
 		for _, s := range []*embedded.Server{a, b} {

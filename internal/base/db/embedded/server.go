@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,9 @@ type Config struct {
 	Dir string
 	// Fast trades the safety of the data at a power cut for speed. For tests.
 	Fast bool
+	// Memory keeps a temporary database in memory where that has room for one. For tests,
+	// which make and drop a database each: to a disk those are a thousand files.
+	Memory bool
 	// TCP makes the server listen on a free port of the loopback address too,
 	// under a generated password, and puts that into URL. For tests that place
 	// something between a program and its database.
@@ -91,7 +95,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.From != nil {
 		s.password = cfg.From.Of.password
 	}
-	if err := s.settle(ctx, cfg.Dir, run); err != nil {
+	if err := s.settle(ctx, cfg, run); err != nil {
 		return nil, fault.Wrap(err, "prepare the database folder")
 	}
 	if err := s.start(ctx, cfg, run); err != nil {
@@ -101,16 +105,20 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 // settle decides where the data lives and takes the folder's lock.
-func (s *Server) settle(ctx context.Context, dir string, run *account) (err error) {
+func (s *Server) settle(ctx context.Context, cfg Config, run *account) (err error) {
 	if s.temporary {
-		if s.Folder, err = os.MkdirTemp(temporaryFolder(run), "guildhall-pg-"); err != nil {
+		above := temporaryFolder(run)
+		if cfg.Memory && roomInMemory() {
+			above = memory
+		}
+		if s.Folder, err = os.MkdirTemp(above, "guildhall-pg-"); err != nil {
 			return err
 		}
 		if err := run.own(s.Folder); err != nil {
 			return err
 		}
 	} else {
-		abs, err := filepath.Abs(dir)
+		abs, err := filepath.Abs(cfg.Dir)
 		if err != nil {
 			return err
 		}
@@ -403,6 +411,17 @@ func temporaryFolder(run *account) string {
 		return dir
 	}
 	return "/tmp"
+}
+
+// memory is a file system in memory, on Linux.
+const memory = "/dev/shm"
+
+// roomInMemory reports whether memory takes a database of the tests. All tests together have
+// about a gigabyte in theirs; a container often has 64 MB there.
+func roomInMemory() bool {
+	var there syscall.Statfs_t
+	return runtime.GOOS == "linux" && syscall.Statfs(memory, &there) == nil &&
+		there.Bavail*uint64(there.Bsize) > 4<<30 //nolint:gosec // sizes are positive
 }
 
 // environment keeps the caller's PG* variables from steering the server.

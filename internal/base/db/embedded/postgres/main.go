@@ -47,7 +47,7 @@ func with(command []string) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	url := os.Getenv(variable)
 	if url == "" {
-		server, err := embedded.Start(context.Background(), embedded.Config{Fast: true, TCP: true})
+		server, err := embedded.Start(context.Background(), embedded.Config{Fast: true, TCP: true, Memory: true})
 		if err != nil {
 			return err
 		}
