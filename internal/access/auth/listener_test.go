@@ -43,8 +43,25 @@ func TestTrustLastsAsLongAsItSays(t *testing.T) {
 		}
 	}
 	e := entry{readAt: now}
-	if !e.datable(now.Add(tokenTTL)) || e.datable(now.Add(tokenTTL+1)) {
-		t.Errorf("the database's time can be told for %v after the row was read, and no longer", tokenTTL)
+	if !e.datable(now.Add(tokenTTL)) || e.datable(now.Add(tokenTTL+1)) || e.datable(now.Add(-1)) {
+		t.Errorf("the database's time can be told for %v after the row was read, no longer and not before", tokenTTL)
+	}
+}
+
+// A row is found in memory for as long as the database's time can be told from it.
+func TestARowIsFoundInMemoryForAMinute(t *testing.T) {
+	t.Parallel()
+	read := time.Now()
+	n := offline(t, read)
+	e := &entry{readAt: read}
+	e.principal.Store(&Principal{})
+	for _, after := range []time.Duration{0, tokenTTL, tokenTTL + 1} {
+		n.remember(digest{1}, e)
+		now := read.Add(after)
+		n.lease.Store(&now)
+		if found := n.recall(digest{1}, now) == e; found != (after <= tokenTTL) {
+			t.Errorf("%v after it was read it is found: %t", after, found)
+		}
 	}
 }
 
@@ -93,6 +110,34 @@ func TestAnnouncementsSayWhatToForget(t *testing.T) {
 	}
 	if got := n.epoch.Load(); got != 10 {
 		t.Errorf("the node knows of epoch %d, want 10", got)
+	}
+}
+
+// Whatever comes over the line and is no heartbeat makes a node forget everything.
+func TestWhatIsNoHeartbeatIsAnAnnouncement(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	n := s.tokens(t)
+	run(t, n)
+	for _, payload := range []string{"", "beat", "beat " + n.node, "7 of something"} {
+		before := n.gens.all.Load()
+		dbtest.Exec(t, s.DB, `SELECT pg_notify('`+channel+`', $1)`, payload)
+		testutil.Eventually(t, fmt.Sprintf("%q is heard", payload), func() bool { return n.gens.all.Load() > before })
+	}
+}
+
+// The end of a line ends the trust in the cache, and says whether there was any.
+func TestTheEndOfALineEndsTrust(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	n := offline(t, now)
+	l := &listener{t: n}
+	if l.invalidate() {
+		t.Error("a line over which no heartbeat came back says that it worked")
+	}
+	n.lease.Store(&now)
+	if !l.invalidate() || n.trusted(now) {
+		t.Error("a line that worked says that it did not, or leaves its trust behind")
 	}
 }
 
@@ -200,6 +245,16 @@ func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
 		_, err = n.Authenticate(t.Context(), mint(tokenBrand, other), anywhere)
 		if want := "This is a " + other + " token on a " + env + " server"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// Tokens are made of a database, its address and an environment, and of nothing less.
+func TestTokensNeedADatabaseAndAnEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{{URL: "none", Env: "test"}, {DB: &db.DB{}, Env: "test"}, {DB: &db.DB{}, URL: "none", Env: "prod"}} {
+		if _, err := NewTokens(cfg); err == nil {
+			t.Errorf("made of %+v", cfg)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"guildhall/internal/base/fault"
 )
@@ -52,9 +53,7 @@ func ParseScopes(lists ...string) ([]string, error) {
 func splitList(lists []string) []string {
 	var all []string
 	for _, list := range lists {
-		all = append(all, strings.FieldsFunc(list, func(r rune) bool {
-			return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f' || r == 0x85 || r == 0xA0
-		})...)
+		all = append(all, strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })...)
 	}
 	return all
 }

@@ -167,7 +167,7 @@ func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 		SELECT count(*)
 		FROM api_tokens
 		WHERE guild_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, guild)
-	if err == nil && have >= maxActive {
+	if have >= maxActive {
 		return fault.New(fault.Refused, "token_limit_reached", "%d tokens of this guild work, which is the most. Revoke one that is not needed any more first.", maxActive)
 	}
 	return fault.Wrap(err, "count the tokens of guild", guild)

@@ -60,6 +60,21 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 	}
 }
 
+// Nor is one left to be made alone whose statement broke off: it may be there. In a unit
+// that ends before its commit it is not.
+func TestAChangeThatMayBeThereIsNotLeft(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, _ []*payment) error {
+		_, err := db.Get[bool](ctx, q, `SELECT pg_terminate_backend(pg_backend_pid())`)
+		return err
+	}, nil, func(*payment) bool { return false })
+	err := w.Do(t.Context(), &payment{to: "one"})
+	if err == nil || db.Uncertain(err) == d.Distributed() || errors.Is(err, collect.Alone) != d.Distributed() {
+		t.Errorf("distributed %t: %v", d.Distributed(), err)
+	}
+}
+
 // Changes of one member are made one after the other, those of others together.
 func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
 	t.Parallel()
