@@ -49,7 +49,7 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 // what says as much as leaving it out, and adds what is wrong to what Read has
 // found.
 func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
-	found = append(append(found, settle("", s, value)...), oneOf(s, value)...)
+	found = append(found, settle("", s, value)...)
 	for _, p := range Visit(s, value) {
 		// One complaint about a place is enough, and the first is the plainer one.
 		if !slices.ContainsFunc(found, func(first Problem) bool { return first.Place == p.Place }) {

@@ -24,7 +24,8 @@ const namesMatch = "x-property-names"
 
 // settle takes out of a body what needs a better message than the schema's
 // checker has: unknown members, each with the one that may be meant, and null
-// where it says as much as leaving the member out.
+// where it says as much as leaving the member out. Of what has exactly one of some
+// members it says so.
 func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -47,6 +48,7 @@ func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 				found = append(found, settle(at, member.Value, v[name])...)
 			}
 		}
+		found = append(found, oneOf(place, s, v)...)
 	case []any:
 		if s.Items != nil {
 			for i, item := range v {
@@ -118,21 +120,20 @@ func distance(a, b string) int {
 }
 
 // oneOf checks what the document says in words: exactly one of some members.
-func oneOf(s *openapi3.Schema, value any) []Problem {
+func oneOf(place string, s *openapi3.Schema, object map[string]any) []Problem {
 	names, ok := s.Extensions[exactlyOne].([]any)
-	body, isObject := value.(map[string]any)
-	if !ok || !isObject {
+	if !ok {
 		return nil
 	}
 	given, texts := 0, make([]string, len(names))
 	for i, n := range names {
 		texts[i] = fmt.Sprint(n)
-		if _, has := body[texts[i]]; has {
+		if _, has := object[texts[i]]; has {
 			given++
 		}
 	}
 	if given == 1 {
 		return nil
 	}
-	return []Problem{{"", "must have exactly one of " + strings.Join(texts, " and ")}}
+	return []Problem{{place, "must have exactly one of " + strings.Join(texts, " and ")}}
 }

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,18 +121,4 @@ type getAndHead struct{ *echo.Echo }
 func (g getAndHead) GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route {
 	g.HEAD(path, h, m...)
 	return g.Echo.GET(path, h, m...)
-}
-
-// escaped makes path parameters what the generated code expects: escaped. The
-// router matches the decoded path unless the caller's escapes are unusual.
-func escaped(rs *reqState) {
-	if rs.Request().URL.RawPath != "" {
-		return
-	}
-	values := rs.ParamValues()
-	for i, v := range values {
-		if strings.Contains(v, "%") {
-			values[i] = url.PathEscape(v)
-		}
-	}
 }

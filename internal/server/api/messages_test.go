@@ -42,6 +42,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":5,"total_xp":5}`, 400, "body: must have exactly one of delta and total_xp"},
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1"}`, 400, "body: must have exactly one of delta and total_xp"},
 		{
+			"POST /api/v1/levelling/adjustments", `{"adjustments":[{"user_id":"1","delta":5},{"user_id":"1","delta":5,"total_xp":5}]}`, 400,
+			"body /adjustments/1: must have exactly one of delta and total_xp",
+		},
+		{
+			"POST /api/v1/levelling/adjustments", `{"adjustments":[{"user_id":"1","delta":null,"total_xp":null}]}`, 400,
+			"body /adjustments/0: must have exactly one of delta and total_xp",
+		},
+		{
 			"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":null,"total_xp":null}`, 400,
 			"body: must have exactly one of delta and total_xp",
 		},
@@ -180,6 +188,13 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /v1/me", ``, 404, "the paths of the API begin with /api/v1"},
 		{"GET /api/v1/cases/", ``, 404, "a path has no slash at its end"},
 		{"GET /api/v1/Cases", ``, 404, "in lower case"},
+		{"GET /api/v1/economy/wallet/5/", ``, 404, "a path has no slash at its end"},
+		{"GET /api/v1/economy/wallet/5/6", ``, 404, "There is no such route"},
+		{"PATCH /api/v1/cases/x/", `{}`, 404, "a path has no slash at its end"},
+		{"DELETE /api/v1/cases/x/y", ``, 404, "There is no such route"},
+		{"OPTIONS /api/v1/cases/x/y", ``, 404, "There is no such route"},
+		{"DELETE /api/v1/cases/", ``, 404, "a path has no slash at its end"},
+		{"GET /api/v1/cases//", ``, 404, "a segment of the path is empty"},
 		{"DELETE /api/v1/cases", ``, 405, "This path takes OPTIONS, GET, HEAD, POST"},
 		{"PUT /api/v1/economy/adjust", `{}`, 405, "POST"},
 	} {

@@ -112,19 +112,30 @@ func matchOperation(ops operationMap) middleware {
 }
 
 func (ops operationMap) locate(rs *reqState) {
-	if op, ok := ops[[2]string{rs.Request().Method, rs.Path()}]; ok && allNamed(rs) {
-		escaped(rs)
+	path := echo.GetPath(rs.Request())
+	if op, ok := ops[[2]string{rs.Request().Method, rs.Path()}]; ok && fits(rs.Path(), path) {
 		rs.op = op
+		return
 	}
+	for at := range ops {
+		if fits(at[1], path) {
+			return
+		}
+	}
+	rs.Set(echo.ContextKeyHeaderAllow, "")
 }
 
-// allNamed reports whether every path parameter has a value: Echo matches
-// /cases/ as /cases/:id with an empty id.
-func allNamed(rs *reqState) bool {
-	for _, v := range rs.ParamValues() {
-		if v == "" {
+// fits reports whether a path has what a route asks for, segment by segment: Echo
+// matches /cases/ and /cases/x/y as /cases/:id. A slash that is part of an id comes
+// escaped, and stays so until the id is read.
+func fits(route, path string) bool {
+	for route != "" || path != "" {
+		wanted, restRoute, moreRoute := strings.Cut(route, "/")
+		given, restPath, morePath := strings.Cut(path, "/")
+		if moreRoute != morePath || given != wanted && (given == "" || !strings.HasPrefix(wanted, ":")) {
 			return false
 		}
+		route, path = restRoute, restPath
 	}
 	return true
 }
@@ -142,7 +153,7 @@ func requireOperation(next handler) handler {
 func unrouted(rs *reqState) error {
 	allow, _ := rs.Get(echo.ContextKeyHeaderAllow).(string)
 	path := rs.Request().URL.EscapedPath()
-	if allow == "" || !allNamed(rs) || strings.Contains(path, "//") {
+	if allow == "" {
 		return noRoute(rs)
 	}
 	rs.Response().Header().Set(echo.HeaderAllow, allow)

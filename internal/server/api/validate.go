@@ -36,7 +36,7 @@ func validate(rs *reqState) error {
 	var found []schema.Problem
 	absurd := false
 	for _, p := range rs.op.Path {
-		v, err := url.PathUnescape(rs.Param(p.Name))
+		v, err := pathValue(rs, p.Name)
 		// No id looks like this, and Postgres must not see it.
 		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
 		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
@@ -56,6 +56,15 @@ func validate(rs *reqState) error {
 		return fault.New(fault.NotFound, "not_found", "No such resource in this guild.")
 	}
 	return nil
+}
+
+// pathValue is the value of a path parameter, decoded once: the router matches the decoded
+// path unless the caller's escapes are unusual.
+func pathValue(rs *reqState, name string) (string, error) {
+	if rs.Request().URL.RawPath == "" {
+		return rs.Param(name), nil
+	}
+	return url.PathUnescape(rs.Param(name))
 }
 
 // validateBody reads the body, the only time, and leaves its value for the operation.
