@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
+	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/transfer"
 )
 
@@ -183,8 +184,11 @@ func (b *batch) send(ctx context.Context) error {
 // resolve looks up what the batch's records name and the file did not define.
 func (b *batch) resolve(ctx context.Context) error {
 	slices.SortFunc(b.needs, func(x, y need) int { return int(x.line - y.line) })
+	if err := b.hold(ctx); err != nil {
+		return err
+	}
 	for _, k := range b.kinds {
-		if k.find() == "" {
+		if k.find() == "" || k.name() == "guild" {
 			continue
 		}
 		if err := b.look(ctx, k); err != nil {
@@ -194,19 +198,40 @@ func (b *batch) resolve(ctx context.Context) error {
 	return nil
 }
 
+// hold holds the guilds that lines name: they stay until the import ends.
+func (b *batch) hold(ctx context.Context) error {
+	held := make(map[transfer.Ref]bool)
+	for _, n := range b.needs {
+		if n.Kind != "guild" || held[n.Ref] {
+			continue
+		}
+		there, leaving, err := guilds.Held(ctx, b.tx, n.ID)
+		switch {
+		case err != nil:
+			return fault.Wrap(err, "import")
+		case leaving:
+			return &LineError{Line: n.line, Kind: n.by, Reason: beingRemoved(n.ID)}
+		case !there:
+			return &LineError{Line: n.line, Kind: n.by, Reason: missing(n.Ref)}
+		}
+		held[n.Ref], b.known[n.Ref] = true, true
+	}
+	return nil
+}
+
 func (b *batch) look(ctx context.Context, k kind) error {
-	var guilds, ids []string
+	var of, ids []string
 	asked := make(map[transfer.Ref]bool)
 	for _, n := range b.needs {
 		if n.Kind == k.name() && !asked[n.Ref] {
 			asked[n.Ref] = true
-			guilds, ids = append(guilds, n.Guild), append(ids, n.ID)
+			of, ids = append(of, n.Guild), append(ids, n.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(guilds), db.Array(ids))
+	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(of), db.Array(ids))
 	if err != nil {
 		return fault.Wrap(err, "import: look up each", k.name(), "that the file names")
 	}
@@ -221,6 +246,10 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	}
 	maps.Copy(b.known, there)
 	return nil
+}
+
+func beingRemoved(guild string) string {
+	return fmt.Sprintf("guild %s is being removed; guildhall guild restore takes it back before its day", guild)
 }
 
 func missing(r transfer.Ref) string {
@@ -257,9 +286,9 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 // tell has the audit log of each guild say that something was brought in.
 func (b *batch) tell(ctx context.Context) error {
 	maps.DeleteFunc(b.brought, func(_ string, records int64) bool { return records == 0 })
-	for guilds := range slices.Chunk(sorted(b.brought), 1000) {
+	for some := range slices.Chunk(sorted(b.brought), 1000) {
 		var changes []audit.Change
-		for _, g := range guilds {
+		for _, g := range some {
 			changes = append(changes, audit.Change{
 				Guild: g, Action: audit.GuildImported, Target: g, Name: "guild file", After: map[string]any{"records": b.brought[g]},
 			})

@@ -278,21 +278,15 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		return nil
 	}
 	if guild := c.guild; !u.there[guild] {
-		there, err := guilds.Exists(ctx, u.tx, guild)
-		if err != nil {
+		there, leaving, err := u.held(ctx, guild)
+		switch {
+		case err != nil:
 			return fault.Wrap(err, "import")
-		}
-		if !there && !c.makes {
+		case leaving:
+			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: beingRemoved(guild)}
+		case !there && !c.makes:
 			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: missing(transfer.Ref{Kind: "guild", ID: guild})}
-		}
-		if !there {
-			leaving, err := db.Get[bool](ctx, u.tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
-			if err != nil {
-				return fault.Wrap(err, "import: look for guild", guild)
-			}
-			if leaving {
-				return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: "guild " + guild + " is being removed; guildhall guild restore takes it back before its day"}
-			}
+		case !there:
 			c.batches = records.MakingFirst(c.batches)
 		}
 	}
@@ -303,6 +297,18 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		return fault.Wrap(err, "import")
 	}
 	return nil
+}
+
+// held is guilds.Held, but that a dry run holds nothing.
+func (u *updates) held(ctx context.Context, guild string) (there, leaving bool, err error) {
+	if !u.how.DryRun {
+		return guilds.Held(ctx, u.tx, guild)
+	}
+	if there, err = guilds.Exists(ctx, u.tx, guild); there || err != nil {
+		return there, false, err
+	}
+	leaving, err = db.Get[bool](ctx, u.tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	return false, leaving, err
 }
 
 // tally counts what became of a guild's records.

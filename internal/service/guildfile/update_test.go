@@ -117,13 +117,38 @@ func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
 	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"The Test Guild"}}`)
 }
 
-func TestAnUpdateDoesNotTakeAGuildBack(t *testing.T) {
+// Nothing comes into a guild that is being removed; an import takes none back.
+func TestAGuildThatLeavesTakesNoFile(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Exec(t, api.DB(), `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '1 day' WHERE id = $1`, api.Guild)
-	_, err := guildfile.Update{Balances: transfer.Keep}.Run(t.Context(), api.DB(), strings.NewReader(strings.Join(file(api), "\n")), nil)
-	if err == nil || !strings.Contains(err.Error(), "line 1: guild: guild "+api.Guild+" is being removed") {
-		t.Errorf("it says %v", err)
+	wallet := `{"record":"wallet","guild_id":"` + api.Guild + `","user_id":"9","balance":1}`
+	plain := func(text string) error {
+		_, err := guildfile.Import(t.Context(), api.DB(), strings.NewReader(text), nil)
+		return err
+	}
+	updating := func(dry bool) func(text string) error {
+		return func(text string) error {
+			_, err := guildfile.Update{Balances: transfer.Keep, DryRun: dry}.Run(t.Context(), api.DB(), strings.NewReader(text), nil)
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		bring func(text string) error
+		text  string
+		want  string
+	}{
+		"a plain import":         {plain, wallet, "line 1: wallet: guild "},
+		"an update":              {updating(false), strings.Join(file(api), "\n"), "line 1: guild: guild "},
+		"an update of its rows":  {updating(false), wallet, "line 1: wallet: guild "},
+		"a dry run of an update": {updating(true), wallet, "line 1: wallet: guild "},
+	} {
+		if err := c.bring(c.text); err == nil || !strings.Contains(err.Error(), c.want+api.Guild+" is being removed") {
+			t.Errorf("%s says %v", name, err)
+		}
+	}
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM wallets`); n != 0 {
+		t.Errorf("%d wallets came in", n)
 	}
 }
 

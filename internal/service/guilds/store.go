@@ -67,6 +67,16 @@ func Exists(ctx context.Context, q db.Querier, guild string) (bool, error) {
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
+// Held is Exists for a unit that may take long: a guild that leaves meanwhile is not
+// deleted before the unit ends. It also reports whether the guild is leaving.
+func Held(ctx context.Context, tx *db.Tx, guild string) (there, leaving bool, err error) {
+	leaving, err = db.Get[bool](ctx, tx, `SELECT removed_at IS NOT NULL FROM guilds WHERE id = $1 FOR KEY SHARE`, guild)
+	if db.Missing(err) {
+		return false, false, nil
+	}
+	return err == nil && !leaving, leaving, fault.Wrap(err, "hold guild", guild)
+}
+
 // getSettings returns the guild's settings, which every guild has.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
 	s, err := db.Get[settings](ctx, q, `

@@ -52,8 +52,22 @@ func Guilds(ctx context.Context, d *db.DB) error {
 	return errors.Join(errs...)
 }
 
-// deleteGuild deletes all of one guild.
+// free is guild $1 unless a unit holds it that began before it left, and may take long: an
+// import.
+const free = `SELECT id FROM guilds WHERE id = $1 FOR UPDATE SKIP LOCKED`
+
+// deleteGuild deletes all of one guild, once no import of it is under way.
 func deleteGuild(ctx context.Context, d *db.DB, id string) error {
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := db.Get[string](ctx, tx, free, id)
+		return err
+	})
+	if db.Missing(err) {
+		return nil // the next time
+	}
+	if err != nil {
+		return fault.Wrap(err, "look whether guild", id, "is held")
+	}
 	tables, err := db.GuildTables(ctx, d.Reader())
 	if err != nil {
 		return err

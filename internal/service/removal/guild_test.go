@@ -162,7 +162,7 @@ func TestARemovalThatIsKilledIsContinued(t *testing.T) {
 	for kills := 0; ; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer and longer, so that it ends on a slow machine
-		if err := removal.Guilds(ctx, d); err != nil && ctx.Err() == nil {
+		if err := removal.Guilds(t.Context(), d); err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
 		kill()
@@ -195,5 +195,34 @@ func TestAGuildIsDeletedOnlyAfterItsDay(t *testing.T) {
 	}
 	if fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("within its grace the guild had\n%v, and has\n%v", before, after)
+	}
+}
+
+// An import that began before its guild left may end long after the guild's day. The guild
+// is deleted after it, with all that came in.
+func TestAGuildIsDeletedAfterTheImportThatBeganBefore(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		if there, _, err := guilds.Held(ctx, tx, guild); !there || err != nil {
+			t.Errorf("the guild is not there: %v", err)
+		}
+		dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now() - interval '1 hour', removed_after = now() - interval '1 hour'
+			WHERE id = $1`, guild)
+		if err := removal.Guilds(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+		_, err := db.Exec(ctx, tx, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', 1)`, guild)
+		return err
+	})
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM guilds`); n != 1 {
+		t.Fatal("the guild is deleted before the import has ended")
+	}
+	if err := removal.Guilds(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if n := dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM guilds) + (SELECT count(*) FROM wallets)`); n != 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }
