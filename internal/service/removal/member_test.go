@@ -156,6 +156,35 @@ func rows(t *testing.T, d *db.DB, guild string) string {
 	return all.String()
 }
 
+// Rows that are written together are dated a millisecond apart, so some lie ahead of the
+// clock for a moment. They stand there like any other.
+func TestWhatIsDatedAheadIsForgotten(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	for _, statement := range []string{
+		`INSERT INTO wallets (guild_id, user_id, balance, updated_at) VALUES ($1, $2, 2, now() + interval '500 ms')`,
+		`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
+			SELECT $1, n::text, $2, 1, n, '', now() + n * interval '500 ms' FROM generate_series(0, 1) n`,
+		`INSERT INTO tickets (guild_id, id, number, status, opener_id) VALUES ($1, 'other', 1, 'open', right($2, 1))`,
+		`INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, created_at)
+			VALUES ($1, 'other', 'said', 'message', false, $2, 'staff', 'my words', now() + interval '500 ms')`,
+		`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, created_at)
+			VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', now() + interval '500 ms')`,
+	} {
+		dbtest.Exec(t, d, statement, guild, member)
+	}
+	forget(t, d, true)
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"ledger_entries", "ticket_messages", "cases"} {
+		if n := dbtest.Value[int](t, d, `SELECT count(*) FROM `+table+` r WHERE r::text LIKE '%' || $1 || '%'`, member); n > 0 {
+			t.Errorf("%d rows of %s still hold the member", n, table)
+		}
+	}
+}
+
 // RELIABILITY.md, Guilds.
 func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	t.Parallel()

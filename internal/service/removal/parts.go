@@ -21,6 +21,10 @@ type part struct {
 	changes []string
 }
 
+// ahead is how far rows can be dated ahead of the clock: records of one call are
+// dated a millisecond apart.
+const ahead = `interval '1 second'`
+
 var parts = []part{
 	{what: "ledger", most: deleteLimit, find: `
 		SELECT ctid::text
@@ -76,11 +80,11 @@ var parts = []part{
 	{what: "what was written", most: deleteLimit, find: `
 		SELECT id
 		FROM ticket_messages
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND kind IN ('message', 'note')
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND kind IN ('message', 'note')
 		LIMIT $4`, changes: []string{`
 		UPDATE ticket_messages
 		SET author_id = NULL, content = '` + removed + `'
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4)`}},
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
 	// A worker at the channel of such a ticket loses its lease, and begins anew without the
 	// member.
 	{what: "tickets", most: 50, find: `
@@ -102,13 +106,13 @@ var parts = []part{
 	{what: "cases", cases: true, most: 200, find: `
 		SELECT id
 		FROM cases
-		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead + `
 		LIMIT $4`, changes: []string{`
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE cases
 		SET status = 'deleted', reason = '', user_id = '` + somebody + `', metadata = '{}', updated_at = ` + db.Next("instant.at", "updated_at") + `
 		FROM instant
-		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3`}},
+		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
 // The statements that take a member off the leaderboards, as changes that are noted.
@@ -127,6 +131,10 @@ var (
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
 )
 
+// dropAhead deletes what the ledger has of changes that were made together, and dated a
+// millisecond apart: no instant tells it from rows of the wallet that may follow.
+const dropAhead = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now()`
+
 // leaveBoards deletes the member's wallet and level. A map in which the member is a
 // mark is given up: it would show the id until it is drawn anew.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
@@ -134,6 +142,9 @@ func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 		if _, err := db.Exec(ctx, tx, statement.For(1), guild, user); err != nil {
 			return fault.Wrap(err, "take a member off a leaderboard of guild", guild)
 		}
+	}
+	if _, err := db.Exec(ctx, tx, dropAhead, guild, user); err != nil {
+		return fault.Wrap(err, "take a member out of the ledger of guild", guild)
 	}
 	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 		marked, err := db.Get[bool](ctx, tx, `
