@@ -71,7 +71,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		case g == nil && c.Look: // the file would make it
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
-		case c.DatedLater && stays(r):
+		case stays(r):
 		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)] && !slices.Contains(collecting, g.ID):
 			r.Err = errDrawn(g)
 		}
@@ -79,10 +79,14 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-// stays reports whether a record says of an entry what is there already, as it travels.
+// stays reports whether a record says of an entry what is there already, as it travels:
+// that is no change, however late it comes.
 func stays(r *transfer.Row[entry]) bool {
+	if r.Was == nil {
+		return r.Gives("entries") && r.Is.Entries == 0
+	}
 	at := func(e *entry) int64 { return e.EnteredAt.Time.UnixMilli() }
-	return r.Was != nil && r.Is.Entries == r.Was.Entries && at(&r.Is) == at(r.Was)
+	return (!r.Gives("entries") || r.Is.Entries == r.Was.Entries) && (!r.Gives("entered_at") || at(&r.Is) == at(r.Was))
 }
 
 // collected are the giveaways that are being drawn whose entries the bot was asked for.

@@ -56,6 +56,12 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 		`{"origin":{"type":"bot"},"data":{"status":"ended","winners":["1","9"],"entrant_count":3,"entry_count":7}}`)
 	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[]}`)
 	bot.Do(t, "writeRecords", records(entry("8", ""))).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(entry("1", `,"entries":6`))).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(entry("1", `,"entries":0`))).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(entry("1", `,"entered_at":"2024-01-01T00:00:00Z"`))).WantError(t, 422, "giveaway_not_active")
+	// A queue that sends again what has arrived is not stopped by it.
+	bot.Do(t, "writeRecords", records(entry("1", `,"entries":5`)+","+entry("3", "")+","+entry("8", `,"entries":0`))).
+		Want(t, 200, `{"data":[{"result":"unchanged"},{"result":"unchanged"},{"result":"unchanged"}]}`)
 	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","winners":["3"]}`)).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "rerollGiveaway", `{"count":2}`, at).Want(t, 200, "")
 	bot.WantEvent(t, "giveaway.rerolled", "")

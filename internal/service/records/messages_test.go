@@ -50,8 +50,10 @@ func TestAMessageIsMirroredEditedAndLeftAsItIs(t *testing.T) {
 	bot.Do(t, "writeRecords", message(`"id":"`+id+`","content":"Help!","author_id":"42"`)).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	bot.Do(t, "writeRecords", message(`"channel_message_id":"901","content":" \n"`)).Want(t, 200, `{"data":[{"result":"created"}]}`)
 	bot.WantEvent(t, "ticket.message", `{"data":{"content":"[attachment]","author_type":"staff"}}`)
+	bot.Do(t, "writeRecords", message(`"channel_message_id":"902","content":"\u200b"`)).Want(t, 200, "")
+	bot.WantEvent(t, "ticket.message", `{"data":{"content":"[attachment]"}}`)
 	bot.WantNoEvent(t)
-	transcript(t, bot, `{"id":"`+id+`",`+shown+`,"content":"Help!"},{"content":"[attachment]"}`)
+	transcript(t, bot, `{"id":"`+id+`",`+shown+`,"content":"Help!"},{"content":"[attachment]"},{"content":"[attachment]"}`)
 	if n := due(t, bot); n != 0 {
 		t.Errorf("%d channels are due", n)
 	}

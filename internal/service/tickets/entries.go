@@ -4,11 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/transfer"
@@ -162,7 +162,7 @@ const attachment = "[attachment]"
 // author.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	is, was := &r.Is, r.Was
-	if strings.TrimSpace(is.Content) == "" {
+	if schema.Blank(is.Content) {
 		is.Content = attachment
 	}
 	if was == nil {
