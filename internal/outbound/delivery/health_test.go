@@ -473,11 +473,12 @@ func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 		reason string
 	}{
 		{0, 0, ""},
-		{5*day/2 - time.Minute, 0, ""},
-		{5*day/2 + time.Minute, 50, ""},
-		{5*day*9/10 + time.Minute, 90, ""},
-		{5*day - time.Minute, 90, ""},
-		{5*day + time.Minute, 90, reasonFailing},
+		{5*day/2 - 1, 0, ""},
+		{5 * day / 2, 50, ""},
+		{5*day*9/10 - 1, 50, ""},
+		{5 * day * 9 / 10, 90, ""},
+		{5*day - 1, 90, ""},
+		{5 * day, 90, reasonFailing},
 	} {
 		at := start.Add(c.after)
 		h = h.after(decision{State: StatePending, Failing: true, Blocks: true}, at, nil)

@@ -48,25 +48,46 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 	}
 }
 
-// A delivery that was just recorded shares its claim with little of what waits in
-// queues, which has the next claims.
+// A delivery that was just recorded, or is urgent, shares its claim with little of what
+// waits in queues, which has the next claims.
 func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 	t.Parallel()
-	for _, fresh := range []bool{false, true} {
+	for _, c := range []struct {
+		lane          int
+		fresh, prompt bool
+	}{{laneWell, false, false}, {laneWell, true, true}, {laneUrgent, false, true}, {laneFailing, true, false}} {
 		l, now := newLimiter(defaultSlots), time.Now()
 		var waiting []*candidate
 		for i := range 100 {
 			waiting = append(waiting, &candidate{GuildID: fmt.Sprint(i), EndpointID: "e", Lane: []int{laneWell, laneFailing}[i%2], Known: true})
 		}
-		just := &candidate{GuildID: "just", EndpointID: "e", Lane: laneWell, Known: true, Fresh: fresh}
+		just := &candidate{GuildID: "just", EndpointID: "e", Lane: c.lane, Known: true, Fresh: c.fresh}
 		left := l.grant(append(waiting, just), now)
 		queued := granted(waiting)
 		switch {
-		case !fresh && (queued < claimSize-1 || left):
+		case !c.prompt && (queued < claimSize-1 || left):
 			t.Errorf("without fresh deliveries %d are granted, left: %v", queued, left)
-		case fresh && (queued != behindFresh || just.take != 1 || !left):
-			t.Errorf("beside a fresh delivery, which gets %d, %d are granted, left: %v", just.take, queued, left)
+		case c.prompt && (queued != behindFresh || just.take == 0 || !left):
+			t.Errorf("beside a fresh or urgent delivery, which gets %d, %d are granted, left: %v", just.take, queued, left)
 		}
+		if few := append(waiting[:behindFresh-1:behindFresh-1], just); l.grant(few, now) {
+			t.Errorf("%d of %d are granted, and something is left", granted(few), len(few))
+		}
+	}
+}
+
+// Endpoints that are not known to answer take no slot from those that do.
+func TestTheUnknownLeaveSlotsToThoseThatAnswer(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(64), time.Now()
+	var unknown, well []*candidate
+	for i := range 64 {
+		unknown = append(unknown, &candidate{GuildID: fmt.Sprintf("%02d", i), EndpointID: "e", Lane: laneWell, Known: true, Fresh: true})
+		well = append(well, &candidate{GuildID: fmt.Sprintf("well %02d", i), EndpointID: "e", Lane: laneWell, Known: true, Fresh: true})
+		answered(l, well[i], now)
+	}
+	if l.grant(append(unknown, well...), now); granted(unknown) != 48 || granted(well) != 16 {
+		t.Errorf("of 64 slots the unknown are granted %d and the others %d, want 48 and 16", granted(unknown), granted(well))
 	}
 }
 
@@ -126,6 +147,18 @@ func TestWhatAnEndLeaves(t *testing.T) {
 	}
 	if l.idle(endpointID{"g", "unknown"}, now) {
 		t.Error("an endpoint that has never answered is likely to answer")
+	}
+}
+
+// An endpoint fails when it is sent what waits for one that fails or was blocked.
+func TestALaneSaysWhetherAnEndpointFails(t *testing.T) {
+	t.Parallel()
+	for lane, want := range map[int]bool{laneUrgent: false, laneWell: false, laneFailing: true, laneBlocked: true} {
+		l, c := newLimiter(64), &candidate{GuildID: "g", EndpointID: "e", Lane: lane}
+		l.begin(claimOf(c, "d"), time.Now())
+		if got := l.known(c.id()).failing; got != want {
+			t.Errorf("lane %d: the endpoint fails: %v, want %v", lane, got, want)
+		}
 	}
 }
 

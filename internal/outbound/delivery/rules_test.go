@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -287,6 +288,52 @@ func TestASuccessEndsTheQuietTimeThatItKnew(t *testing.T) {
 		h := health{Failures: 1, QuietUntil: c.quiet}.after(decision{Healthy: true}, at, c.knew)
 		if h != (health{QuietUntil: c.want}) {
 			t.Errorf("quiet until %v, of which it knew %v: %+v", c.quiet, c.knew, h)
+		}
+	}
+}
+
+// From the fifth failure in a row on each one blocks the endpoint for longer, unless it is
+// blocked already.
+func TestWhatAFailureBlocks(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	past, soon := at.Add(-time.Minute), at.Add(time.Minute)
+	in := func(d time.Duration) *time.Time { until := at.Add(d); return &until }
+	for _, c := range []struct{ is, want health }{
+		{health{Failures: blockAfter - 2}, health{Failures: blockAfter - 1}},
+		{health{Failures: blockAfter - 1}, health{Failures: blockAfter, Blocks: 1, BlockedUntil: in(firstBlock)}},
+		{health{Failures: 5, Blocks: 1, BlockedUntil: &soon}, health{Failures: 6, Blocks: 1, BlockedUntil: &soon}},
+		{health{Failures: 5, Blocks: 1, BlockedUntil: &at}, health{Failures: 6, Blocks: 2, BlockedUntil: in(2 * firstBlock)}},
+		{health{Failures: 5, Blocks: 2, BlockedUntil: &past}, health{Failures: 6, Blocks: 3, BlockedUntil: in(4 * firstBlock)}},
+		{health{Failures: 99, Blocks: 60, BlockedUntil: &past}, health{Failures: 100, Blocks: 61, BlockedUntil: in(longestBlock)}},
+	} {
+		if got := c.is.blocked(at); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("one more failure makes of %+v %+v, want %+v", c.is, got, c.want)
+		}
+	}
+	if h := (health{}).after(decision{Failing: true}, at, nil); h.Failures != 0 || h.FailingSince == nil {
+		t.Errorf("a failure that blocks nothing makes %+v", h)
+	}
+}
+
+// A quiet time lengthens the one before it, never shortens it, and none is no quiet time.
+// An endpoint is left alone until the later one of its block and its quiet time.
+func TestQuietTimesAreLengthened(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	soon, later := at.Add(time.Minute), at.Add(2*time.Minute)
+	for _, c := range []struct {
+		is    *time.Time
+		quiet time.Duration
+		want  *time.Time
+	}{{nil, 0, nil}, {nil, time.Minute, &soon}, {&soon, 2 * time.Minute, &later}, {&later, time.Minute, &later}} {
+		if h := (health{QuietUntil: c.is}).after(decision{Quiet: c.quiet}, at, nil); !reflect.DeepEqual(h, health{QuietUntil: c.want}) {
+			t.Errorf("%v more makes of quiet until %v %+v, want until %v", c.quiet, c.is, h, c.want)
+		}
+	}
+	for _, h := range []health{{QuietUntil: &later, BlockedUntil: &soon}, {QuietUntil: &soon, BlockedUntil: &later}, {BlockedUntil: &later}} {
+		if got := h.notBefore(); got != later {
+			t.Errorf("%+v is left alone until %v, want %v", h, got, later)
 		}
 	}
 }

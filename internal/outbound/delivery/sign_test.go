@@ -154,7 +154,7 @@ func TestOnlyASecretIsRead(t *testing.T) {
 	if err != nil || len(key) != 32 {
 		t.Fatalf("%q decodes to %d bytes, %v", a, len(key), err)
 	}
-	for _, bad := range []string{"", "whsec_", "whsec_***", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"} {
+	for _, bad := range []string{"", "whsec_", "whsec_***", "whsec_AAAA*", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"} {
 		if _, err := secretKey(bad); err == nil {
 			t.Errorf("%q passes as a secret", bad)
 		}
