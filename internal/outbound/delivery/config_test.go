@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
-// What a configuration leaves out is filled in, what it gives stays, and without what it
-// needs there is no Deliverer.
+// A configuration keeps its settings, gets those that it leaves out, and is refused without
+// those that a Deliverer needs.
 func TestWhatAConfigurationLeavesOutIsFilledIn(t *testing.T) {
 	t.Parallel()
 	needed := Config{DB: &db.DB{}, Box: sealtest.Box(t, 7), Guard: egress.NewGuard(egresstest.Loopback, nil)}
