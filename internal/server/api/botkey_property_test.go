@@ -115,7 +115,9 @@ func takesKey(op apitest.Operation) bool {
 	return false
 }
 
-// everyState is a query of all that stands in a guild.
+// everyState is a query of all that stands in a guild: of the versions of its rows, since
+// a thousand looks at their text are most of a test's work. A row that is written again as
+// it was is another.
 func everyState(t *testing.T, server *apitest.API) string {
 	t.Helper()
 	tables, err := queryTables(t, server)
@@ -125,7 +127,7 @@ func everyState(t *testing.T, server *apitest.API) string {
 	parts := make([]string, len(tables))
 	for i, table := range tables {
 		parts[i] = fmt.Sprintf(`
-			SELECT '%s ' || coalesce(md5(string_agg(r::text, '|' ORDER BY r::text)), '') AS part
+			SELECT '%s ' || count(*) || ' ' || coalesce(sum(hashtidextended(r.ctid, r.xmin::text::bigint)), 0) AS part
 			FROM %[1]s r WHERE guild_id = $1`, table)
 	}
 	return `SELECT string_agg(part, E'\n' ORDER BY part) FROM (` + strings.Join(parts, " UNION ALL ") + `) parts`
