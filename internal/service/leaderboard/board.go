@@ -4,7 +4,7 @@
 // A row's place is (depth, length(user_id), user_id), where depth is the negated
 // balance or XP: all three ascend, so that one comparison of rows finds a place
 // in the index. A map of a leaderboard (rank_maps) is a list of marks
-// (rank_marks): places in its order, a hundred rows or so apart, and how many rows
+// (rank_marks): places in its order, a few hundred rows apart, and how many rows
 // lie ahead of each. A reader looks up the last mark that is not behind its page
 // and walks from there.
 //

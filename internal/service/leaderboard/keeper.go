@@ -21,7 +21,7 @@ type Keeper struct {
 	Log *slog.Logger
 
 	Interval time.Duration // between two rounds, a quarter of it after one with work to do; 0 means a second
-	Stretch  int           // rows between two marks; 0 means 128
+	Stretch  int           // rows between two marks; 0 means 256
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
@@ -401,7 +401,7 @@ func (k *Keeper) least() int {
 
 func (k *Keeper) stretch() int {
 	if k.Stretch == 0 {
-		return 128
+		return 256
 	}
 	return k.Stretch
 }
