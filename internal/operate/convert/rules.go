@@ -250,7 +250,7 @@ func (r *conversion) xp(v *value) (int64, error) {
 // whole reads a number that counts something, such as a case's own.
 func (r *conversion) whole(v *value) (int64, error) {
 	a, err := r.number(v)
-	if err != nil || a.fraction || a.n < 1 || a.n > maxWhole {
+	if err != nil || a.fraction || a.n < 1 || a.n > maxNumber {
 		err = wrong(v, "must be a whole number from 1; it is "+v.shown())
 	}
 	return a.n, err

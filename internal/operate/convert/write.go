@@ -12,6 +12,10 @@ import (
 // maxWhole is the largest integer that every reader of JSON holds exactly.
 const maxWhole = 1<<53 - 1
 
+// maxNumber is the largest number of a case or ticket in a guild file: it leaves room for
+// those that follow.
+const maxNumber = 1<<52 - 1
+
 // stamp is an instant as guild files of this package have it: UTC, with
 // milliseconds where there are some.
 type stamp struct{ time.Time }

@@ -69,3 +69,20 @@ func TestCasesThatCannotBeAreRefused(t *testing.T) {
 	bot.WantNoEvent(t)
 	back.Do(t, "listCases", "", apitest.Query("number", "2")).Want(t, 200, `{"data":[]}`)
 }
+
+// A number that a record names leaves room for those that follow: answers and guild files
+// hold none above 9007199254740991.
+func TestANumberLeavesRoomForThoseThatFollow(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	const named = `{"record":"case","user_id":"42","moderator_id":"7","type":"note","number":`
+	const opened = `{"record":"ticket","opener_id":"42","number":`
+	for _, head := range []string{named, opened} {
+		bot.Do(t, "writeRecords", records(head+`9007199254740991}`)).WantError(t, 400, "invalid_request")
+	}
+	bot.Do(t, "writeRecords", records(named+`4503599627370495},`+opened+`4503599627370495}`)).Want(t, 200, "")
+	bot.WantEvent(t, "case.created", "")
+	bot.WantEvent(t, "ticket.opened", "")
+	back.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`).
+		Want(t, 201, `{"data":{"number":4503599627370496}}`)
+}
