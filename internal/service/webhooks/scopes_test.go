@@ -44,3 +44,27 @@ func TestMayReadNamesTheFirstMissingScope(t *testing.T) {
 		t.Errorf("the operator may not read: %v", err)
 	}
 }
+
+// A token that cannot read an endpoint's events may switch it off, and change nothing
+// beside that.
+func TestAPatchThatOnlyDisables(t *testing.T) {
+	t.Parallel()
+	off, on, text := false, true, "text"
+	described, cleared := &text, (*string)(nil)
+	if !(patch{Enabled: &off}).onlyDisables() {
+		t.Error("a patch that disables asks for more")
+	}
+	for _, p := range []patch{
+		{},
+		{Enabled: &on},
+		{Enabled: &off, Delivery: "push"},
+		{Enabled: &off, URL: &text},
+		{Enabled: &off, Events: []string{event.CaseCreated}},
+		{Enabled: &off, Description: &described},
+		{Enabled: &off, Description: &cleared},
+	} {
+		if p.onlyDisables() {
+			t.Errorf("%+v asks for nothing more than to be disabled", p)
+		}
+	}
+}

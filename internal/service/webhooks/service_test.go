@@ -258,6 +258,20 @@ func TestUpdateWebhookEndpoint(t *testing.T) {
 	})
 }
 
+// An endpoint that was switched off stays so when it is edited, for the same reason, and
+// forgets the reason once it is switched on.
+func TestADisabledEndpointIsEdited(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	on := apitest.Path("id", id)
+	dbtest.Exec(t, api.DB(), `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
+	const off = `{"data":{"enabled":false,"disabled_reason":"gone"}}`
+	api.Do(t, "updateWebhookEndpoint", `{"description":"label"}`, on).Want(t, 200, off)
+	api.Do(t, "getWebhookEndpoint", "", on).Want(t, 200, off)
+	api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, `{"data":{"enabled":true,"disabled_reason":null}}`)
+}
+
 func TestEndpointsBelongToOneGuild(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -680,5 +694,24 @@ func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
 	}
 	if _, err := webhooks.AwaitAttempt(t.Context(), api.DB().Reader(), api.Guild, id, "none"); !fault.Is(err, "not_found") {
 		t.Errorf("waiting for no delivery: %v", err)
+	}
+}
+
+// A delivery that is held, and a ping that is to be fetched, keep no caller waiting for an
+// attempt.
+func TestNoAttemptOfWhatIsHeldOrFetchedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	ping := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, "").Str(t, "data.id")
+	dbtest.Exec(t, api.DB(), `UPDATE webhook_deliveries SET state = 'held'`)
+	if held, err := webhooks.AwaitAttempt(ctx, api.DB().Reader(), api.Guild, id, ping); err != nil || held.State != delivery.StateHeld {
+		t.Errorf("held: %+v, %v", held, err)
+	}
+	pulled := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
+	if kept, err := webhooks.Test(ctx, api.DB(), api.Guild, pulled); err != nil || kept.Status != "pending" {
+		t.Errorf("to be fetched: %+v, %v", kept, err)
 	}
 }
