@@ -47,7 +47,7 @@ check: verify lint doclint vuln race ## what CI runs on Go alone; not clients an
 
 .PHONY: browser
 browser: postgres bin/postgres chromium ## go through the dashboard and the reference in a real Chromium; pictures of each page in build/screens
-	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/server/dashboard ./internal/server/api
+	GUILDHALL_TEST_SCREENS=true bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/server/dashboard ./internal/server/api
 
 .PHONY: pictures
 pictures: postgres chromium bin/guildhall ## take pictures of all pages of guildhall dev into build/pictures, and README's into docs/pictures
