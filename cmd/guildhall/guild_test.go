@@ -41,6 +41,8 @@ func TestAGuildIsRemovedOnceItsIdIsTypedAndTakenBack(t *testing.T) {
 		t.Errorf("the guild is %s", s)
 	}
 	call(t, "", "token", "list", "--guild", "7", "--database-url", base.URL).refused(t, 1, "There is no guild 7.")
+	call(t, "", "dashboard", "link", "--guild", "7", "--dashboard-url=https://pages.example", "--database-url", base.URL).
+		refused(t, 1, "There is no guild 7.")
 	if out := command("", "restore", "--guild", "7").ok(t); !strings.Contains(out, "is there again") {
 		t.Errorf("restore prints %q", out)
 	}

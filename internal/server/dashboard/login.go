@@ -182,7 +182,7 @@ type Link struct {
 }
 
 // NewLink makes a link that opens the dashboard of one guild, once. It is
-// NotFound for an unknown guild.
+// NotFound for a guild that is not there, or is being removed.
 func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Duration) (Link, error) {
 	var b [32]byte
 	rand.Read(b[:])
@@ -190,8 +190,14 @@ func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Durati
 	hash := sha256.Sum256([]byte(key))
 	l := Link{Path: Prefix + "/link/" + url.PathEscape(guild) + "/" + key}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
+		if err != nil {
+			return fault.Wrap(err, "look for guild", guild)
+		}
+		if !there {
+			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		}
 		id := db.NewID()
-		var err error
 		l.ExpiresAt, err = db.Get[time.Time](ctx, tx, `
 			INSERT INTO dashboard_links (guild_id, hash, id, expires_at)
 			VALUES ($1, $2, $3, now() + $4::bigint * interval '1 second')
@@ -201,10 +207,10 @@ func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Durati
 		}
 		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.LinkCreated, Target: id, Name: "operator link", After: map[string]any{"expires_at": l.ExpiresAt}})
 	})
-	if db.Violates(err, "dashboard_links_guild_id_fkey") {
-		return Link{}, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild).Because(err)
+	if err != nil {
+		return Link{}, err
 	}
-	return l, err
+	return l, nil
 }
 
 type linkView struct {
