@@ -292,3 +292,22 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 		t.Errorf("the audit log has %d lines, want one", n)
 	}
 }
+
+// A guild that leaves may be taken back: it forgets a member with all others.
+func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 2)`, guild, member)
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '7 days' WHERE id = $1`, guild)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
+		return err
+	})
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM wallets`); n != 0 {
+		t.Errorf("%d wallets are left", n)
+	}
+}

@@ -178,11 +178,12 @@ const waitingEverywhere = `
 	ORDER BY requested_at
 	LIMIT $1`
 
-// nextGuilds are the guilds to ask, $3 of them at most; $2 is empty for every guild.
+// nextGuilds are the guilds to ask, $3 of them at most; $2 is empty for every guild. One
+// that leaves may be taken back until its day.
 const nextGuilds = `
 	SELECT id
 	FROM guilds
-	WHERE id > $1 AND (cardinality($2::text[]) = 0 OR id = ANY ($2)) AND removed_at IS NULL
+	WHERE id > $1 AND (cardinality($2::text[]) = 0 OR id = ANY ($2)) AND (removed_after IS NULL OR removed_after > now())
 	ORDER BY id
 	LIMIT $3`
 
