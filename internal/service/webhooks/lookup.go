@@ -52,8 +52,8 @@ func looked(ctx context.Context, url string, found error) context.Context {
 
 // found is what look has found out about the URL.
 func found(ctx context.Context, url string) error {
-	l, ok := ctx.Value(lookupKey{}).(lookup)
-	if !ok || l.url != url {
+	l, _ := ctx.Value(lookupKey{}).(lookup)
+	if l.url != url {
 		return errors.New("webhooks: a URL is used that nobody has looked up")
 	}
 	return l.found

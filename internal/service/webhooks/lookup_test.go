@@ -69,3 +69,19 @@ func TestWhoFindsNoLookupFreeIsToldToComeBack(t *testing.T) {
 		}
 	})
 }
+
+// An address is used that was looked up, and no other one.
+func TestAnAddressIsUsedAsItWasLookedUp(t *testing.T) {
+	t.Parallel()
+	const url = "https://receiver.example/"
+	refusal := fault.New(fault.Refused, "webhook_url_not_allowed", "No.")
+	if err := found(looked(t.Context(), url, nil), url); err != nil {
+		t.Errorf("looked up: %v", err)
+	}
+	if err := found(looked(t.Context(), url, refusal), url); err != error(refusal) { //nolint:errorlint // it is this very error
+		t.Errorf("looked up and refused: %v", err)
+	}
+	if found(t.Context(), url) == nil || found(looked(t.Context(), url, nil), "https://other.example/") == nil {
+		t.Error("an address is used that was not looked up")
+	}
+}

@@ -40,7 +40,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	var last sealedSecrets
 	for {
 		rows, err := sealedAfter(ctx, d.Reader(), last, resealChunk)
-		if err != nil || len(rows) == 0 {
+		if len(rows) == 0 {
 			return count, err
 		}
 		for _, r := range rows {
@@ -69,8 +69,7 @@ func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool,
 		return s, false, fault.Wrap(err, "read the replaced secrets of endpoint", s.ID)
 	}
 	for i := range old {
-		sealed, also, err := box.Reseal(old[i].Sealed, delivery.BoundTo(s.GuildID, s.ID))
-		if err == nil && also {
+		if sealed, also, _ := box.Reseal(old[i].Sealed, delivery.BoundTo(s.GuildID, s.ID)); also {
 			old[i].Sealed, changed = sealed, true
 		}
 	}
