@@ -822,10 +822,12 @@ CREATE INDEX webhook_attempts_age ON public.webhook_attempts USING btree (starte
 CREATE INDEX webhook_deliveries_class ON public.webhook_deliveries USING btree (guild_id, endpoint_id, response_class, created_at, id) WHERE (response_class <> '2xx'::text);
 CREATE INDEX webhook_deliveries_event ON public.webhook_deliveries USING btree (guild_id, event_id);
 CREATE INDEX webhook_deliveries_event_age ON public.webhook_deliveries USING btree (event_at);
+CREATE INDEX webhook_deliveries_failed ON public.webhook_deliveries USING btree (guild_id, endpoint_id, created_at, id) WHERE (state = 'failed'::text);
 CREATE INDEX webhook_deliveries_fresh ON public.webhook_deliveries USING btree (guild_id, endpoint_id) WHERE (fresh AND (state = 'pending'::text));
 CREATE INDEX webhook_deliveries_held ON public.webhook_deliveries USING btree (guild_id, endpoint_id, id) WHERE (state = 'held'::text);
 CREATE INDEX webhook_deliveries_held_age ON public.webhook_deliveries USING btree (event_at) WHERE (state = 'held'::text);
 CREATE INDEX webhook_deliveries_leased ON public.webhook_deliveries USING btree (lease_until) WHERE ((lease_until IS NOT NULL) AND (state = 'pending'::text));
+CREATE INDEX webhook_deliveries_log ON public.webhook_deliveries USING btree (guild_id, endpoint_id, created_at, id);
 CREATE INDEX webhook_deliveries_pending ON public.webhook_deliveries USING btree (guild_id, endpoint_id, due_at, id) WHERE (state = 'pending'::text);
 CREATE INDEX webhook_deliveries_state_log ON public.webhook_deliveries USING btree (guild_id, endpoint_id, state, created_at, id);
 CREATE INDEX webhook_deliveries_type ON public.webhook_deliveries USING btree (guild_id, endpoint_id, event_type, created_at, id);

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -108,7 +107,7 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 		f.Status = delivery.StateDelivered // it is the same, and has an index
 	}
 	query, args := db.Where(`
-			SELECT guild_id, id, created_at
+			SELECT guild_id, id
 			FROM webhook_deliveries
 			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3`, []any{guild, endpoint, f.Since, limit, offset},
 		db.Condition{Compare: "state =", Value: f.Status},
@@ -123,18 +122,8 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 		args = append(args, f.BelowAt, f.BelowID)
 		query += fmt.Sprintf(" AND (created_at, id) < ($%d, $%d)", len(args)-1, len(args))
 	}
-	const newestFirst = `
-			ORDER BY created_at DESC, id DESC`
-	if f.Status == "" && f.EventType == "" && class == "" {
-		// The newest of all are among the newest of each state. An index of its own for the
-		// whole log would be written for each delivery, and again for whatever becomes of it.
-		query = `
-			SELECT d.guild_id, d.id
-			FROM unnest('{` + strings.Join(Statuses, ",") + `}'::text[]) AS each (state)
-			CROSS JOIN LATERAL (` + query + ` AND state = each.state` + newestFirst + `
-			LIMIT $4::bigint + $5::bigint) d`
-	}
-	return query + newestFirst + `
+	return query + `
+			ORDER BY created_at DESC, id DESC
 			LIMIT $4 OFFSET $5`, args
 }
 
