@@ -2,8 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -23,32 +21,3 @@ type Made struct {
 
 // Answer is the body of the response to what a key names.
 type Answer func(ctx context.Context, q db.Querier, guild string, m Made) ([]byte, error)
-
-// namesWhatWasMade is the migration from which on no program is at work that could not
-// replay a key without a body.
-const namesWhatWasMade = 186
-
-// askAgain is how long Entries waits until it asks again, while an upgrade is under way.
-const askAgain = time.Second
-
-// Entries says whether keys may name what was made. Once they may, they always may.
-type Entries struct {
-	named  atomic.Bool
-	asking sync.Mutex // held while it asks; guards asked
-	asked  time.Time
-}
-
-// Named reports whether they may, as far as q tells, which it asks now and then until it
-// is so.
-func (e *Entries) Named(ctx context.Context, q db.Querier) bool {
-	if !e.named.Load() && e.asking.TryLock() {
-		defer e.asking.Unlock()
-		if time.Since(e.asked) >= askAgain {
-			e.asked = time.Now()
-			if oldest, err := db.OldestProgram(ctx, q); err == nil && oldest >= namesWhatWasMade {
-				e.named.Store(true)
-			}
-		}
-	}
-	return e.named.Load()
-}

@@ -32,10 +32,9 @@
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
 //   - A batch begins after each of its items has come. It waits for callers of the batch
 //     before for a Moment at most, and seldom in vain.
-//   - A further batch starts beside those on their way only when Enough wait, and a
-//     second one beside one that is Long when it would be as large as that; no more
-//     than Lanes do. Where Apart is set, a batch holds items of one group
-//     only, and each group has one batch on its way.
+//   - A further batch starts beside those on their way only when Enough wait; no more than
+//     Lanes do. Where Apart is set, a batch holds items of one group only, and each group
+//     has one batch on its way.
 //
 // The package knows neither requests nor databases.
 package collect
@@ -64,7 +63,7 @@ func (*Left) Unwrap() error { return Alone }
 // Caller is on whose account an item is done.
 type Caller struct{ Group, Name string }
 
-// Config says what a batch is. Functions and both errors are required, but for Made and Long.
+// Config says what a batch is. Functions and both errors are required, but for Made.
 type Config[T any] struct {
 	// Run does a batch. It returns Alone when it has left all of its items, and why it
 	// has failed when that is to be told to all.
@@ -76,12 +75,6 @@ type Config[T any] struct {
 	// Enter waits for what a batch needs, before its items are chosen. The context
 	// it returns is Run's. When it fails, so do all items that wait.
 	Enter func(ctx context.Context) (within context.Context, release func(), err error)
-
-	// Long says of an item that it makes its batch long: one of several round trips.
-	// While it waits for them another one can do as much: with eight and with 32
-	// connections a fifth fewer are done where none does. Beside a short batch that
-	// would cost more than it brings: half as many to a batch.
-	Long func(T) bool
 
 	Most   int  // items of a batch; 0 means 64
 	Enough int  // so many begin a batch beside others; 0 means Most
@@ -116,7 +109,6 @@ type Collector[T any] struct {
 	waiting map[Caller]int
 	ready   int // items that a batch may take
 	running int // batches
-	beside  int // so many that are ready begin a second batch beside the first
 	few     int // items that were left at once
 	lastBatch
 }
@@ -132,9 +124,6 @@ type item[T any] struct {
 	done         chan struct{}
 	err          error // written before done is closed
 }
-
-// least is the smallest batch that is worth its round trips beside another one.
-const least = 4
 
 // New returns a collector.
 func New[T any](cfg Config[T]) *Collector[T] {
@@ -269,7 +258,6 @@ func (c *Collector[T]) start() {
 		return
 	}
 	c.running++
-	c.beside = c.cfg.Most // until it has taken its items
 	from := c.turns
 	if c.cfg.Apart {
 		from = c.turns.shift()
@@ -279,7 +267,7 @@ func (c *Collector[T]) start() {
 
 func (c *Collector[T]) wanted() bool {
 	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes &&
-		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.running == 1 && c.ready >= c.beside)
+		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
 }
 
 // batch runs one. Its context is no request's.
@@ -307,11 +295,7 @@ func (c *Collector[T]) take(from *turns[T]) (items []*item[T]) {
 		it.taken = true
 		c.waitsNoMore(it)
 		items = append(items, it)
-		if c.cfg.Long != nil && c.cfg.Long(it.value) {
-			c.beside = least
-		}
 	}
-	c.beside = max(c.beside, len(items))
 	return items
 }
 

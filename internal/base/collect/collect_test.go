@@ -224,7 +224,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: anHour,
+			Apart: rapid.Bool().Draw(t, "apart"), Wait: anHour,
 			Made: func(c *change) bool { return c.made },
 		}
 		w.c = New(with(w.cfg))
@@ -460,23 +460,21 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 	})
 }
 
-// Beside a batch that is long a second one begins as soon as it would be as large,
-// of four at least; beside a short one only when it would be full.
-func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
+// Beside a batch a second one begins when it would be full.
+func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
-			key         string
 			first, next int
 			beside      bool
 		}{
-			{"key", 1, 3, false}, {"key", 1, 4, true}, {"key", 6, 5, false}, {"key", 6, 6, true}, {"", 6, 6, false}, {"", 6, 8, true},
+			{1, 4, false}, {6, 6, false}, {6, 7, false}, {6, 8, true},
 		} {
 			var mu sync.Mutex
 			var begun []time.Time
 			open := make(chan struct{})
 			collector := New(with(Config[*change]{
-				Most: 8, Long: func(c *change) bool { return c.key != "" },
+				Most: 8,
 				Enter: func(ctx context.Context) (context.Context, func(), error) {
 					<-open
 					return ctx, func() {}, nil
@@ -492,7 +490,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 			var all sync.WaitGroup
 			arrive := func(n int, name string) {
 				for i := range n {
-					it := &change{key: c.key}
+					it := &change{}
 					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it) })
 				}
 				synctest.Wait()
@@ -509,7 +507,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 	})
 }
 
-// A third batch does not begin beside two, however long, before it would be full. Where
+// A further batch does not begin beside others before it would be full. Where
 // batches are of one group, one of each group is on its way at once.
 func TestBatchesBesideEachOther(t *testing.T) {
 	t.Parallel()
@@ -520,15 +518,15 @@ func TestBatchesBesideEachOther(t *testing.T) {
 			each  int
 			want  int32 // batches
 		}{
-			{false, []string{"1", "1"}, 4, 2},
-			{false, []string{"1", "1", "1"}, 4, 2},
+			{false, []string{"1", "1"}, 4, 1},
+			{false, []string{"1", "1"}, 8, 2},
 			{true, []string{"1", "2", "3"}, 1, 3},
 			{true, []string{"1", "1"}, 1, 1},
 		} {
 			var on atomic.Int32
 			open := make(chan struct{})
 			collector := New(with(Config[*change]{
-				Most: 8, Apart: c.apart, Long: func(*change) bool { return true },
+				Most: 8, Apart: c.apart,
 				Run: func(context.Context, []*change) error {
 					on.Add(1)
 					<-open

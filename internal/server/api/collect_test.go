@@ -336,36 +336,3 @@ func (h *history) check(t *testing.T, server *apitest.API) {
 		t.Errorf("%d rows of the ledger do not build on the one before", n)
 	}
 }
-
-// A batch of changes of XP takes several round trips. As many as it has may begin
-// beside it, and do not wait for its end.
-func TestABatchBeginsBesideOneOfSeveralRoundTrips(t *testing.T) {
-	t.Parallel()
-	begun, end := make(chan struct{}, 1), make(chan struct{})
-	var first atomic.Bool
-	server := behind(t, func(sent []byte) dbtest.Fate {
-		if bytes.Contains(sent, []byte("COMMIT")) && first.CompareAndSwap(false, true) {
-			begun <- struct{}{}
-			<-end
-		}
-		return dbtest.Pass
-	})
-	dbtest.Exec(t, server.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) SELECT $1, n::text, 0 FROM generate_series(1, 5) n`,
-		server.Guild)
-	op := apitest.Find(t, "adjustXp")
-	adjust := func(view *apitest.API, user int) {
-		a, err := view.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
-		if err != nil || a.Status != http.StatusOK {
-			t.Error(a, err)
-		}
-	}
-	var keyed, others sync.WaitGroup
-	keyed.Go(func() { adjust(server.Key("k"), 5) })
-	<-begun
-	for user := range 4 {
-		others.Go(func() { adjust(server, 1+user) })
-	}
-	others.Wait()
-	close(end)
-	keyed.Wait()
-}

@@ -15,17 +15,13 @@ import (
 // collected serves an operation that makes its change together with others, under the
 // key, if there is one: it runs in no unit, and returns once its batch has committed. A
 // change that a batch leaves, or that validation has refused, becomes a unit of its
-// own, and so does one with a key as long as keys must not name what was made.
+// own.
 func (u *units) collected(rs *reqState, next handler) error {
 	if rs.key == "" {
 		return u.together(rs.ctx, rs, next, func() error { return u.write(rs, next) })
 	}
 	return u.once(rs, func(r idempotency.Request) error {
-		alone := func() error { return u.underKey(rs, r, next) }
-		if !u.entries.Named(rs.ctx, u.db.Reader()) {
-			return alone()
-		}
-		return u.together(idempotency.With(rs.ctx, r), rs, next, alone)
+		return u.together(idempotency.With(rs.ctx, r), rs, next, func() error { return u.underKey(rs, r, next) })
 	})
 }
 

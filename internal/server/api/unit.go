@@ -31,7 +31,6 @@ type units struct {
 	login Authenticator
 	few   int // requests that may wait for a place and keep the stacks that they need
 
-	entries      idempotency.Entries
 	preparations map[string]preparation
 }
 

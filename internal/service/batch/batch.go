@@ -4,7 +4,6 @@
 package batch
 
 import (
-	"sync"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -29,35 +28,4 @@ func Each[T, V any](items []T, of func(T) V) []V {
 		list[i] = of(item)
 	}
 	return list
-}
-
-// Listening are guilds in which somebody has listened, as far as this process has
-// seen. It only chooses the statement: one that tells nobody leaves what would have to
-// be told.
-type Listening struct {
-	mu     sync.Mutex
-	guilds map[string]bool
-}
-
-// maxListening bounds what is remembered; then it is found out anew.
-const maxListening = 10_000
-
-// Has reports whether somebody has listened in the guild.
-func (l *Listening) Has(guild string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.guilds[guild]
-}
-
-// Add remembers it, if somebody does.
-func (l *Listening) Add(guild string, told bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !told || l.guilds[guild] {
-		return
-	}
-	if l.guilds == nil || len(l.guilds) >= maxListening {
-		l.guilds = make(map[string]bool)
-	}
-	l.guilds[guild] = true
 }

@@ -75,7 +75,6 @@ type Writes[C changing] struct {
 	Host
 	together  func(ctx context.Context, q db.Querier, changes []C) error
 	inUnit    InUnit[C]
-	steps     func(C) bool
 	collector *collect.Collector[C]
 }
 
@@ -90,11 +89,11 @@ type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refuse
 
 // NewWrites returns the changes of an operation. together makes several, each of another
 // member, sets Made of those that are made, and leaves the others. It is a transaction
-// of its own, unless steps says of one of them that it takes more than one statement.
-func NewWrites[C changing](h Host, operation string, together func(context.Context, db.Querier, []C) error, inUnit InUnit[C], steps func(C) bool) *Writes[C] {
-	w := &Writes[C]{Host: h, together: together, inUnit: inUnit, steps: steps}
+// of its own.
+func NewWrites[C changing](h Host, operation string, together func(context.Context, db.Querier, []C) error, inUnit InUnit[C]) *Writes[C] {
+	w := &Writes[C]{Host: h, together: together, inUnit: inUnit}
 	w.collector = collect.New(collect.Config[C]{
-		Run: w.run, Made: func(c C) bool { return c.Common().Made }, Long: steps,
+		Run: w.run, Made: func(c C) bool { return c.Common().Made },
 		Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Moment: moment,
 		Wait:     func(ctx context.Context) time.Duration { return mostWait - db.Spent(ctx) },
 		OwnShare: db.ErrOwnShare, Busy: db.ErrBusy,
@@ -128,7 +127,7 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) error {
 }
 
 func (w *Writes[C]) make(ctx context.Context, changes []C) error {
-	if !w.DB.Distributed() && !slices.ContainsFunc(changes, w.steps) {
+	if !w.DB.Distributed() {
 		return w.together(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -47,7 +46,7 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 		w := NewWrites(host(d), "pay", func(_ context.Context, _ db.Querier, list []*payment) error {
 			list[0].Made = c.makes
 			return c.err
-		}, nil, func(*payment) bool { return false })
+		}, nil)
 		for range 2 { // the subject is free again
 			err := w.Do(t.Context(), &payment{to: "one"})
 			if !errors.Is(err, c.want) {
@@ -68,7 +67,7 @@ func TestAChangeThatMayBeThereIsNotLeft(t *testing.T) {
 	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, _ []*payment) error {
 		_, err := db.Get[bool](ctx, q, `SELECT pg_terminate_backend(pg_backend_pid())`)
 		return err
-	}, nil, func(*payment) bool { return false })
+	}, nil)
 	err := w.Do(t.Context(), &payment{to: "one"})
 	if err == nil || db.Uncertain(err) == d.Distributed() || errors.Is(err, collect.Alone) != d.Distributed() {
 		t.Errorf("distributed %t: %v", d.Distributed(), err)
@@ -86,22 +85,19 @@ func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
 	}
 }
 
-// A change is made in a unit if it takes several statements, and otherwise in a
-// statement that is a transaction of its own.
-func TestWhatTakesSeveralStatementsHasAUnit(t *testing.T) {
+// A batch is one statement that is a transaction of its own, but on a coordinator.
+func TestABatchIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	for _, steps := range []bool{false, true} {
-		w := NewWrites(host(d), "pay", func(ctx context.Context, _ db.Querier, list []*payment) error {
-			if unit := db.Unit(ctx) != nil; unit != (steps || d.Distributed()) {
-				t.Errorf("steps %t: in a unit %t", steps, unit)
-			}
-			list[0].Made = true
-			return nil
-		}, nil, func(*payment) bool { return steps })
-		if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
-			t.Error(err)
+	w := NewWrites(host(d), "pay", func(ctx context.Context, _ db.Querier, list []*payment) error {
+		if unit := db.Unit(ctx) != nil; unit != d.Distributed() {
+			t.Errorf("in a unit %t", unit)
 		}
+		list[0].Made = true
+		return nil
+	}, nil)
+	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -134,7 +130,7 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 		}
 		list[0].Made = true
 		return nil
-	}, nil, func(*payment) bool { return false })
+	}, nil)
 	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
 		t.Error(err)
 	}
@@ -147,25 +143,6 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// The memory of guilds is bounded, and they are found out anew then.
-func TestWhatIsKnownOfListenersIsBounded(t *testing.T) {
-	t.Parallel()
-	var l Listening
-	if l.Add("silent", false); l.Has("silent") {
-		t.Error("somebody is believed to listen")
-	}
-	for n := range maxListening {
-		l.Add(fmt.Sprint(n), true)
-	}
-	if !l.Has("0") || len(l.guilds) != maxListening {
-		t.Errorf("%d guilds are known", len(l.guilds))
-	}
-	l.Add("one more", true)
-	if !l.Has("one more") || l.Has("0") {
-		t.Errorf("%d guilds are known", len(l.guilds))
 	}
 }
 
@@ -201,7 +178,7 @@ func TestInAUnitAChangeIsMadeAlone(t *testing.T) {
 			t.Errorf("%d changes are made, in unit %v", len(list), tx)
 		}
 		return refused(0, refusal)
-	}, func(*payment) bool { return false })
+	})
 	err := d.Do(t.Context(), func(ctx context.Context, _ *db.Tx) error { return w.Do(ctx, &payment{to: "one"}) })
 	if !errors.Is(err, refusal) {
 		t.Errorf("the refusal is %v", err)

@@ -1,7 +1,7 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $12::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
 	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::text[], $9::text[],
-	            $10::text[], $11::text[], $14::text[], $15::text[])
+	            $10::text[], $11::text[], $13::text[], $14::text[])
 	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, delta, random, reason, note, reference, event_id, trace, number)
 ), changed AS MATERIALIZED (
 	UPDATE wallets w
@@ -11,13 +11,9 @@ WITH given AS MATERIALIZED (
 	WHERE w.guild_id = g.guild_id /*: $12 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
 	  AND w.balance + g.delta BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $12 */ AND r.reference = g.reference) IS NULL
+	  AND (g.reference IS NULL OR g.number = (SELECT min(e.number) FROM given e WHERE e.guild_id = g.guild_id AND e.reference = g.reference))
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $12 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	  AND ((SELECT $13::boolean)
-	       OR (SELECT count(*) FROM webhook_endpoints e
-	           WHERE e.guild_id = g.guild_id /*: $12 */ AND e.enabled AND 'economy.balance_changed' = ANY (e.events)) = 0
-	          AND (SELECT count(*) FROM stream_listeners s
-	               WHERE s.guild_id = g.guild_id /*: $12 */ AND 'economy.balance_changed' = ANY (s.events)
-	                 AND (s.echo OR NOT starts_with(g.origin, '{"type":"bot"'))) = 0)
+	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
 	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
 ), moved AS MATERIALIZED (
 	SELECT c.*, overlay(lpad(to_hex((extract(epoch FROM c.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(c.random, 23) AS id
@@ -36,6 +32,6 @@ WITH given AS MATERIALIZED (
 	SELECT m.guild_id /*: $12 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
 	WHERE m.key IS NOT NULL
-), :rank:told
-SELECT number, id, is_now AS balance, updated_at AS at
+), :rank, :told
+SELECT number, id, is_now AS balance_after, updated_at AS created_at
 FROM moved

@@ -24,14 +24,14 @@ const maxBalance = 1<<53 - 1
 // is refused refuses the call. It takes a statement for each step and not one for each
 // change: the wallets are held, the changes judged, and what has become of wallets and
 // ledger is written.
-func (s *Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
+func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	of, note := batch.ChangeOf(ctx, event.From(by)), by.Note()
 	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustBalanceRequest) *change { return asChange(of, note, asked) })
 	if err := referencesDiffer(list); err != nil {
 		return nil, err
 	}
-	if err := s.adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(place(i), err) }); err != nil {
+	if err := adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(place(i), err) }); err != nil {
 		return nil, err
 	}
 	data := make([]gen.BalanceAdjustmentOfMany, len(list))
@@ -61,7 +61,7 @@ func referencesDiffer(list []*change) error {
 
 // adjustAll makes changes of one guild in their order. refused says of which one a refusal
 // is.
-func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
+func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	m, err := hold(ctx, tx, list)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refu
 			return refused(i, err)
 		}
 	}
-	return s.write(ctx, tx, m)
+	return write(ctx, tx, m)
 }
 
 // many are the changes of one call, of one guild, with what they meet.
@@ -180,7 +180,7 @@ func otherThan(c, was entry) error {
 
 // write stores what the changes have made of wallets and ledger, and tells of each. It
 // is db.Again when a wallet or a use of a reference has come meanwhile.
-func (s *Service) write(ctx context.Context, tx *db.Tx, m *many) error {
+func write(ctx context.Context, tx *db.Tx, m *many) error {
 	var rows []entry
 	references := 0
 	for _, c := range m.list {
@@ -209,15 +209,13 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, m *many) error {
 	if got.Wallets != len(wallets) || got.References != references {
 		return db.Again
 	}
-	s.listening.Add(by.GuildID, got.Told)
 	return nil
 }
 
 // manyStored is what the statement has written.
 type manyStored struct {
-	Wallets    int  `db:"wallets"`
-	References int  `db:"refs"`
-	Told       bool `db:"told"` // endpoints listen
+	Wallets    int `db:"wallets"`
+	References int `db:"refs"`
 }
 
 func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
@@ -280,5 +278,4 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), :rank, :told
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs,
-		       EXISTS (SELECT FROM event_listeners) AS told`, "told", telling("$1"))
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "told", telling("$1"))

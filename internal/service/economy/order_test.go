@@ -25,7 +25,7 @@ func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d,
 // give adjusts one wallet, in a unit of its own.
 func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return (&Service{}).adjustAlone(ctx, tx, &change{Change: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
+		return adjustAlone(ctx, tx, &change{Change: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
 	})
 }
 

@@ -131,7 +131,10 @@ var (
 		), :rank:told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-	setStatements = tellingOrNot("$1", setText)
+	setStatements = map[bool]leaderboard.Noted{ // by whether they tell
+		false: leaderboard.Wallets.Noted("moved", "$1", setText, "told", ""),
+		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "told", ", "+telling("$1")),
+	}
 )
 
 // imported is the note of what an import has written.

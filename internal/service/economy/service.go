@@ -19,20 +19,18 @@ import (
 
 // Service implements the operations of the tag Economy.
 type Service struct {
-	listening batch.Listening
-	together  *batch.Writes[*change]
-	wallets   *batch.Reads[*question]
-	pages     *batch.Reads[*leaderboard.Query]
+	together *batch.Writes[*change]
+	wallets  *batch.Reads[*question]
+	pages    *batch.Reads[*leaderboard.Query]
 }
 
 // New returns the service.
 func New(h batch.Host) *Service {
-	s := &Service{
-		wallets: batch.NewReads(h, "getWallet", answer, answerEach),
-		pages:   batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
+	return &Service{
+		together: batch.NewWrites(h, "adjustBalance", adjustEach, adjustAll),
+		wallets:  batch.NewReads(h, "getWallet", answer, answerEach),
+		pages:    batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
 	}
-	s.together = batch.NewWrites(h, "adjustBalance", s.adjustEach, s.adjustAll, func(*change) bool { return false })
-	return s
 }
 
 // GetWallet returns a member's balance, zero for one who has earned nothing.
@@ -85,6 +83,17 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	}
 	return showAdjusted(c.entry, c.replayed), nil
 }
+
+// change is a change of one balance. The ledger row's id, balance and instant are set
+// when it is made.
+type change struct {
+	batch.Change
+	entry    entry
+	replayed bool // the row is that of an earlier request
+}
+
+// Member is whose wallet is changed.
+func (c *change) Member() string { return c.entry.UserID }
 
 func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
 	return &change{Change: of, entry: entry{

@@ -29,8 +29,7 @@ type form struct {
 // forms are all of them.
 func forms() map[string]form {
 	return map[string]form{
-		"unheard": {text: together[false], arguments: func(changes []*change) []any { return arguments(changes, false) }},
-		"told":    {text: together[true], arguments: func(changes []*change) []any { return arguments(changes, true) }},
+		"together": {text: together, arguments: arguments},
 		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
 			c := changes[0]
 			held := &holding{UserID: c.entry.UserID, Was: new(int64)}
@@ -70,9 +69,7 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	note := leaderboard.Wallets.Noted("moved", changedGuild, ":rank").For(64)
-	for tells, told := range map[bool]string{false: "", true: ", " + telling(changedGuild)} {
-		dbtest.WantPsql(t, d.URL, adjustTogether, together[tells].For(64), "rank", note, "told", told)
-	}
+	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note, "told", telling(changedGuild))
 }
 
 // Each of the store's reads goes through an index and in its order, whatever the
@@ -150,7 +147,7 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 // The bulk call's statements are planned once too.
 func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 	t.Parallel()
-	d, s := dbtest.New(t).DB, &Service{}
+	d := dbtest.New(t).DB
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
 		`ANALYZE wallets`)
 	dbtest.WantOnePlan(t, d, 2, "", func(ctx context.Context, tx *db.Tx, i int) error {
@@ -158,7 +155,7 @@ func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 		for n := range list {
 			list[n] = &change{Change: system, entry: entry{UserID: fmt.Sprint(1 + 100*i + n), Delta: 1, Note: "test"}}
 		}
-		return s.adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
+		return adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
 	})
 }
 
@@ -261,7 +258,7 @@ func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 			if err := m.judge(c); err != nil {
 				return err
 			}
-			if err := new(Service).write(ctx, tx, m); !errors.Is(err, db.Again) {
+			if err := write(ctx, tx, m); !errors.Is(err, db.Again) {
 				t.Errorf("after %s: %v", meanwhile, err)
 			}
 			return errors.New("rolled back")
@@ -285,23 +282,23 @@ func TestWalletsAreLockedInOneOrder(t *testing.T) {
 	for _, of := range [][2]string{{"2", "4"}, {"1", "5"}, {"2", "3"}, {"1", "3"}, {"1", "4"}} {
 		list = append(list, &change{Change: batch.Change{By: event.System(of[0])}, entry: entry{UserID: of[1], Delta: 1}})
 	}
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return new(Service).adjustEach(ctx, tx, list) })
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
 	if got := order(); got != "1/3 1/4 1/5 2/3 2/4" {
 		t.Errorf("they are locked in the order %s", got)
 	}
 }
 
-// The statements that change several wallets leave balances outside the limits, a used
+// The statement that changes several wallets leaves balances outside the limits, a used
 // reference, a key that its token has used and a wallet that is missing. A change that
 // is left fails none of those beside it.
 func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	t.Parallel()
-	for _, tells := range []bool{false, true} {
-		d, s := dbtest.New(t).DB, &Service{}
-		if tells {
-			s.listening.Add("1", true)
-		}
+	for _, heard := range []bool{false, true} {
+		d := dbtest.New(t).DB
 		dbtest.AddGuilds(t, d, "1")
+		if heard {
+			dbtest.Listen(t, d, "1", []string{event.BalanceChanged})
+		}
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 8) n`)
 		dbtest.Exec(t, d, `INSERT INTO ledger_references (guild_id, reference, entry_id) VALUES ('1', 'used', 'e'), ('2', 'free', 'e')`)
 		dbtest.Exec(t, d, `INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
@@ -324,15 +321,15 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 		add("9", 1, "", "")
 		add("5", -5, "", "")
 		add("6", maxBalance-5, "free", "free")
-		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return s.adjustEach(ctx, tx, list) })
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
 		for i, c := range list {
 			if c.Made != (i > 4) {
-				t.Errorf("told of: %t, member %s: made %t", tells, c.entry.UserID, c.Made)
+				t.Errorf("heard: %t, member %s: made %t", heard, c.entry.UserID, c.Made)
 			}
 		}
 		got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`)
 		if got != fmt.Sprint("5 5 5 5 0 ", int64(maxBalance), " 5 5") {
-			t.Errorf("told of: %t, the members have %s", tells, got)
+			t.Errorf("heard: %t, the members have %s", heard, got)
 		}
 	}
 }
@@ -344,11 +341,31 @@ func TestAChangeMadeAloneIsOfOneWallet(t *testing.T) {
 	dbtest.AddGuilds(t, d, "1")
 	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 3) n`)
 	c := &change{Change: batch.Change{By: event.System("1")}, entry: entry{UserID: "2", Delta: 1}}
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return new(Service).adjustAlone(ctx, tx, c) })
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustAlone(ctx, tx, c) })
 	if c.entry.BalanceAfter != 6 || c.entry.CreatedAt.IsZero() {
 		t.Errorf("it has come to %+v", c.entry)
 	}
 	if got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`); got != "5 6 5" {
 		t.Errorf("the members have %s", got)
+	}
+}
+
+// Two changes of a batch that have one reference do not fail it: the first is made, and the
+// second is left, as one whose reference is used.
+func TestAReferenceThatABatchHasTwiceIsUsedOnce(t *testing.T) {
+	t.Parallel()
+	d, one, other := dbtest.New(t).DB, "one", "other"
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 4) n`)
+	var list []*change
+	for i, reference := range []*string{&one, nil, &one, &other} {
+		e := entry{UserID: strconv.Itoa(i + 1), Delta: 1, Reference: reference}
+		list = append(list, &change{Change: system, entry: e})
+	}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
+	for i, want := range []bool{true, true, false, true} {
+		if list[i].Made != want {
+			t.Errorf("change %d: made %t, want %t", i+1, list[i].Made, want)
+		}
 	}
 }

@@ -12,26 +12,26 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// A change that an endpoint or one of the bot's streams is to be told of is left by the
-// statement that tells nobody. A listener that wants no balances, or not those that the
-// bot itself has changed, holds nobody up, nor does an endpoint that is off.
-func TestAChangeIsMadeAtOnceWhereNobodyWantsToKnow(t *testing.T) {
+// A change is told to an endpoint and to one of the bot's streams. A listener that wants
+// no balances, or not those that the bot itself has changed, is told nothing, nor is an
+// endpoint that is off; and then no event is kept.
+func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	for n, c := range []struct {
 		listener, events string
 		echo, bot        bool
-		madeAtOnce       bool
+		told             bool
 	}{
-		{"stream", "economy.balance_changed", false, false, false},
-		{"stream", "economy.balance_changed", true, false, false},
-		{"stream", "economy.balance_changed", true, true, false},
-		{"stream", "economy.balance_changed", false, true, true},
-		{"stream", "case.created", false, false, true},
-		{"stream", "case.created", true, true, true},
-		{"endpoint", "economy.balance_changed", false, true, false},
-		{"endpoint", "case.created", false, false, true},
-		{"endpoint that is off", "economy.balance_changed", false, false, true},
+		{"stream", "economy.balance_changed", false, false, true},
+		{"stream", "economy.balance_changed", true, false, true},
+		{"stream", "economy.balance_changed", true, true, true},
+		{"stream", "economy.balance_changed", false, true, false},
+		{"stream", "case.created", false, false, false},
+		{"stream", "case.created", true, true, false},
+		{"endpoint", "economy.balance_changed", false, true, true},
+		{"endpoint", "case.created", false, false, false},
+		{"endpoint that is off", "economy.balance_changed", false, false, false},
 	} {
 		guild := fmt.Sprint(7 + n)
 		dbtest.AddGuilds(t, d, guild)
@@ -48,9 +48,16 @@ func TestAChangeIsMadeAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 			by.ID = "bk_one"
 		}
 		one := &change{Change: batch.Change{By: event.From(by)}, entry: entry{UserID: "1", Delta: 1, Note: "test"}}
-		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, []*change{one}) })
-		if one.Made != c.madeAtOnce {
-			t.Errorf("%+v: made %t", c, one.Made)
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, []*change{one}) })
+		want := "0 events, 0 to endpoints, 0 to streams"
+		if c.told {
+			want = map[string]string{"endpoint": "1 events, 1 to endpoints, 0 to streams", "stream": "1 events, 0 to endpoints, 1 to streams"}[c.listener]
+		}
+		got := dbtest.Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
+			(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
+			(SELECT count(*) FROM stream_deliveries WHERE guild_id = $1))`, guild)
+		if !one.Made || got != want {
+			t.Errorf("%+v: made %t, %s, want %s", c, one.Made, got, want)
 		}
 	}
 }

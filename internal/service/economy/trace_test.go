@@ -23,8 +23,6 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 0 FROM generate_series(1, 4) n`, guild)
 		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
 	}
-	s := &Service{}
-	s.listening.Add("7", true)
 	made := map[string]string{} // the trace by the ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
 		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user, Delta: 1, Note: "test"}}
@@ -52,10 +50,10 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 			}
 			alone := changeOf("7", "4", fmt.Sprintf("%d-alone-%s", n, traces[0]), traces[0], false, referenced)
 			err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-				if err := s.adjustEach(ctx, tx, list); err != nil {
+				if err := adjustEach(ctx, tx, list); err != nil {
 					return err
 				}
-				return s.adjustAlone(ctx, tx, alone)
+				return adjustAlone(ctx, tx, alone)
 			})
 			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Made }) {
 				t.Fatalf("keyed %t, referenced %t, of %v: %v", keyed, referenced, guilds, err)
@@ -79,6 +77,6 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 }
 
 // adjustAlone makes one change in a unit.
-func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
-	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
+func adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
+	return adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
 }

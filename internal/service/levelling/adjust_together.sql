@@ -10,7 +10,8 @@ WITH given AS MATERIALIZED (
 	WHERE l.guild_id = g.guild_id /*: $9 */ AND l.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
 	  AND l.total_xp * g.kept + g.xp BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	  AND ((SELECT $10::boolean)
+	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
+	  AND (:level_before = :level_after
 	       OR (SELECT count(*) FROM webhook_endpoints e
 	           WHERE e.guild_id = g.guild_id /*: $9 */ AND e.enabled AND e.events && '{xp.level_up,xp.level_down}') = 0
 	          AND (SELECT count(*) FROM stream_listeners s

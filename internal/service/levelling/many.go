@@ -20,10 +20,10 @@ import (
 // that is refused refuses the call. It takes a statement for each step and not one for
 // each change: the records are held, the changes judged, what has become of the records
 // is written, and the levels that have changed are told.
-func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRequestObject) (gen.AdjustXPOfMembersResponseObject, error) {
+func (*Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRequestObject) (gen.AdjustXPOfMembersResponseObject, error) {
 	tx, of := db.Write(ctx), batch.ChangeOf(ctx, event.From(auth.Acting(ctx)))
 	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustXPRequest) *change { return asChange(of, asked) })
-	if err := s.adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(fmt.Sprintf("body /adjustments/%d", i), err) }); err != nil {
+	if err := adjustAll(ctx, tx, list, func(i int, err error) error { return fault.At(fmt.Sprintf("body /adjustments/%d", i), err) }); err != nil {
 		return nil, err
 	}
 	data := make([]gen.XPAdjustment, len(list))
@@ -35,7 +35,7 @@ func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembers
 
 // adjustAll makes changes of one guild in their order. refused says of which one a refusal
 // is.
-func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
+func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	held, err := hold(ctx, tx, list)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Service) adjustAll(ctx context.Context, tx *db.Tx, list []*change, refu
 			return refused(i, err)
 		}
 	}
-	if err := s.write(ctx, tx, list[0].By.GuildID, held); err != nil {
+	if err := write(ctx, tx, list[0].By.GuildID, held); err != nil {
 		return err
 	}
 	return tell(ctx, tx, list...)
@@ -103,7 +103,7 @@ func (h *holding) judge(c *change) error {
 }
 
 // write stores the records. It is db.Again when one of them has come meanwhile.
-func (s *Service) write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
+func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
 	n := len(held)
 	users, instants := slices.Sorted(maps.Keys(held)), make([]string, n)
 	there, was, before, after := make([]bool, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -114,27 +114,19 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, guild string, held map[s
 			was[i] = *h.Was
 		}
 	}
-	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
+	got, err := db.Get[int](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
 		db.Integers(after), db.Array(instants))
 	if err != nil {
 		return fmt.Errorf("adjust the XP of %d members of guild %s: %w", n, guild, err)
 	}
-	if got.Records != n {
+	if got != n {
 		return db.Again
 	}
-	s.listening.Add(guild, got.Told)
 	return nil
 }
 
-// manyStored is what the statement has written.
-type manyStored struct {
-	Records int  `db:"records"`
-	Told    bool `db:"told"` // endpoints or streams listen to levels
-}
-
 // manyWritten writes records as they stand after all changes; ranks know the first XP
-// and the last. A coordinator looks at first whether anybody listens, and its result needs
-// a column.
+// and the last.
 var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at
@@ -154,6 +146,4 @@ var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), :rank
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS records,
-		       EXISTS (SELECT 1 FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
-		       OR EXISTS (SELECT 1 FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told`)
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)

@@ -1,6 +1,10 @@
 package levelling
 
-import "math"
+import (
+	"math"
+
+	"guildhall/internal/base/db"
+)
 
 // The level curve: going from level L to L+1 costs
 // Quadratic*L^2 + Linear*L + Base XP.
@@ -60,4 +64,15 @@ func threshold(l int64) int64 { return 5 * l * (2*l*l + 27*l + 91) / 6 }
 func estimate(xp int64) int64 {
 	r := math.Cbrt(0.6*float64(xp) + 22.5)
 	return int64(r + 15.25/(3*r) - 4.5)
+}
+
+// levelOf is Level in SQL, of an expression that is a number of XP from 0 to MaxXP.
+func levelOf(xp string) string {
+	begins := func(level string) string {
+		return db.With("5 * (:l) * (2 * (:l) * (:l) + 27 * (:l) + 91) / 6", "l", level)
+	}
+	return db.With(`(
+		SELECT e.level + CASE WHEN `+begins("e.level + 1")+` <= :xp THEN 1 WHEN `+begins("e.level")+` > :xp THEN -1 ELSE 0 END
+		FROM (SELECT cbrt(0.6::float8 * (:xp) + 22.5) AS r) root, LATERAL (SELECT trunc(r + 15.25 / (3 * r) - 4.5)::bigint AS level) e
+	)`, "xp", xp)
 }

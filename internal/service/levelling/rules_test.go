@@ -1,7 +1,11 @@
 package levelling
 
 import (
+	"fmt"
 	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
 )
 
 // The check values are published in the contract; a bot that computes levels
@@ -45,6 +49,22 @@ func TestEveryLevelBeginsWhereTheCostsEnd(t *testing.T) {
 	}
 	if got := int64(Level(MaxXP)); got != l-1 {
 		t.Errorf("Level(MaxXP) = %d, want %d", got, l-1)
+	}
+}
+
+// The database knows the curve: each level begins where Level says, up to the most XP.
+func TestTheDatabaseKnowsTheCurve(t *testing.T) {
+	t.Parallel()
+	var begin []int64
+	for l := int64(0); threshold(l) <= MaxXP; l++ {
+		begin = append(begin, threshold(l))
+	}
+	got := dbtest.Value[string](t, dbtest.New(t).DB, `
+		SELECT format('%s levels, %s wrong, the most is %s', count(*), count(*) FILTER (WHERE `+levelOf("xp")+` <> n - 1
+			OR n > 1 AND `+levelOf("xp - 1")+` <> n - 2), max(`+levelOf(fmt.Sprint(int64(MaxXP)))+`))
+		FROM unnest($1::bigint[]) WITH ORDINALITY AS g (xp, n)`, db.Integers(begin))
+	if want := fmt.Sprintf("%d levels, 0 wrong, the most is %d", len(begin), Level(MaxXP)); got != want {
+		t.Errorf("the database has %s, want %s", got, want)
 	}
 }
 

@@ -19,20 +19,18 @@ import (
 
 // Service implements the operations on XP.
 type Service struct {
-	listening batch.Listening
-	together  *batch.Writes[*change]
-	records   *batch.Reads[*question]
-	pages     *batch.Reads[*leaderboard.Query]
+	together *batch.Writes[*change]
+	records  *batch.Reads[*question]
+	pages    *batch.Reads[*leaderboard.Query]
 }
 
 // New returns the service.
 func New(h batch.Host) *Service {
-	s := &Service{
-		records: batch.NewReads(h, "getLevelRecord", answer, answerEach),
-		pages:   batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
+	return &Service{
+		together: batch.NewWrites(h, "adjustXp", adjustEach, adjustAll),
+		records:  batch.NewReads(h, "getLevelRecord", answer, answerEach),
+		pages:    batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
 	}
-	s.together = batch.NewWrites(h, "adjustXp", s.adjustEach, s.adjustAll, s.steps)
-	return s
 }
 
 // GetLevelRecord returns a member's XP, level and progress. Anybody without
@@ -82,6 +80,27 @@ func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (ge
 		return nil, err
 	}
 	return Adjusted(c.user, c.row.PreviousXP, c.row.TotalXP, *c.row.UpdatedAt), nil
+}
+
+// change is a change of one member's XP.
+type change struct {
+	batch.Change
+	user    string
+	xp      int64
+	exactly bool // the member gets exactly xp; otherwise so much more
+
+	row row // once it is made
+}
+
+// Member is whose XP is changed.
+func (c *change) Member() string { return c.user }
+
+// kept is how often the XP that the member has counts.
+func (c *change) kept() int64 {
+	if c.exactly {
+		return 0
+	}
+	return 1
 }
 
 func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {

@@ -93,7 +93,7 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 					// Absolute values that no sum of the others can reach.
 					c.xp, c.exactly = int64(i+1)<<20, true
 				}
-				err := (&Service{}).adjustAlone(ctx, tx, c)
+				err := adjustAlone(ctx, tx, c)
 				if r := c.row; err == nil {
 					steps <- step{r.PreviousXP, r.TotalXP, r.UpdatedAt.Truncate(time.Millisecond)}
 				}
@@ -149,7 +149,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	for range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				return (&Service{}).adjustAlone(ctx, tx, &change{Change: batch.Change{By: event.System("1")}, user: "7", xp: -10})
+				return adjustAlone(ctx, tx, &change{Change: batch.Change{By: event.System("1")}, user: "7", xp: -10})
 			})
 		}()
 	}
@@ -186,7 +186,7 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 		exactly bool
 	}{{"1", 10, false}, {"1", 5, false}, {"1", 15, true}, {"1", 3, true}, {"2", 7, false}} {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			return (&Service{}).adjustAlone(ctx, tx,
+			return adjustAlone(ctx, tx,
 				&change{Change: batch.Change{By: event.System(c.guild)}, user: "7", xp: c.xp, exactly: c.exactly})
 		}); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// Levels that rise in one batch are told of by one statement for each token, and
+// Levels that rise together are told of by one statement for each token, and
 // each event has the trace of its own change.
 func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,9 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 		by.Trace = trace
 		list = append(list, &change{Change: batch.Change{By: by}, user: user, xp: 100_000})
 	}
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, list) })
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		return adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
+	})
 	var stored []struct{ User, Trace, Statement string }
 	// Rows that one statement has stored have the same cmin.
 	err := d.Reader().SelectContext(t.Context(), &stored, `
@@ -52,6 +54,6 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 }
 
 // adjustAlone makes one change in a unit.
-func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
-	return s.adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
+func adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
+	return adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
 }
