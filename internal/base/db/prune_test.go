@@ -19,7 +19,11 @@ func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = byGuild.Close() })
-	for name, d := range map[string]*db.DB{"together": base.DB, "by guild": byGuild} {
+	ways := map[string]*db.DB{"together": base.DB, "by guild": byGuild}
+	if dbtest.Coordinator(t) {
+		delete(ways, "together") // a statement is about one guild there
+	}
+	for name, d := range ways {
 		dbtest.Exec(t, base.DB, `DELETE FROM idempotency_keys`)
 		dbtest.Exec(t, base.DB, `
 			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
