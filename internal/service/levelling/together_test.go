@@ -139,7 +139,8 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 		if c.bot {
 			by.ID = "bk_one"
 		}
-		stays, moves := &change{Change: batch.Change{By: event.From(by)}, user: "1", xp: 99}, &change{Change: batch.Change{By: event.From(by)}, user: "1", xp: 1}
+		stays := &change{Change: batch.Change{By: event.From(by)}, user: "1", xp: 99}
+		moves := &change{Change: batch.Change{By: event.From(by)}, user: "1", xp: 1}
 		for _, one := range []*change{stays, moves} {
 			dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, []*change{one}) })
 		}
