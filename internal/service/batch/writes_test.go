@@ -43,10 +43,12 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 		"failed":              {false, broken, collect.Alone},
 		"failed in the midst": {true, broken, collect.Alone},
 	} {
+		woken := 0
 		w := NewWrites(host(d), "pay", func(_ context.Context, _ db.Querier, list []*payment) error {
 			list[0].Made = c.makes
 			return c.err
 		}, nil)
+		w.Wake = func(string) { woken++ }
 		for range 2 { // the subject is free again
 			err := w.Do(t.Context(), &payment{to: "one"})
 			if !errors.Is(err, c.want) {
@@ -55,6 +57,9 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 			if left, ok := errors.AsType[*collect.Left](err); ok {
 				left.Release()
 			}
+		}
+		if done := c.want == nil; woken != map[bool]int{true: 2}[done] {
+			t.Errorf("%s: the deliverer is woken %d times", name, woken)
 		}
 	}
 }
