@@ -40,7 +40,7 @@ func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 		}
 		prune(2, 2, "21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 40")
 		dbtest.Do(t, base.DB, func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `SELECT FROM idempotency_keys WHERE key = '33' FOR UPDATE`); err != nil {
+			if _, err := tx.ExecContext(ctx, `SELECT FROM idempotency_keys WHERE guild_id = '0' AND key = '33' FOR UPDATE`); err != nil {
 				return err
 			}
 			prune(100, 12, "21 22 23 24 33 40")
