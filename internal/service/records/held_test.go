@@ -26,9 +26,9 @@ func TestACallWaitsOnlyForTheRowsThatItsRecordsName(t *testing.T) {
 		{"record":"giveaway_entry","giveaway_id":"ID","user_id":"` + one + `","entries":2}`
 	dbtest.Do(t, bot.DB(), func(ctx context.Context, tx *db.Tx) error {
 		for _, rows := range []string{
-			`tickets WHERE id = 'held'`, `giveaways WHERE id = 'held'`, `giveaway_entries WHERE giveaway_id = 'held' OR user_id = '` + two + `'`,
+			`tickets WHERE id = 'held'`, `giveaways WHERE id = 'held'`, `giveaway_entries WHERE (giveaway_id = 'held' OR user_id = '` + two + `')`,
 		} {
-			if _, err := tx.ExecContext(ctx, `SELECT FROM `+rows+` FOR UPDATE`); err != nil {
+			if _, err := tx.ExecContext(ctx, `SELECT FROM `+rows+` AND guild_id = $1 FOR UPDATE`, bot.Guild); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
@@ -187,7 +188,8 @@ func TestChannelsOfGuildsThatAreRemovedAreNotSwept(t *testing.T) {
 		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
 		dbtest.Exec(t, s.API.DB(), `
 			UPDATE guilds
-			SET removed_at = CASE WHEN id = $1 THEN now() END, removed_after = CASE WHEN id = $1 THEN now() + interval '1 day' END`, c.guild)
+			SET removed_at = CASE WHEN id = $1 THEN $2::timestamptz END,
+			    removed_after = CASE WHEN id = $1 THEN $2::timestamptz + interval '1 day' END`, c.guild, time.Now())
 		if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
 			t.Fatal(err)
 		}
