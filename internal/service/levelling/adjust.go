@@ -6,23 +6,28 @@ import (
 	"fmt"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
 )
 
 // The statement of changes of XP that are made together, whole but for what the
 // leaderboard notes. It does as that of balances: economy/adjust.go tells what they have
-// in common. Where an endpoint or a stream listens to levels, it leaves a change that moves
-// one: few do.
+// in common. It knows the curve, and tells of the changes that move a level.
 var (
 	//go:embed adjust_together.sql
 	adjustTogether string
 
 	together = leaderboard.Levels.Noted("moved", changedGuild, adjustTogether,
-		"level_before", levelOf("l.total_xp"), "level_after", levelOf("l.total_xp * g.kept + g.xp"))
+		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 )
 
 const changedGuild = "moved.guild_id /*: $9 */"
+
+// tellLevels are the CTEs that tell of the levels that have moved.
+var tellLevels = event.TellingOf("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
+			'{"level":' || stepped.level || ',"previous_level":' || stepped.previous_level || ',"total_xp":' || stepped.is_now
+			|| ',"user_id":"' || stepped.user_id || '"}'`)
 
 // made is what the statement says of a change that it has made.
 type made struct {
@@ -46,5 +51,7 @@ func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
 
 func arguments(changes []*change) []any {
 	return append(batch.Columns(changes), db.Integers(batch.Each(changes, (*change).kept)),
-		db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp })), changes[0].By.GuildID)
+		db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp })), changes[0].By.GuildID,
+		db.Array(batch.Each(changes, func(*change) string { return db.NewID() })),
+		db.Array(batch.Each(changes, func(c *change) string { return c.By.Trace })))
 }

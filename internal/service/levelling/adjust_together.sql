@@ -1,7 +1,8 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
-	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[])
-	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, kept, xp, number)
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[],
+	            $10::text[], $11::text[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, kept, xp, event_id, trace, number)
 ), moved AS MATERIALIZED (
 	UPDATE levels l
 	SET previous_xp = l.total_xp, total_xp = l.total_xp * g.kept + g.xp,
@@ -11,18 +12,16 @@ WITH given AS MATERIALIZED (
 	  AND l.total_xp * g.kept + g.xp BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
 	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
-	  AND (:level_before = :level_after
-	       OR (SELECT count(*) FROM webhook_endpoints e
-	           WHERE e.guild_id = g.guild_id /*: $9 */ AND e.enabled AND e.events && '{xp.level_up,xp.level_down}') = 0
-	          AND (SELECT count(*) FROM stream_listeners s
-	               WHERE s.guild_id = g.guild_id /*: $9 */ AND s.events && '{xp.level_up,xp.level_down}'
-	                 AND (s.echo OR NOT starts_with(g.origin, '{"type":"bot"'))) = 0)
 	RETURNING g.*, l.previous_xp AS was, l.total_xp AS is_now, l.updated_at
 ), keyed AS (
 	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, xp_of, xp_before, xp_after, entry_at)
 	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
-), :rank
+), :rank, stepped AS MATERIALIZED (
+	SELECT s.*, CASE WHEN s.level > s.previous_level THEN 'xp.level_up' ELSE 'xp.level_down' END AS type
+	FROM (SELECT moved.*, :level_was AS previous_level, :level_is AS level FROM moved OFFSET 0) s
+	WHERE s.level <> s.previous_level
+), :told
 SELECT number, user_id, was AS previous_xp, is_now AS total_xp, updated_at
 FROM moved

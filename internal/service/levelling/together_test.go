@@ -97,24 +97,28 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	}
 }
 
-// Where an endpoint or a stream is to be told of levels, a change that moves one is left.
-func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
+// A level that moves is told to an endpoint and to one of the bot's streams, one that stays
+// to nobody. A listener that wants other events, or not those that the bot itself has made,
+// is told nothing, nor is an endpoint that is off; and then no event is kept.
+func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	for n, c := range []struct {
 		listener, events string
 		echo, bot        bool
-		madeAtOnce       bool
+		told             bool
 	}{
-		{"none", "", false, false, true},
-		{"endpoint", "xp.level_up", false, false, false},
+		{"none", "", false, false, false},
+		{"endpoint", "xp.level_up", false, false, true},
+		{"endpoint", "xp.level_up", false, true, true},
 		{"endpoint", "xp.level_down", false, true, false},
-		{"endpoint", "case.created", false, false, true},
-		{"endpoint that is off", "xp.level_up", false, false, true},
-		{"stream", "xp.level_up", false, false, false},
+		{"endpoint", "case.created", false, false, false},
+		{"endpoint that is off", "xp.level_up", false, false, false},
+		{"stream", "xp.level_up", false, false, true},
+		{"stream", "xp.level_up", true, true, true},
 		{"stream", "xp.level_down", true, true, false},
-		{"stream", "xp.level_up", false, true, true},
-		{"stream", "case.created", true, false, true},
+		{"stream", "xp.level_up", false, true, false},
+		{"stream", "case.created", true, false, false},
 	} {
 		guild := fmt.Sprint(7 + n)
 		dbtest.AddGuilds(t, d, guild)
@@ -144,8 +148,17 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 		for _, one := range []*change{stays, moves} {
 			dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, []*change{one}) })
 		}
-		if !stays.Made || moves.Made != c.madeAtOnce {
-			t.Errorf("%+v: made %t where the level stays and %t where it moves", c, stays.Made, moves.Made)
+		want := "0 events, 0 to endpoints, 0 to streams"
+		if c.told {
+			if want = "1 events, 1 to endpoints, 0 to streams"; c.listener == "stream" {
+				want = "1 events, 0 to endpoints, 1 to streams"
+			}
+		}
+		got := dbtest.Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
+			(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
+			(SELECT count(*) FROM stream_deliveries WHERE guild_id = $1))`, guild)
+		if !stays.Made || !moves.Made || got != want {
+			t.Errorf("%+v: made %t and %t, %s, want %s", c, stays.Made, moves.Made, got, want)
 		}
 	}
 }
@@ -163,7 +176,7 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	note := leaderboard.Levels.Noted("moved", changedGuild, ":rank").For(64)
 	dbtest.WantPsql(t, dbtest.New(t).URL, adjustTogether, together.For(64), "rank", note,
-		"level_before", levelOf("l.total_xp"), "level_after", levelOf("l.total_xp * g.kept + g.xp"))
+		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 }
 
 // Limits stand in the statements as numbers. A change that is made alone waits for

@@ -2,6 +2,8 @@ package levelling
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"guildhall/internal/access/auth"
@@ -50,6 +52,51 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	}
 	if len(users) != 2 {
 		t.Errorf("by statement there are %v events, want those of each token together", users)
+	}
+}
+
+// A batch tells of levels as a call of several does, with the trace of each change.
+func TestABatchTellsOfLevelsAsACallDoes(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Listen(t, d, "1", []string{event.LevelUp, event.LevelDown})
+	told := func(adjust func(ctx context.Context, tx *db.Tx, list []*change) error) (all string) {
+		dbtest.Exec(t, d, `DELETE FROM webhook_deliveries`)
+		dbtest.Exec(t, d, `DELETE FROM webhook_events`)
+		dbtest.Exec(t, d, `DELETE FROM levels`)
+		dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) SELECT '1', n::text, 1000 FROM generate_series(11, 15) n`)
+		var list []*change
+		for i, c := range []struct {
+			token string
+			xp    int64
+		}{{`a"b`, 100_000}, {"bk_one", -1000}, {"token", 1}, {"token", MaxXP - 1000}, {"token", -1}} {
+			by := event.From(auth.By{GuildID: "1", ID: c.token})
+			by.Trace = fmt.Sprint("trace", i)
+			list = append(list, &change{Change: batch.Change{By: by}, user: fmt.Sprint(11 + i), xp: c.xp})
+		}
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjust(ctx, tx, list) })
+		var rows []struct{ ID, At, Payload string }
+		err := d.Reader().SelectContext(t.Context(), &rows, `
+			SELECT v.id, to_char(v.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS at,
+			       concat_ws(' ', v.type, v.trace, convert_from(v.payload, 'UTF8')) AS payload
+			FROM webhook_events v
+			JOIN webhook_deliveries w ON w.guild_id = v.guild_id AND w.event_id = v.id AND w.event_type = v.type AND w.event_at = v.occurred_at
+			ORDER BY convert_from(v.payload, 'UTF8')::json #>> '{data,user_id}'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			all += strings.NewReplacer(r.ID, "ID", r.At, "AT").Replace(r.Payload) + "\n"
+		}
+		return all
+	}
+	call := told(func(ctx context.Context, tx *db.Tx, list []*change) error {
+		return adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
+	})
+	together := told(func(ctx context.Context, tx *db.Tx, list []*change) error { return adjustEach(ctx, tx, list) })
+	if together != call || strings.Count(call, "\n") != 3 || !strings.Contains(call, `xp.level_down trace1 {"id":"ID"`) {
+		t.Errorf("a batch tells\n%s, a call\n%s", together, call)
 	}
 }
 
