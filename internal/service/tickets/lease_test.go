@@ -189,7 +189,7 @@ func TestChannelsOfGuildsThatAreRemovedAreNotSwept(t *testing.T) {
 		dbtest.Exec(t, s.API.DB(), `
 			UPDATE guilds
 			SET removed_at = CASE WHEN id = $1 THEN $2::timestamptz END,
-			    removed_after = CASE WHEN id = $1 THEN $2::timestamptz + interval '1 day' END`, c.guild, time.Now())
+			    removed_after = CASE WHEN id = $1 THEN $3::timestamptz END`, c.guild, time.Now(), time.Now().AddDate(0, 0, 1))
 		if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
 			t.Fatal(err)
 		}
