@@ -122,6 +122,7 @@ func (ops operationMap) locate(rs *reqState) {
 			return
 		}
 	}
+	// No operation has the path, though Echo may name methods for it.
 	rs.Set(echo.ContextKeyHeaderAllow, "")
 }
 

@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/service/guilds"
 )
 
 const (
@@ -190,9 +191,9 @@ func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Durati
 	hash := sha256.Sum256([]byte(key))
 	l := Link{Path: Prefix + "/link/" + url.PathEscape(guild) + "/" + key}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
+		there, err := guilds.Exists(ctx, tx, guild)
 		if err != nil {
-			return fault.Wrap(err, "look for guild", guild)
+			return err
 		}
 		if !there {
 			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)

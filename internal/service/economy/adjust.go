@@ -18,17 +18,16 @@ import (
 // The UPDATE locks, judges and changes. It leaves these changes to be made alone, as
 // AdjustBalances makes several: a wallet that is missing, a balance that forbids the
 // change, a reference or a key that has a record, a reference that a change before it has,
-// a key while a program may be at work that cannot replay one without a body (older than
-// migration 186; none such knows distributed tables), and, where nothing is told, a change
-// that an endpoint or a stream listens to. A reference or a key that somebody else is about
-// to use fails the whole statement, and so does a row that somebody else holds for 10 ms:
-// each change is made alone then. A form without the key takes Postgres 7 % less for four
-// changes and nothing less for eight; one with the guild as one value saves nothing.
+// and a key while a program may be at work that cannot replay one without a body (older than
+// migration 186; none such knows distributed tables). A reference or a key that somebody
+// else is about to use fails the whole statement, and so does a row that somebody else holds
+// for 10 ms: each change is made alone then. A form without the key takes Postgres 7 % less
+// for four changes and nothing less for eight; one with the guild as one value saves nothing.
 //
 // number BETWEEN … holds for every row. Postgres takes it for a condition that few meet,
 // and looks rows up by index. A subquery in brackets is looked up for each row and not
-// joined. The subqueries around the first array and around what is told hide them:
-// Postgres would plan short lists, and what tells, anew each time.
+// joined. The subquery around the first array hides it: Postgres would plan short lists
+// anew each time.
 var (
 	//go:embed adjust_together.sql
 	adjustTogether string
