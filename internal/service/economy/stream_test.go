@@ -55,9 +55,7 @@ func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}
 		}
-		got := dbtest.Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
-			(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
-			(SELECT count(*) FROM stream_deliveries WHERE guild_id = $1))`, guild)
+		got := dbtest.Told(t, d, guild)
 		if !one.Made || got != want {
 			t.Errorf("%+v: made %t, %s, want %s", c, one.Made, got, want)
 		}

@@ -154,9 +154,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}
 		}
-		got := dbtest.Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
-			(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
-			(SELECT count(*) FROM stream_deliveries WHERE guild_id = $1))`, guild)
+		got := dbtest.Told(t, d, guild)
 		if !stays.Made || !moves.Made || got != want {
 			t.Errorf("%+v: made %t and %t, %s, want %s", c, stays.Made, moves.Made, got, want)
 		}

@@ -96,3 +96,11 @@ func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
 	}
 	return v
 }
+
+// Told counts the events of a guild that are kept, and for whom.
+func Told(t testutil.Test, d *db.DB, guild string) string {
+	t.Helper()
+	return Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
+		(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
+		(SELECT count(*) FROM stream_deliveries WHERE guild_id = $1))`, guild)
+}
