@@ -188,7 +188,7 @@ func (b *batch) resolve(ctx context.Context) error {
 		return err
 	}
 	for _, k := range b.kinds {
-		if k.find() == "" || k.name() == "guild" {
+		if k.find() == "" {
 			continue
 		}
 		if err := b.look(ctx, k); err != nil {
@@ -200,21 +200,27 @@ func (b *batch) resolve(ctx context.Context) error {
 
 // hold holds the guilds that lines name: they stay until the import ends.
 func (b *batch) hold(ctx context.Context) error {
-	held := make(map[transfer.Ref]bool)
+	of := make(map[string]bool)
 	for _, n := range b.needs {
-		if n.Kind != "guild" || held[n.Ref] {
+		if n.Kind == "guild" {
+			of[n.ID] = true
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	held, err := guilds.Held(ctx, b.tx, sorted(of)...)
+	if err != nil {
+		return fault.Wrap(err, "import")
+	}
+	for _, n := range b.needs {
+		if n.Kind != "guild" {
 			continue
 		}
-		there, leaving, err := guilds.Held(ctx, b.tx, n.ID)
-		switch {
-		case err != nil:
-			return fault.Wrap(err, "import")
-		case leaving:
-			return &LineError{Line: n.line, Kind: n.by, Reason: beingRemoved(n.ID)}
-		case !there:
-			return &LineError{Line: n.line, Kind: n.by, Reason: missing(n.Ref)}
+		if reason := unfit(held, n.ID); reason != "" {
+			return &LineError{Line: n.line, Kind: n.by, Reason: reason}
 		}
-		held[n.Ref], b.known[n.Ref] = true, true
+		b.known[n.Ref] = true
 	}
 	return nil
 }
@@ -248,8 +254,16 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	return nil
 }
 
-func beingRemoved(guild string) string {
-	return fmt.Sprintf("guild %s is being removed; guildhall guild restore takes it back before its day", guild)
+// unfit says why nothing may come into a guild; empty when something may.
+func unfit(leaving map[string]bool, guild string) string {
+	is, there := leaving[guild]
+	switch {
+	case !there:
+		return missing(transfer.Ref{Kind: "guild", ID: guild})
+	case is:
+		return fmt.Sprintf("guild %s is being removed; guildhall guild restore takes it back before its day", guild)
+	}
+	return ""
 }
 
 func missing(r transfer.Ref) string {

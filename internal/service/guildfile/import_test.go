@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -567,6 +568,33 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 				t.Errorf("%s guilds after the failed import", n)
 			}
 		})
+	}
+}
+
+// A batch holds its guilds in one statement, however many they are.
+func TestABatchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	var sent atomic.Int64
+	link := dbtest.NewJudgedLink(t, base.URL, func([]byte) dbtest.Fate { sent.Add(1); return dbtest.Pass })
+	through := dbtest.Open(t, link.URL).DB
+	round := 0
+	statements := func(guilds int) int64 {
+		var ids []string
+		var file strings.Builder
+		for i := range guilds {
+			ids = append(ids, fmt.Sprintf("%d%02d", round+1, i))
+			fmt.Fprintf(&file, `{"record":"reference","guild_id":"%s","reference":"old"}`+"\n", ids[i])
+		}
+		round++
+		dbtest.AddGuilds(t, base.DB, ids...)
+		before := sent.Load()
+		imported(t, through, file.String())
+		return sent.Load() - before
+	}
+	statements(1) // prepares them
+	if one, many := statements(1), statements(40); many > one+2 {
+		t.Errorf("they take %d statements for forty guilds, %d for one", many, one)
 	}
 }
 

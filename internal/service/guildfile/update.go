@@ -278,16 +278,18 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		return nil
 	}
 	if guild := c.guild; !u.there[guild] {
-		there, leaving, err := u.held(ctx, guild)
-		switch {
-		case err != nil:
+		look := guilds.Held
+		if u.how.DryRun {
+			look = guilds.Leaving
+		}
+		leaving, err := look(ctx, u.tx, guild)
+		if err != nil {
 			return fault.Wrap(err, "import")
-		case leaving:
-			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: beingRemoved(guild)}
-		case !there && !c.makes:
-			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: missing(transfer.Ref{Kind: "guild", ID: guild})}
-		case !there:
+		}
+		if _, there := leaving[guild]; !there && c.makes {
 			c.batches = records.MakingFirst(c.batches)
+		} else if reason := unfit(leaving, guild); reason != "" {
+			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: reason}
 		}
 	}
 	if err := records.Write(ctx, u.tx, c.call, c.batches, c.refused); err != nil {
@@ -297,18 +299,6 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		return fault.Wrap(err, "import")
 	}
 	return nil
-}
-
-// held is guilds.Held, but that a dry run holds nothing.
-func (u *updates) held(ctx context.Context, guild string) (there, leaving bool, err error) {
-	if !u.how.DryRun {
-		return guilds.Held(ctx, u.tx, guild)
-	}
-	if there, err = guilds.Exists(ctx, u.tx, guild); there || err != nil {
-		return there, false, err
-	}
-	leaving, err = db.Get[bool](ctx, u.tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
-	return false, leaving, err
 }
 
 // tally counts what became of a guild's records.

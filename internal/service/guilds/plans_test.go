@@ -38,7 +38,7 @@ func TestGuildsToAskOfAreFoundThroughAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id, facts_due_at, removed_at, removed_after)
-		SELECT n::text, 'g', '1', CASE WHEN n > 5 THEN now() + n * interval '1 second' ELSE now() END,
+		SELECT n::text, 'g', '1', CASE WHEN n > 5 THEN now() + n * interval '1 hour' ELSE now() END,
 			CASE n WHEN 5 THEN now() END, CASE n WHEN 5 THEN now() END
 		FROM generate_series(1, 100000) n`, `ANALYZE guilds`)
 	dbtest.WantIndex(t, d, "guilds_facts_due", factsDue, factsLook)

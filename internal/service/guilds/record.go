@@ -36,7 +36,6 @@ func Records(curve Curve) transfer.Kind[row] {
 		Export:   `SELECT ` + columns + ` FROM guilds WHERE id = $1`,
 		Refusals: map[string]string{"guilds_pkey": "a guild with this id exists already"},
 		Defines:  func(g *row) transfer.Ref { return transfer.Ref{Kind: "guild", Guild: g.ID, ID: g.ID} },
-		Find:     `SELECT id AS guild, id FROM guilds WHERE id = ANY($1) AND id = ANY($2)`,
 		New: func(now time.Time) row {
 			return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
 		},

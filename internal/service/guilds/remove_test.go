@@ -2,6 +2,7 @@ package guilds_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
@@ -123,4 +124,45 @@ func TestRemovingTakesNoBodyAndNothingWrong(t *testing.T) {
 	if line != "bot_key guild.removed" {
 		t.Errorf("the audit log says %q", line)
 	}
+}
+
+// A unit holds several guilds by one statement, or guild by guild: those that are there.
+func TestGuildsAreHeldTogetherOrOneByOne(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	byGuild, err := db.Open(db.Config{URL: base.URL, Writers: 2, Readers: 1, Distributed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = byGuild.Close() })
+	dbtest.AddGuilds(t, base.DB, "1", "2", "3")
+	dbtest.Exec(t, base.DB, `UPDATE guilds SET removed_at = now(), removed_after = now() WHERE id = '2'`)
+	want := map[string]bool{"1": false, "2": true}
+	for name, d := range map[string]*db.DB{"as it is": base.DB, "by guild": byGuild} {
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+			seen, err := guilds.Leaving(ctx, tx, "1", "2", "9")
+			if err != nil || !maps.Equal(seen, want) || !takes(t, base.DB, "1") {
+				t.Errorf("%s: %v are seen, want %v, and none held: %v", name, seen, want, err)
+			}
+			held, err := guilds.Held(ctx, tx, "1", "2", "9")
+			if err != nil || !maps.Equal(held, want) {
+				t.Errorf("%s: %v are held, want %v: %v", name, held, want, err)
+			}
+			if takes(t, base.DB, "1") || takes(t, base.DB, "2") || !takes(t, base.DB, "3") {
+				t.Errorf("%s: others than those two are held", name)
+			}
+			return nil
+		})
+	}
+}
+
+// takes reports whether a unit could delete the guild at the moment.
+func takes(t *testing.T, d *db.DB, guild string) (free bool) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		rows, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR UPDATE SKIP LOCKED`, guild)
+		free = len(rows) == 1
+		return err
+	})
+	return free
 }

@@ -67,14 +67,46 @@ func Exists(ctx context.Context, q db.Querier, guild string) (bool, error) {
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
-// Held is Exists for a unit that may take long: a guild that leaves meanwhile is not
-// deleted before the unit ends. It also reports whether the guild is leaving.
-func Held(ctx context.Context, tx *db.Tx, guild string) (there, leaving bool, err error) {
-	leaving, err = db.Get[bool](ctx, tx, `SELECT removed_at IS NOT NULL FROM guilds WHERE id = $1 FOR KEY SHARE`, guild)
-	if db.Missing(err) {
-		return false, false, nil
+// Leaving reports of each of the guilds that are there whether it is being removed.
+func Leaving(ctx context.Context, tx *db.Tx, ids ...string) (map[string]bool, error) {
+	return areLeaving(ctx, tx, ids, "")
+}
+
+// Held is Leaving for a unit that may take long: a guild that leaves meanwhile is not
+// deleted before the unit ends.
+func Held(ctx context.Context, tx *db.Tx, ids ...string) (map[string]bool, error) {
+	return areLeaving(ctx, tx, ids, "FOR KEY SHARE")
+}
+
+func areLeaving(ctx context.Context, tx *db.Tx, ids []string, lock string) (map[string]bool, error) {
+	is := make(map[string]bool)
+	look := func(args ...any) error {
+		rows, err := db.Select[struct {
+			ID      string
+			Leaving bool
+		}](ctx, tx, `
+			SELECT g.id, home.leaving
+			FROM unnest($1::text[]) AS g (id)
+			CROSS JOIN LATERAL (
+				SELECT removed_at IS NOT NULL AS leaving
+				FROM guilds
+				WHERE id = g.id /*: $2 */
+				`+lock+`
+			) home`, args...)
+		for _, r := range rows {
+			is[r.ID] = r.Leaving
+		}
+		return fault.Wrap(err, "look whether guilds are leaving")
 	}
-	return err == nil && !leaving, leaving, fault.Wrap(err, "hold guild", guild)
+	if !tx.Distributed {
+		return is, look(db.Array(ids))
+	}
+	for _, id := range ids {
+		if err := look(db.Array([]string{id}), id); err != nil {
+			return nil, err
+		}
+	}
+	return is, nil
 }
 
 // getSettings returns the guild's settings, which every guild has.

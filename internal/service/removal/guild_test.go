@@ -205,7 +205,7 @@ func TestAGuildIsDeletedAfterTheImportThatBeganBefore(t *testing.T) {
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, guild)
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		if there, _, err := guilds.Held(ctx, tx, guild); !there || err != nil {
+		if held, err := guilds.Held(ctx, tx, guild); len(held) != 1 || err != nil {
 			t.Errorf("the guild is not there: %v", err)
 		}
 		dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now() - interval '1 hour', removed_after = now() - interval '1 hour'

@@ -57,7 +57,7 @@ type Kind[R any] struct {
 	// Needs is what must be there before the row besides its guild; may be nil.
 	Needs func(r *R) []Ref
 	// Defines is what others may need, and Find the statement that looks for it:
-	// guilds and ids in, guild and id out. Both or none.
+	// guilds and ids in, guild and id out. Both or none, but of guilds, which are held.
 	Defines func(r *R) Ref
 	Find    string
 
