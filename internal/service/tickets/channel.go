@@ -66,7 +66,7 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 			failed = nil // the answer comes back here
 		}
 		f, ok := errors.AsType[*chat.Failure](failed)
-		if ok && f.Lasting() && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
+		if ok && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
 			failed = nil // there is nothing to bring in line
 		}
 		if failed != nil || err != nil {
