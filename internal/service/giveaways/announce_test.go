@@ -24,6 +24,11 @@ func TestAnnouncements(t *testing.T) {
 		{"one winner", "🎉 **Nitro**: the winner is <@1>.", endedTexts(g, []string{"1"})},
 		{"several winners", "🎉 **Nitro**: the winners are <@1>, <@2>, <@3>.", endedTexts(g, []string{"1", "2", "3"})},
 		{"entered by reaction", "🎉 **Nitro**: the winner is <@1>. Entered by reaction: 250.", endedTexts(made, []string{"1"})},
+		{"nobody has reacted", "🎉 **Nitro**: nobody entered, so nobody wins. Entered by reaction: 0.", endedTexts(row{Prize: "Nitro", Source: fromAPI}, nil)},
+		{
+			"entered in another way", "🎉 **Nitro**: the winner is <@1>.",
+			endedTexts(row{Prize: "Nitro", Source: fromAPI, EntrantCount: 5}, []string{"1"}),
+		},
 		{
 			"reactions that could not be read",
 			"🎉 **Nitro**: nobody entered, so nobody wins. The reactions could not be read, so only the entries that were known took part.",
@@ -41,7 +46,7 @@ func TestAnnouncements(t *testing.T) {
 		},
 		{
 			"the start", "🎉 **Nitro**\n\nReact with 🎉 to enter. One winner is drawn <t:1893456000:R> (<t:1893456000:f>).",
-			[]notice{{text: startedText(row{Prize: "Nitro", WinnerCount: 1, EndsAt: ends})}},
+			[]notice{{text: startedText(row{Prize: "Nitro", WinnerCount: 1, EndsAt: ends, Description: ptr(" \n")})}},
 		},
 		{
 			"the start with all that can be said",
@@ -90,6 +95,9 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 				}
 			}
 		}
+	}
+	if cut := plain(strings.Repeat("ü", 500), maxPrize); utf8.RuneCountInString(cut) != maxPrize || !strings.HasSuffix(cut, "ü…") {
+		t.Errorf("a text that is cut has %d characters", utf8.RuneCountInString(cut))
 	}
 	long := startedText(row{
 		Prize: strings.Repeat("*", 200), Description: ptr(strings.Repeat("<", 1000)), WinnerCount: 100,

@@ -18,7 +18,7 @@ func channelLeft(t *testing.T, s ticketAPI, id string) string {
 		SELECT concat_ws(' ', coalesce(channel_id, '-'), channel_due_at IS NOT NULL, channel_lock IS NOT NULL) FROM tickets WHERE id = $1`, id)
 }
 
-// What became of the work on a closed ticket's channel decides what is left to do.
+// The outcome of the work on a closed ticket's channel decides what is left to do.
 func TestAnAttemptOnAChannelLeavesWhatIsStillToDo(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
