@@ -68,7 +68,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	for _, r := range rows {
 		r.Was = byKey[keyOf(&r.Is)]
 		switch g := of[r.Is.GiveawayID]; {
-		case g == nil && c.Look: // the file would make it
+		case g == nil && c.Named[refOf(c.By.GuildID, r.Is.GiveawayID)]:
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
 		case stays(r):

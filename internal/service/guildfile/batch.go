@@ -43,10 +43,12 @@ type batch struct {
 	needs   []need
 	kinds   []kind
 	byName  map[string]kind
+	held    func(ctx context.Context, tx *db.Tx, guilds ...string) (leaving map[string]bool, err error)
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
 	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), made: make(map[string]bool), brought: make(map[string]int64), kinds: newKinds(), byName: make(map[string]kind)}
+	b.held = guilds.Held
 	for _, k := range b.kinds {
 		b.byName[k.name()] = k
 	}
@@ -209,7 +211,7 @@ func (b *batch) hold(ctx context.Context) error {
 	if len(of) == 0 {
 		return nil
 	}
-	held, err := guilds.Held(ctx, b.tx, sorted(of)...)
+	held, err := b.held(ctx, b.tx, sorted(of)...)
 	if err != nil {
 		return fault.Wrap(err, "import")
 	}

@@ -54,6 +54,9 @@ func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(by
 			return fault.Wrap(err, "import")
 		}
 		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool)}
+		if u.DryRun {
+			b.held = guilds.Leaving
+		}
 		if _, err = load(ctx, b, r, progress); err != nil {
 			return err
 		}
@@ -157,7 +160,7 @@ func (u *updates) of(guild string) *guildCall {
 
 // begin gives the guild's records batches that know of nothing yet.
 func (c *guildCall) begin(u *updates) {
-	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun}
+	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun, Named: u.known}
 	c.batches, c.byName = records.Batches(), make(map[string]transfer.Batch)
 	for _, b := range c.batches {
 		c.byName[b.Name()] = b
@@ -216,11 +219,13 @@ func (u *updates) flush(ctx context.Context) error {
 		for _, k := range u.kinds {
 			made[k.name()] = k.waits()
 		}
-		if u.how.DryRun {
-			u.empty()
-			return nil
+		if !u.how.DryRun {
+			return u.batch.flush(ctx)
 		}
-		return u.batch.flush(ctx)
+		u.needs = slices.DeleteFunc(u.needs, func(n need) bool { return u.known[n.Ref] })
+		err := u.resolve(ctx)
+		u.empty()
+		return err
 	})
 	if err != nil {
 		return err
@@ -278,11 +283,7 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		return nil
 	}
 	if guild := c.guild; !u.there[guild] {
-		look := guilds.Held
-		if u.how.DryRun {
-			look = guilds.Leaving
-		}
-		leaving, err := look(ctx, u.tx, guild)
+		leaving, err := u.held(ctx, u.tx, guild)
 		if err != nil {
 			return fault.Wrap(err, "import")
 		}

@@ -300,3 +300,49 @@ func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A dry run refuses what the import would, and takes what it would take: things that come
+// in with the file too, also when they stand in a batch before.
+func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	g := `"guild_id":"` + api.Guild + `"`
+	seed := strings.Repeat("0", 64)
+	draw := func(guild string) string {
+		return `{"record":"giveaway_draw","guild_id":"` + guild + `","giveaway_id":"n","round":1,"seed":"` + seed + `","entries_hash":"` + seed + `"}`
+	}
+	both := func(text string) (list [2][]guildfile.Outcome, errs [2]error) {
+		for i, dry := range []bool{true, false} {
+			list[i], errs[i] = guildfile.Update{Balances: transfer.Keep, DryRun: dry}.Run(t.Context(), api.DB(), strings.NewReader(text), nil)
+		}
+		return list, errs
+	}
+	for line, want := range map[string]string{
+		`{"record":"ticket_message",` + g + `,"ticket_id":"n","content":"x"}`:    "line 1: ticket_message: No such ticket.",
+		`{"record":"giveaway_entry",` + g + `,"giveaway_id":"n","user_id":"55"}`: "line 1: giveaway_entry: No such giveaway.",
+		draw("999"): "line 1: giveaway_draw: guild 999 is neither in the lines before nor in the database",
+		draw(api.Guild): `line 1: giveaway_draw: giveaway "n" of guild ` + api.Guild +
+			" is neither in the lines before nor in the database",
+	} {
+		for i, err := range second(both(line)) {
+			if err == nil || err.Error() != want {
+				t.Errorf("%s, %d: %v, want %s", line, i, err, want)
+			}
+		}
+	}
+	var rest strings.Builder
+	for i := range 17_000 { // more than a batch
+		fmt.Fprintf(&rest, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+	}
+	list, errs := both(draw(api.Guild) + `
+{"record":"ticket",` + g + `,"id":"n","opener_id":"1"}
+{"record":"giveaway",` + g + `,"id":"n","prize":"x","channel_id":"5","status":"ended","winners":["42"]}
+` + rest.String() + `{"record":"ticket_message",` + g + `,"ticket_id":"n","content":"x"}
+{"record":"giveaway_entry",` + g + `,"giveaway_id":"n","user_id":"55"}
+` + strings.Replace(draw(api.Guild), `"round":1`, `"round":2`, 1))
+	if errs[0] != nil || errs[1] != nil || !slices.Equal(list[0], list[1]) || len(list[0]) != 6 {
+		t.Errorf("the dry run says %v, %v, the import %v, %v", list[0], errs[0], list[1], errs[1])
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }

@@ -104,7 +104,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 func find(c *transfer.Call, rows []*transfer.Row[entry], byKey map[string]*entry, held map[string]row) {
 	named := make(map[string]bool)
 	for _, r := range rows {
-		if _, ok := held[r.Is.TicketID]; !ok && !c.Look {
+		if _, ok := held[r.Is.TicketID]; !ok && !c.Named[refOf(c.By.GuildID, r.Is.TicketID)] {
 			r.Err = fault.New(fault.NotFound, "not_found", "No such ticket.")
 			continue
 		}

@@ -70,8 +70,10 @@ type Call struct {
 	DatedLater bool
 	// Balances is what an import does with points that are there; empty outside of one.
 	Balances Balances
-	// Look has nothing locked and nothing written.
-	Look bool
+	// Look has nothing locked and nothing written. Named is then what records of a file
+	// name so far: they would make what is not there.
+	Look  bool
+	Named map[Ref]bool
 
 	// Noted is what one kind has to know of what the call has for another.
 	Noted map[Ref]bool
@@ -217,6 +219,9 @@ func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	b.rows = append(b.rows, row)
 	if b.Note != nil {
 		b.Note(c, &row.Is)
+	}
+	if c.Look && b.kind.Defines != nil {
+		c.Named[b.kind.Defines(&row.Is)] = true
 	}
 	return again, nil
 }
