@@ -4315,7 +4315,7 @@ type WebhookEventData map[string]interface{}
 
 // WebhookEventList Events that were fetched.
 type WebhookEventList struct {
-	// CompleteSince Nothing that has happened since then is lost to the endpoint. It is when it was registered, or 30 days ago. A change that was under way while it was registered counts as before it, so read lists from some seconds earlier on.
+	// CompleteSince Nothing that has happened since then is lost to the endpoint. It is when it was registered, enabled or given more types of events, or 30 days ago. A change that was under way then counts as before it, so read lists from some seconds earlier on.
 	CompleteSince wire.Time `json:"complete_since"`
 
 	// Data The events, leased to the caller.

@@ -101,6 +101,18 @@ func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return ResetHealth(ctx, tx, guild, endpoint)
 }
 
+// Widen says that an endpoint gets events from now on that it did not get before: a pull
+// endpoint is complete since now, or since it is enabled.
+func Widen(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	_, err := db.Exec(ctx, tx, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
+		UPDATE webhook_schedule
+		SET complete_since = instant.at
+		FROM instant
+		WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = 'pull'`, guild, endpoint)
+	return fault.Wrap(err, "note that endpoint", endpoint, "of guild", guild, "gets more")
+}
+
 // Forget gives up everything that waits for an endpoint that the unit deletes.
 // No send to it begins after the unit's commit.
 func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {

@@ -161,6 +161,11 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 			return endpoint{}, err
 		}
 	}
+	if more := func(t string) bool { return !slices.Contains(was.Events, t) }; slices.ContainsFunc(e.Events, more) {
+		if err := delivery.Widen(ctx, tx, e.GuildID, e.ID); err != nil {
+			return endpoint{}, err
+		}
+	}
 	switch {
 	case e.Enabled && !was.Enabled:
 		return e, delivery.Enable(ctx, tx, e.GuildID, e.ID)

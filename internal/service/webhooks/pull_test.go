@@ -108,6 +108,34 @@ func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
 	}
 }
 
+// A pull endpoint that gets more types of events is complete since then: it has none of
+// those that happened before. One that gets fewer loses nothing.
+func TestAPullEndpointThatGetsMoreIsCompleteSinceThen(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
+	on := apitest.Path("id", id)
+	since := func() string {
+		return api.Do(t, "pullWebhookEvents", `{}`, on).Want(t, 200, `{"data":[]}`).Str(t, "complete_since")
+	}
+	registered := since()
+	lost := api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "").Str(t, "data.updated_at")
+	api.Do(t, "updateWebhookEndpoint", `{"events":["case.created"],"description":"the same"}`, on).Want(t, 200, "")
+	if got := since(); got != registered {
+		t.Errorf("nothing else is listened to, and it is complete since %s, before that since %s", got, registered)
+	}
+	more := api.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed","case.created"]}`, on).Want(t, 200, "").Str(t, "data.updated_at")
+	widened := since()
+	if widened <= lost || widened < more {
+		t.Errorf("an event of %s is lost, the endpoint gets more since %s, and is complete since %s", lost, more, widened)
+	}
+	api.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed"]}`, on).Want(t, 200, "")
+	if got := since(); got != widened {
+		t.Errorf("less is listened to, and it is complete since %s, before that since %s", got, widened)
+	}
+}
+
 // Two endpoints keep an event each for itself: what one acknowledges, or gives back, the
 // other has still, and under its lease.
 func TestAnEventIsAcknowledgedForOneEndpoint(t *testing.T) {
@@ -232,6 +260,21 @@ func TestAFetchTakesAHundredForAMinute(t *testing.T) {
 	}
 	api.Do(t, "ackWebhookEvents", `{"event_ids":`+list(slices.Repeat([]string{"x"}, 1001)...)+`}`, on).WantError(t, 400, "invalid_request")
 	ack(t, api, id, `{"event_ids":`+list(append(slices.Repeat([]string{"x"}, 998), ids(t, second)...)...)+`}`, `{"settled_count":2}`)
+}
+
+// An acknowledgement may settle as many events as a call may name, and give back as many.
+func TestAnAcknowledgementNamesAsManyAsTheListsHold(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	change(t, api)
+	change(t, api)
+	fetched := pull(t, api, id, `{}`)
+	others := slices.Repeat([]string{"01977420-8c00-7000-8000-000000000716"}, 999)
+	body := `"event_ids":` + list(append(others, fetched[0])...) + `,"return_ids":` + list(append(others, fetched[1])...) + `}`
+	ack(t, api, id, `{`+body, `{"settled_count":1,"returned_count":1}`)
+	api.Bot(t).Do(t, "ackBotEvents", `{"stream":"work",`+body).Want(t, 200, `{"data":{"settled_count":0,"returned_count":0}}`)
 }
 
 // An endpoint is one to which events are pushed unless it says otherwise. None that is
