@@ -48,7 +48,9 @@ class Books:
         answered = {line.get("path") for line in lines}
         self.begun = {line["begun"]: line["at"] for line in lines if "begun" in line and line["begun"] not in answered}  # work that may be done, since when
         self.posted = {line["body"]["done"].get("message_id") for line in lines if "done" in line.get("body", {})}
-        FILE.write_text("".join(json.dumps(line) + "\n" for line in [{"begun": path, "at": at} for path, at in self.begun.items()] + self.open))
+        new = FILE.with_name(FILE.name + ".new")  # a kill leaves one of the two whole
+        new.write_text("".join(json.dumps(line) + "\n" for line in [{"begun": path, "at": at} for path, at in self.begun.items()] + self.open))
+        new.replace(FILE)
 
     async def start(self) -> None:
         self.http = aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}, timeout=aiohttp.ClientTimeout(total=20))
