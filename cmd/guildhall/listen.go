@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -62,6 +63,14 @@ func (c *listenCommand) Run(ctx context.Context, io streams) error {
 }
 
 func (c *listenCommand) listener(io streams) (*listener, error) {
+	if err := callable("--api", c.API); err != nil {
+		return nil, err
+	}
+	if c.ForwardTo != "" {
+		if err := callable("--forward-to", c.ForwardTo); err != nil {
+			return nil, err
+		}
+	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
@@ -88,6 +97,16 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 		receiver: &http.Client{Timeout: egress.AttemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		label:    output.Visible("guildhall listen on " + host),
 	}, nil
+}
+
+// callable refuses an address that no call can be made to. A test's receiver may speak
+// plain HTTP.
+func callable(flag, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return fmt.Errorf("%s: %q is not a URL that can be called: it must look like http://localhost:9000/hook", flag, address)
+	}
+	return nil
 }
 
 // listener fetches from a pull endpoint of its own, which it knows by its label.
@@ -186,9 +205,8 @@ func (l *listener) step(ctx context.Context) error {
 	var got fetched
 	err := l.call(ctx, http.MethodPost, "/webhooks/"+l.endpoint+"/events/pull",
 		map[string]any{"limit": listenLimit, "wait": listenWait, "lease": listenLease}, &got)
-	var refused *apiError
-	if errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Code == "webhook_disabled") {
-		return l.begin(ctx) // it was removed, or switched off
+	if isOver(err) {
+		return l.begin(ctx)
 	}
 	if err != nil || len(got.Data) == 0 {
 		return err
@@ -211,7 +229,17 @@ func (l *listener) step(ctx context.Context) error {
 		case <-time.After(listenPause):
 		}
 	}
-	return l.call(context.WithoutCancel(ctx), http.MethodPost, "/webhooks/"+l.endpoint+"/events/ack", answer, nil)
+	err = l.call(context.WithoutCancel(ctx), http.MethodPost, "/webhooks/"+l.endpoint+"/events/ack", answer, nil)
+	if isOver(err) {
+		return nil // the next fetch begins anew
+	}
+	return err
+}
+
+// isOver reports whether the endpoint was removed, or switched off.
+func isOver(err error) bool {
+	var refused *apiError
+	return errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Code == "webhook_disabled")
 }
 
 // handle prints an event, and forwards it if that was asked for. It reports whether the

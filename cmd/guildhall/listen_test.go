@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -173,6 +175,50 @@ func TestListenBringsEventsToALocalReceiver(t *testing.T) {
 	if n := in.unverified(); n > 0 || len(in.secrets) != 2 {
 		t.Errorf("%d requests could not be verified", n)
 	}
+}
+
+// An endpoint that somebody removes while the receiver is at an event is made anew.
+func TestListenBeginsAnewWhenItsEndpointIsRemoved(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	in := newInbox(t)
+	removed := false
+	receiver := in.Config.Handler
+	in.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id := api.Do(t, "listWebhookEndpoints", "").All(t, "id")[0]; !removed {
+			api.Do(t, "deleteWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 204, "")
+			removed = true
+		}
+		receiver.ServeHTTP(w, r)
+	})
+	log, _ := listen(t, newAway(t, api), api, in)
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "")
+	testutil.Eventually(t, "it listens again", func() bool { return len(printedSecret.FindAllString(log.String(), -1)) == 2 })
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "")
+	testutil.Eventually(t, "the next event was taken", func() bool { return in.taken() == 1 })
+}
+
+// An address that cannot be called is wrong usage: no event would ever reach it.
+func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	from := newAway(t, api)
+	for _, c := range []listenCommand{
+		{Token: api.Token, API: from.URL, ForwardTo: "localhost:9000/hook"},
+		{Token: api.Token, API: from.URL, ForwardTo: "/hook"},
+		{Token: api.Token, API: from.URL, ForwardTo: "ftp://localhost/hook"},
+		{Token: api.Token, API: from.URL, ForwardTo: "http://"},
+		{Token: api.Token, API: from.URL, ForwardTo: "http://local host/"},
+		{Token: api.Token, API: "localhost:8443/api/v1"},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		err := c.Run(ctx, streams{nil, io.Discard, io.Discard})
+		stop()
+		if _, wrong := errors.AsType[usageError](err); !wrong {
+			t.Errorf("--forward-to %q --api %q: %v", c.ForwardTo, c.API, err)
+		}
+	}
+	api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
 }
 
 // A refusal for good ends a listener; it does not try for ever.
