@@ -11,6 +11,7 @@ package migrations
 import (
 	"embed"
 	"regexp"
+	"strings"
 )
 
 // Files is every migration.
@@ -35,7 +36,7 @@ var Schema string
 type Index struct {
 	Name, Table string
 	Unique      bool   // statements rely on it, and not for their speed alone
-	Definition  string // what makes it
+	Definition  string // what makes it anew; of an index, while others write, and in no transaction
 }
 
 var (
@@ -62,7 +63,8 @@ func Indexes() (all []Index) {
 		}
 	}
 	for _, m := range indexLine.FindAllStringSubmatch(Schema, -1) {
-		all = append(all, Index{Name: m[2], Table: m[3], Unique: m[1] != "", Definition: m[0]})
+		made := strings.Replace(strings.Replace(m[0], " INDEX ", " INDEX CONCURRENTLY ", 1), " ON public.", " ON ", 1)
+		all = append(all, Index{Name: m[2], Table: m[3], Unique: m[1] != "", Definition: made})
 	}
 	return all
 }

@@ -79,7 +79,7 @@ func (x *examination) schema(ctx context.Context) Finding {
 	case err != nil:
 		return fail("%v", err)
 	case len(s.Invalid) > 0:
-		return warn("indexes are invalid, because what made them was cut off: drop them and run `guildhall migrate`").about(s.Invalid)
+		return warn("indexes are invalid, because what made them was cut off: drop them, run `guildhall migrate`, and this again").about(s.Invalid)
 	case s.Newer():
 		return warn("the schema is at version %d, newer than this program's %d: a newer guildhall has migrated it", s.Version, db.SchemaVersion())
 	case s.Unfinished() != "":

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"database/sql"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -483,6 +484,45 @@ func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 		dbtest.Exec(t, s.DB, `
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
 			VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
+	}
+}
+
+// What is missing can be made anew while the installation runs, by what is said of it.
+func TestWhatIsMissingIsMadeAnewAsDoctorSays(t *testing.T) {
+	t.Parallel()
+	s := newInstalled(t)
+	dbtest.Fill(t, s.DB, `DROP INDEX cases_newest`, `ALTER TABLE cases DROP CONSTRAINT cases_number`)
+	of := func() (schema doctor.Finding) {
+		t.Helper()
+		err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) {
+			if f.Check == doctor.Schema {
+				schema = f
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema
+	}
+	said := of()
+	if len(said.About) != 2 {
+		t.Fatalf("%+v", said)
+	}
+	pool, err := sql.Open("postgres", s.URL) // db's own runs everything in a transaction
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, statement := range said.About {
+		if strings.Contains(statement, " INDEX ") && !strings.HasPrefix(statement, "CREATE INDEX CONCURRENTLY cases_newest ON cases ") {
+			t.Errorf("writes wait for %s", statement)
+		}
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+			t.Errorf("%v: %s", err, statement)
+		}
+	}
+	if after := of(); after.Status != doctor.OK {
+		t.Errorf("afterwards: %+v", after)
 	}
 }
 
