@@ -487,7 +487,7 @@ func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	}
 }
 
-// What is missing can be made anew while the installation runs, by what is said of it.
+// An operator makes what is missing anew while the installation runs, as doctor says.
 func TestWhatIsMissingIsMadeAnewAsDoctorSays(t *testing.T) {
 	t.Parallel()
 	s := newInstalled(t)
