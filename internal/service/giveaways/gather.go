@@ -197,9 +197,8 @@ func endUnposted(ctx context.Context, d db.Doer, g row) error {
 // settled while the message may be posted, and lost when it was posted and
 // deleted before anybody could read its reactions.
 func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
-	gone, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID)
-	if gone || err != nil {
-		return gone, false, err
+	if _, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID); err != nil {
+		return false, false, err
 	}
 	state, err := chat.State(ctx, tx, g.GuildID, *g.PostID)
 	return state == "" || state == chat.Sent, state == chat.Sent, err

@@ -2,6 +2,10 @@ package giveaways
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
 	"testing"
 
 	"guildhall/internal/base/db"
@@ -78,6 +82,142 @@ func TestAGiveawayIsPresentedOnceWhileItRuns(t *testing.T) {
 		}
 		if left := len(intents()); platform.posts != c.posts || left != c.posts {
 			t.Errorf("%s: %d messages are posted and %d are left", name, platform.posts, left)
+		}
+	}
+}
+
+// stuck is a platform that answers with the same full page whatever it is asked for.
+type stuck struct {
+	chat.StandIn
+	pages int
+}
+
+// EditMessage does nothing.
+func (*stuck) EditMessage(context.Context, chat.Channel, string, string) error { return nil }
+
+// Reactors are a hundred members, five times in all.
+func (s *stuck) Reactors(context.Context, chat.Channel, string, string, chat.Reaction, string) ([]chat.Reactor, error) {
+	if s.pages++; s.pages > 5 {
+		return nil, errMute
+	}
+	list := make([]chat.Reactor, chat.ReactorsPage)
+	for i := range list {
+		list[i].UserID = user(i)
+	}
+	return list, nil
+}
+
+// A page without anybody new is the last.
+func TestReadingReactionsEndsThoughPagesRepeat(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	s.giveaway("g", drawing, 1, 0, nil)
+	dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api', message_id = '901', pot = 'gathering', redraw_at = now()`)
+	if err := Gather(t.Context(), s.DB, &stuck{}, guild, "g"); err != nil {
+		t.Fatal(err)
+	}
+	if g := s.get("g"); g.Pot != frozen || g.EntrantCount != chat.ReactorsPage {
+		t.Errorf("the pot is %s, with %d entrants", g.Pot, g.EntrantCount)
+	}
+}
+
+// A worker whose knowledge of a giveaway is old changes nothing of what has come since.
+func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	read := func(ctx context.Context, g row) error {
+		_, err := enter(ctx, s.DB, g, []chat.Reactor{{UserID: "5"}})
+		return err
+	}
+	unposted := func(ctx context.Context, g row) error { return endUnposted(ctx, s.DB, g) }
+	gone := func(ctx context.Context, g row) error {
+		err := missed(ctx, s.DB, g, &chat.Failure{Code: chat.CodeUnknownMessage})
+		if _, ok := errors.AsType[*chat.Failure](err); ok {
+			return nil // it says why
+		}
+		return err
+	}
+	for name, c := range map[string]struct {
+		do    func(context.Context, row) error
+		since string
+	}{
+		"a page":                        {read, `reaction_count = 0`},
+		"a page that was read":          {read, `reaction_after = '5', reaction_count = 1`},
+		"a page, frozen":                {read, `pot = 'frozen'`},
+		"no message, posted":            {unposted, `message_id = '901'`},
+		"no message, frozen":            {unposted, `pot = 'frozen', reactions_missed = true`},
+		"the message is gone, all read": {gone, `pot = 'frozen'`},
+	} {
+		s.giveaway(name, drawing, 1, 0, nil)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api', pot = 'gathering', drawing_at = now() WHERE id = $1`, name)
+		old := s.get(name)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET `+c.since+` WHERE id = $1`, name)
+		was := stored(t, s.DB, name)
+		if err := c.do(t.Context(), old); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if is := stored(t, s.DB, name); (is == was) != (name != "a page") {
+			t.Errorf("%s: it was\n%s\nand is\n%s", name, was, is)
+		}
+	}
+}
+
+// The reading of reactions to a message that was posted and deleted at once ends, and the
+// giveaway says that reactions are missed.
+func TestAMessageThatWasDeletedAtOnceIsMissed(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	for state, want := range map[string]string{"pending": "frozen false", "sending": "gathering false", chat.Sent: "frozen true"} {
+		s.giveaway(state, active, 1, 0, nil)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api' WHERE id = $1`, state)
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error { return present(ctx, tx, s.get(state)) })
+		dbtest.Exec(t, s.DB, `UPDATE chat_intents SET state = $1 WHERE subject_id = $1`, state)
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering', drawing_at = now(), redraw_at = now() WHERE id = $1`, state)
+		if err := Gather(t.Context(), s.DB, mute{}, guild, state); (err != nil) != (state == "sending") {
+			t.Errorf("%s: %v", state, err)
+		}
+		if is := s.get(state); fmt.Sprint(is.Pot, " ", is.ReactionsMissed) != want {
+			t.Errorf("%s: the pot is %s, reactions are missed: %v", state, is.Pot, is.ReactionsMissed)
+		}
+	}
+}
+
+// deaf is a platform that has no more what it is asked about.
+type deaf struct {
+	mute
+	code int
+}
+
+func (d deaf) failure() error {
+	return &chat.Failure{Status: http.StatusNotFound, Code: d.code, Message: "Unknown"}
+}
+
+// AddReaction finds nothing.
+func (d deaf) AddReaction(context.Context, chat.Channel, string, string) error { return d.failure() }
+
+// Reactors finds nothing.
+func (d deaf) Reactors(context.Context, chat.Channel, string, string, chat.Reaction, string) ([]chat.Reactor, error) {
+	return nil, d.failure()
+}
+
+// The bot does without a message that is gone, or whose channel is, at once.
+func TestTheBotDoesWithoutWhatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	for code, givenUp := range map[int]bool{chat.CodeUnknownMessage: true, chat.CodeUnknownChannel: true, chat.CodeMissingAccess: false} {
+		name := strconv.Itoa(code)
+		s.giveaway(name, drawing, 1, 0, nil)
+		dbtest.Exec(t, s.DB, `
+			UPDATE giveaways SET message_id = '901', pot = 'gathering', drawing_at = now(), react_at = now(), redraw_at = now()
+			WHERE id = $1`, name)
+		for what, do := range map[string]func(context.Context, db.Doer, chat.Platform, string, string) error{"react": React, "gather": Gather} {
+			if err := do(t.Context(), s.DB, deaf{code: code}, guild, name); err == nil {
+				t.Errorf("%s, %d: the failure goes unnoticed", what, code)
+			}
+		}
+		left := dbtest.Value[string](t, s.DB, `SELECT concat_ws(' ', react_at IS NULL, pot = 'frozen') FROM giveaways WHERE id = $1`, name)
+		if want := map[bool]string{true: "t t", false: "f f"}[givenUp]; left != want {
+			t.Errorf("%d: given up are %s, want %s", code, left, want)
 		}
 	}
 }

@@ -66,3 +66,29 @@ func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 		})
 	}
 }
+
+// The same of a request whose ticket has been closed since its first attempt: once it is
+// known that nothing was posted, it is refused.
+func TestAMessageIsRefusedThoughACommitIsLost(t *testing.T) {
+	t.Parallel()
+	var commits atomic.Int64
+	commits.Store(1000)
+	s := newTicketAPI(t, apitest.Reach(func(raw string) string {
+		return dbtest.NewJudgedLink(t, raw, func(sent []byte) dbtest.Fate {
+			if bytes.Contains(sent, []byte("COMMIT")) && commits.Add(1) == 2 {
+				return dbtest.Lose
+			}
+			return dbtest.Pass
+		}).URL
+	}))
+	id := apitest.Path("id", ticket(t, s.API, 1, "open", true))
+	s.platform.In(channelOf(1), chattest.Refuse(500, 0, "away"))
+	s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, id).WantError(t, 502, "discord_send_failed")
+	s.platform.In(channelOf(1), nil)
+	s.Do(t, "closeTicket", "", id).Want(t, 200, "")
+	commits.Store(0)
+	s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, id).WantError(t, 422, "ticket_not_open")
+	if n := commits.Load(); n < 2 {
+		t.Errorf("%d commits: none was lost", n)
+	}
+}

@@ -66,7 +66,8 @@ func TestMessage(t *testing.T) {
 
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id)).WantReplayOf(t, first)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"other"}`, apitest.Path("id", id)).WantError(t, 409, "idempotency_key_reused")
-		s.Do(t, "createTicketMessage", `{"content":"without a key"}`, apitest.Path("id", id)).Want(t, 201, `{"data":{"author_id":null}}`)
+		s.Do(t, "createTicketMessage", `{"content":"without a key","internal":false}`, apitest.Path("id", id)).
+			Want(t, 201, `{"data":{"author_id":null,"kind":"message"}}`)
 		s.wantMessages(t, id, 1, 2, 2)
 	})
 

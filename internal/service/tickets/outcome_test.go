@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"testing"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
 )
 
 // channelLeft is what a ticket has of a channel: its id, whether it is due, and whether a
@@ -79,5 +82,24 @@ func TestAnOutcomeThatIsNotNotedIsAFailure(t *testing.T) {
 	})
 	if err := s.syncChannel(id); err == nil {
 		t.Error("it went unnoticed")
+	}
+}
+
+// A service without one of its parts is none.
+func TestTheServiceNeedsAllItsParts(t *testing.T) {
+	t.Parallel()
+	d, keys := &db.DB{}, api.TicketKeys{}
+	for _, c := range []struct {
+		tickets.Config
+		whole bool
+	}{
+		{tickets.Config{DB: d, Chat: chat.Off{}, Keys: keys}, true},
+		{tickets.Config{Chat: chat.Off{}, Keys: keys}, false},
+		{tickets.Config{DB: d, Keys: keys}, false},
+		{tickets.Config{DB: d, Chat: chat.Off{}}, false},
+	} {
+		if _, err := tickets.New(c.Config); (err == nil) != c.whole {
+			t.Errorf("with %+v: %v", c.Config, err)
+		}
 	}
 }
