@@ -24,7 +24,7 @@ const knownLimit = 50_000
 // manyRecords are enough to change how Postgres should look for them.
 const manyRecords = 10_000
 
-// need is something that a line names and that must exist.
+// need is something that a line names and that must exist, or a guild that it makes.
 type need struct {
 	transfer.Ref
 	line int64
@@ -88,6 +88,7 @@ func (b *batch) add(line int64, text []byte) (string, *LineError) {
 		b.known[*defines] = true
 		if defines.Kind == "guild" {
 			b.made[defines.ID] = true
+			b.needs = append(b.needs, need{*defines, line, name})
 		}
 	}
 	if guild := guildOf(name, object); guild != "" {
@@ -200,7 +201,8 @@ func (b *batch) resolve(ctx context.Context) error {
 	return nil
 }
 
-// hold holds the guilds that lines name: they stay until the import ends.
+// hold holds the guilds that lines name: they stay until the import ends. One that is
+// being removed is refused to a line that would make it as well.
 func (b *batch) hold(ctx context.Context) error {
 	of := make(map[string]bool)
 	for _, n := range b.needs {
@@ -216,7 +218,7 @@ func (b *batch) hold(ctx context.Context) error {
 		return fault.Wrap(err, "import")
 	}
 	for _, n := range b.needs {
-		if n.Kind != "guild" {
+		if _, there := held[n.ID]; n.Kind != "guild" || !there && n.by == "guild" {
 			continue
 		}
 		if reason := unfit(held, n.ID); reason != "" {

@@ -8,19 +8,28 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/service/guilds"
 )
 
+// whole is NotFound where there is no such guild, and a Conflict where its day has come:
+// some of it may be deleted already.
+func whole(ctx context.Context, tx *db.Tx, guild string) error {
+	going, err := db.Get[bool](ctx, tx, `SELECT coalesce(removed_after <= now(), false) FROM guilds WHERE id = $1`, guild)
+	switch {
+	case db.Missing(err):
+		return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+	case going:
+		return guilds.BeingRemoved(guild)
+	}
+	return fault.Wrap(err, "export guild", guild)
+}
+
 // NoteExport has the guild's audit log say that an export was asked for. A server
-// that takes no writes says so: db.TakesNoWrites. It is NotFound for
-// an unknown guild.
+// that takes no writes says so: db.TakesNoWrites. It is refused as Export is.
 func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
-		if err != nil {
-			return fault.Wrap(err, "export guild", guild)
-		}
-		if !there {
-			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		if err := whole(ctx, tx, guild); err != nil {
+			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildExported, Target: guild, Name: "guild file"})
 	})
@@ -30,18 +39,14 @@ func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 // the database, whatever changes meanwhile; it always writes the same things in
 // the same order; and its memory does not grow with the guild. Listings of the
 // network belong to no guild and are not in it. It is NotFound when there is no
-// such guild.
+// such guild, and a Conflict when it is being deleted.
 func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 	return d.Snapshot(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.TakeTime(ctx, 0); err != nil {
 			return fault.Wrap(err, "export guild", guild)
 		}
-		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
-		if err != nil {
-			return fault.Wrap(err, "export guild", guild)
-		}
-		if !there {
-			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		if err := whole(ctx, tx, guild); err != nil {
+			return err
 		}
 		out := bufio.NewWriterSize(w, 64<<10)
 		for _, k := range newKinds() {

@@ -16,6 +16,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/service/guildfile"
 )
 
@@ -284,6 +285,24 @@ func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 	}
 	if err := guildfile.Export(context.Background(), from, "3", &bytes.Buffer{}); err == nil {
 		t.Error("a guild that is not there was exported")
+	}
+}
+
+// An export of a guild that is being deleted would lack what is gone already. Until the
+// day all of it is there.
+func TestAGuildIsExportedUntilItIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	whole := exported(t, d, "1")
+	for _, day := range []string{"now() + interval '1 day'", "now()"} {
+		dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = `+day+` WHERE id = '1'`)
+		var out bytes.Buffer
+		noted, err := guildfile.NoteExport(t.Context(), d, "1"), guildfile.Export(t.Context(), d, "1", &out)
+		if gone := day == "now()"; fault.Is(noted, "guild_being_removed") != gone || fault.Is(err, "guild_being_removed") != gone ||
+			!gone && (err != nil || out.String() != whole) || gone && out.Len() > 0 {
+			t.Errorf("removed after %s: %v and %v, %d bytes of %d", day, noted, err, out.Len(), len(whole))
+		}
 	}
 }
 

@@ -139,6 +139,7 @@ func TestAGuildThatLeavesTakesNoFile(t *testing.T) {
 		want  string
 	}{
 		"a plain import":         {plain, wallet, "line 1: wallet: guild "},
+		"a plain import of it":   {plain, strings.Join(file(api), "\n"), "line 1: guild: guild "},
 		"an update":              {updating(false), strings.Join(file(api), "\n"), "line 1: guild: guild "},
 		"an update of its rows":  {updating(false), wallet, "line 1: wallet: guild "},
 		"a dry run of an update": {updating(true), wallet, "line 1: wallet: guild "},
