@@ -187,10 +187,15 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 		if err := c.printDelivery(io, sent); err != nil {
 			return err
 		}
-		if sent.Status != "delivered" {
+		switch {
+		case sent.Status == "delivered":
+			return nil
+		case sent.AttemptCount > 0 || sent.Status == "failed":
 			return errors.New("the receiver did not accept the ping")
+		case c.JSON:
+			return nil
 		}
-		return nil
+		return output.Say(io.out, "The endpoint is a pull endpoint: nobody calls it, and the ping waits to be fetched.")
 	})
 }
 

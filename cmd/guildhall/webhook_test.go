@@ -7,6 +7,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/outbound/egress/egresstest"
+	"guildhall/internal/server/api/apitest"
 )
 
 // The commands around a receiver, beside a node that is a worker and nothing
@@ -96,5 +97,19 @@ func TestWebhooks(t *testing.T) {
 	command("remove", e.ID).refused(t, 1, "No such webhook endpoint.")
 	if out := command("list", "--guild", guild, "--json").ok(t); strings.TrimSpace(out) != "[]" {
 		t.Errorf("list prints %s", out)
+	}
+}
+
+// A ping for a pull endpoint waits until somebody fetches it, and the command says so.
+func TestAPingThatIsFetchedIsNotRefused(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	id := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
+	for status, change := range map[string]string{"pending": `{"enabled":true}`, "held": `{"enabled":false}`} {
+		api.Do(t, "updateWebhookEndpoint", change, apitest.Path("id", id)).Want(t, 200, "")
+		out := call(t, "", "webhook", "test", id, "--database-url", api.Server.DBURL).ok(t)
+		if !strings.Contains(out, status) || !strings.Contains(out, "waits to be fetched") {
+			t.Errorf("test prints %q", out)
+		}
 	}
 }
