@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/service/guilds"
 )
 
-// whole is NotFound where there is no such guild, and a Conflict where its day has come:
+// exportable is NotFound where there is no such guild, and a Conflict where its day has come:
 // some of it may be deleted already.
-func whole(ctx context.Context, tx *db.Tx, guild string) error {
+func exportable(ctx context.Context, tx *db.Tx, guild string) error {
 	going, err := db.Get[bool](ctx, tx, `SELECT coalesce(removed_after <= now(), false) FROM guilds WHERE id = $1`, guild)
 	switch {
 	case db.Missing(err):
@@ -28,7 +28,7 @@ func whole(ctx context.Context, tx *db.Tx, guild string) error {
 // that takes no writes says so: db.TakesNoWrites. It is refused as Export is.
 func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := whole(ctx, tx, guild); err != nil {
+		if err := exportable(ctx, tx, guild); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildExported, Target: guild, Name: "guild file"})
@@ -45,7 +45,7 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 		if err := tx.TakeTime(ctx, 0); err != nil {
 			return fault.Wrap(err, "export guild", guild)
 		}
-		if err := whole(ctx, tx, guild); err != nil {
+		if err := exportable(ctx, tx, guild); err != nil {
 			return err
 		}
 		out := bufio.NewWriterSize(w, 64<<10)
