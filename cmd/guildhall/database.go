@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
+	"guildhall/internal/service/guilds"
 )
 
 // connection is how the commands that look after data find the database: the
@@ -54,6 +55,24 @@ func (c connection) open(ctx context.Context) (*db.DB, targetDatabase, error) {
 	return d, f, err
 }
 
+// openFor is open for what is about one guild, unless it is about every one. The guild has
+// to be there: a list of nothing would say that it has none.
+func (c connection) openFor(ctx context.Context, guild string, every bool) (*db.DB, error) {
+	d, _, err := c.open(ctx)
+	if err != nil || every {
+		return d, err
+	}
+	there, err := guilds.Exists(ctx, d.Reader(), guild)
+	if err == nil && !there {
+		err = fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+	}
+	if err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
 func (c connection) find() (targetDatabase, error) {
 	if c.DatabaseURL != "" {
 		return targetDatabase{DatabaseURL: c.DatabaseURL}, nil
@@ -75,16 +94,6 @@ func (c connection) find() (targetDatabase, error) {
 	}
 	f.SecretKey = string(key)
 	return f, nil
-}
-
-// wantGuild is an error unless the guild is there: a list of nothing would say that
-// it has none.
-func wantGuild(ctx context.Context, d *db.DB, guild string) error {
-	there, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
-	if err == nil && !there {
-		err = fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
-	}
-	return err
 }
 
 type migrateCommand struct {

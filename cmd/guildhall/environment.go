@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"guildhall/internal/base/schema"
 )
 
 // variablePrefix is how the variables of settings begin.
@@ -72,30 +74,9 @@ func variables(t reflect.Type) (names []string) {
 func nearest(name string, of []string) (meant string) {
 	best := typos + 1
 	for _, one := range of {
-		if d := distance(name, one); d < best {
+		if d := schema.Distance(name, one); d < best {
 			best, meant = d, one
 		}
 	}
 	return meant
-}
-
-// distance is how many letters have to be added, left out or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

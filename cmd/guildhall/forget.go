@@ -33,16 +33,11 @@ func (c *forgetCommand) Run(ctx context.Context, io streams) error {
 	if !auth.IsGuildID(c.User) { // of the same form
 		return usageError{errors.New("--user: the id of a member has 1 to 20 digits")}
 	}
-	d, _, err := c.open(ctx)
+	d, err := c.openFor(ctx, c.Guild, c.EveryGuild)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if !c.EveryGuild {
-		if err := wantGuild(ctx, d, c.Guild); err != nil {
-			return err
-		}
-	}
 	var at time.Time
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if c.EveryGuild {

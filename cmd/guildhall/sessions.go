@@ -33,16 +33,11 @@ type listedSession struct {
 }
 
 func (c *dashboardSessions) Run(ctx context.Context, io streams) error {
-	d, _, err := c.open(ctx)
+	d, err := c.openFor(ctx, c.Guild, c.Guild == "")
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if c.Guild != "" {
-		if err := wantGuild(ctx, d, c.Guild); err != nil {
-			return err
-		}
-	}
 	list, err := dashboard.Sessions(ctx, d.Reader(), c.Guild, time.Now())
 	if err != nil {
 		return err
@@ -105,16 +100,11 @@ type revokedLinks struct {
 }
 
 func (c *dashboardLink) revoke(ctx context.Context, io streams) error {
-	d, _, err := c.open(ctx)
+	d, err := c.openFor(ctx, c.Guild, c.Guild == "")
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if c.Guild != "" {
-		if err := wantGuild(ctx, d, c.Guild); err != nil {
-			return err
-		}
-	}
 	n, err := dashboard.RevokeLinks(ctx, d, c.Guild)
 	if err != nil {
 		return err

@@ -103,14 +103,11 @@ type listed struct {
 }
 
 func (c *tokenList) Run(ctx context.Context, io streams) error {
-	d, _, err := c.open(ctx)
+	d, err := c.openFor(ctx, c.Guild, false)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := wantGuild(ctx, d, c.Guild); err != nil {
-		return err
-	}
 	tokens, err := auth.List(ctx, d, c.Guild)
 	if err != nil {
 		return err

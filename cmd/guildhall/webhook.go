@@ -99,14 +99,11 @@ type webhookList struct {
 }
 
 func (c *webhookList) Run(ctx context.Context, io streams) error {
-	d, _, err := c.open(ctx)
+	d, err := c.openFor(ctx, c.Guild, false)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := wantGuild(ctx, d, c.Guild); err != nil {
-		return err
-	}
 	all, err := webhooks.List(ctx, d, c.Guild)
 	if err != nil {
 		return err

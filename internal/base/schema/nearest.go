@@ -88,15 +88,15 @@ func Nearest(name string, known []string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
 	}
 	for _, k := range known {
-		if d := distance(plain(name), plain(k)); d < least && d*3 <= len(k)+1 {
+		if d := Distance(plain(name), plain(k)); d < least && d*3 <= len(k)+1 {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance counts the letters to insert, delete or change; long texts are far.
-func distance(a, b string) int {
+// Distance counts the letters to insert, delete or change; long texts are far.
+func Distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 40
 	}

@@ -41,15 +41,23 @@ func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Clock 
 
 // Watch compares the clocks until ctx ends.
 func (c *Clock) Watch(ctx context.Context) error {
-	tick := time.NewTicker(clockInterval)
+	watch(ctx, clockInterval, c.compare, func(err error) {
+		c.log.WarnContext(ctx, "the clocks could not be compared", "error", err)
+	})
+	return nil
+}
+
+// watch looks at once and then after each interval, until ctx ends.
+func watch(ctx context.Context, interval time.Duration, look func(context.Context) error, failed func(error)) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		if err := c.compare(ctx); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "the clocks could not be compared", "error", err)
+		if err := look(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}

@@ -33,18 +33,10 @@ func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *
 
 // Watch asks until ctx ends.
 func (r *Replication) Watch(ctx context.Context) error {
-	tick := time.NewTicker(replicationInterval)
-	defer tick.Stop()
-	for {
-		if err := r.measure(ctx); err != nil && ctx.Err() == nil {
-			r.log.DebugContext(ctx, "the standbys could not be looked at", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	watch(ctx, replicationInterval, r.measure, func(err error) {
+		r.log.DebugContext(ctx, "the standbys could not be looked at", "error", err)
+	})
+	return nil
 }
 
 func (r *Replication) measure(ctx context.Context) error {
