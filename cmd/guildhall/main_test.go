@@ -206,6 +206,7 @@ func TestUsage(t *testing.T) {
 			{"token revoke", "id"},
 			{"restore check", "--since"},
 			{"restore check --since yesterday", "yesterday"},
+			{"restore check --since 2999-01-01T00:00:00Z", "lies ahead"},
 			{"token revoke --all", "--guild"},
 			{"token revoke --guild 1", "--all"},
 			{"token revoke --every-guild", "--all"},

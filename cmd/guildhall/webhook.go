@@ -277,9 +277,13 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// parseSince reads an instant, or how long ago it was.
+// parseSince reads an instant, or how long ago it was. Since one that is still to come
+// nothing has happened, which a slip of the pen must not have us say.
 func parseSince(s string) (time.Time, error) {
 	if t, err := wire.ParseTime(s); err == nil {
+		if t.After(time.Now()) {
+			return time.Time{}, fmt.Errorf("--since: %s lies ahead", s)
+		}
 		return t, nil
 	}
 	ago, err := auth.ParseExpiresIn(s)
