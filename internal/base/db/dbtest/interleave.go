@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/testutil"
@@ -66,15 +67,20 @@ func (c *Command) begin() {
 	}()
 }
 
+// beforeAsking is how long a command goes on before Postgres is asked whether it waits.
+const beforeAsking = 4 * time.Millisecond
+
 // halts waits until the command has ended, is held back, or waits for a lock; it
 // reports whether another may begin, which it may not in the last case.
 func (c *Command) halts(t testutil.Test, d *db.DB) bool {
 	waits := false
+	begun := time.Now()
 	testutil.Eventually(t, c.Name+" halts", func() bool {
 		if c.ended() || c.Gate.Reached() {
 			return true
 		}
-		waits = Waiting(t, d) > 0
+		// Most are there before Postgres has answered, which is asked thousands of times.
+		waits = time.Since(begun) > beforeAsking && Waiting(t, d) > 0
 		return waits
 	})
 	return !waits
