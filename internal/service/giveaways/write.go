@@ -73,7 +73,6 @@ func errDrawn(g *row) error {
 // revise completes a giveaway and allows the changes of status that a record can make.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
-	before := is.PausedAt
 	if was != nil {
 		is.CreatedAt, is.Source = was.CreatedAt, was.Source
 		if err := mayMove(was, is); err != nil {
@@ -88,10 +87,6 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	}
 	if err := complete(is, c.Now); err != nil {
 		return err
-	}
-	if is.Status == paused && before != nil {
-		is.PausedAt = before
-		*is.PausedAt = transfer.Past(*is.PausedAt, c.Now)
 	}
 	if is.Status == ended && is.EndedAt == nil {
 		at := wire.At(c.Now)

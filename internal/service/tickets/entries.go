@@ -183,7 +183,7 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 			is.ChannelMessageID = was.ChannelMessageID
 		}
 	}
-	if is.Kind != was.Kind && or(is.Internal, false) == or(was.Internal, false) {
+	if or(is.Internal, false) == or(was.Internal, false) {
 		is.Internal = nil
 	}
 	err := completeEntry(is, c.Now)
