@@ -32,7 +32,10 @@ func TestARecordRevisesAGiveaway(t *testing.T) {
 		return text + fmt.Sprint(g.BotRun)
 	}
 	state := func(status string, pausedAt, endedAt *wire.Time) row {
-		return row{Status: status, PausedAt: pausedAt, EndedAt: endedAt, Source: "bot", StartsAt: *day(1), EndsAt: *day(9), ChannelID: "1", Metadata: metadata.Values{}}
+		return row{
+			Status: status, PausedAt: pausedAt, EndedAt: endedAt, Source: "bot",
+			StartsAt: *day(1), EndsAt: *day(9), ChannelID: "1", Metadata: metadata.Values{},
+		}
 	}
 	running := func(g row) row { g.BotRun = true; return g }
 	short := func(status string) row { g := state(status, nil, nil); g.EndsAt = g.StartsAt; return g }

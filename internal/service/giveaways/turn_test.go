@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
@@ -172,7 +174,9 @@ func TestAMessageThatWasDeletedAtOnceIsMissed(t *testing.T) {
 		dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api' WHERE id = $1`, state)
 		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error { return present(ctx, tx, s.get(state)) })
 		dbtest.Exec(t, s.DB, `UPDATE chat_intents SET state = $1 WHERE subject_id = $1`, state)
-		dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering', drawing_at = now(), redraw_at = now() WHERE id = $1`, state)
+		dbtest.Exec(t, s.DB, `
+			UPDATE giveaways SET status = 'drawing', pot = 'gathering', drawing_at = now(), redraw_at = now()
+			WHERE id = $1`, state)
 		if err := Gather(t.Context(), s.DB, mute{}, guild, state); (err != nil) != (state == "sending") {
 			t.Errorf("%s: %v", state, err)
 		}
@@ -218,6 +222,67 @@ func TestTheBotDoesWithoutWhatIsGone(t *testing.T) {
 		left := dbtest.Value[string](t, s.DB, `SELECT concat_ws(' ', react_at IS NULL, pot = 'frozen') FROM giveaways WHERE id = $1`, name)
 		if want := map[bool]string{true: "t t", false: "f f"}[givenUp]; left != want {
 			t.Errorf("%d: given up are %s, want %s", code, left, want)
+		}
+	}
+}
+
+// A giveaway is made in a channel that was asked about, and in no other.
+func TestAChannelThatNobodyHasAskedAboutIsNotUsed(t *testing.T) {
+	t.Parallel()
+	asked := context.WithValue(t.Context(), checkedKey{}, checked{channel: "1"})
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		channel string
+		fails   bool
+	}{"asked about": {asked, "1", false}, "another": {asked, "2", true}, "none": {t.Context(), "", true}} {
+		if err := checkedChannel(c.ctx, c.channel); (err != nil) != c.fails {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A guild has an eighth of the slots while others wait, and half of them when it waits
+// alone; all of them have no more than there are. Work that has ended leaves its slot.
+func TestAGuildHasItsShareOfTheSlots(t *testing.T) {
+	t.Parallel()
+	of := func(guild string, n int) (list []db.Found) {
+		for i := range n {
+			list = append(list, db.Found{GuildID: guild, ID: strconv.Itoa(i)})
+		}
+		return list
+	}
+	many := of("a", 3)
+	for i := range 20 {
+		many = append(many, of(strconv.Itoa(i), 3)...)
+	}
+	for name, c := range map[string]struct {
+		queue []db.Found
+		a, b  int // slots of these guilds
+		all   int
+	}{
+		"beside another": {append(of("a", 20), of("b", 3)...), 8, 3, 11},
+		"found twice":    {append(of("a", 1), of("a", 1)...), 1, 0, 1},
+		"one of many":    {many, 2, 0, 16},
+	} {
+		wait := make(chan struct{})
+		work := func(context.Context, string, string) error { <-wait; return nil }
+		outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outcomes"}, []string{"kind", "outcome"})
+		s := (&Worker{}).shift(lane{name: "x", slots: 16, work: work}, outcomes)
+		s.queue = c.queue
+		s.begin(t.Context())
+		if a, b, all := s.used["a"], s.used["b"], len(s.running); a != c.a || b != c.b || all != c.all {
+			t.Errorf("%s: a has %d slots, b %d, all %d", name, a, b, all)
+		}
+		close(wait)
+		for len(s.running) > 0 {
+			r := <-s.finished
+			before := s.used[r.GuildID]
+			if s.end(r); s.used[r.GuildID] != before-1 {
+				t.Errorf("%s: of %d slots %d are left", name, before, s.used[r.GuildID])
+			}
+		}
+		if len(s.used) != 0 {
+			t.Errorf("%s: at the end %v have slots", name, s.used)
 		}
 	}
 }

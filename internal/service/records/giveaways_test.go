@@ -56,6 +56,7 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 		`{"origin":{"type":"bot"},"data":{"status":"ended","winners":["1","9"],"entrant_count":3,"entry_count":7}}`)
 	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[]}`)
 	bot.Do(t, "writeRecords", records(entry("8", ""))).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(entry("8", `,"entries":3`))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":6`))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":0`))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(entry("1", `,"entered_at":"2024-01-01T00:00:00Z"`))).WantError(t, 422, "giveaway_not_active")

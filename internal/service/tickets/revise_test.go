@@ -101,7 +101,8 @@ func TestARecordRevisesAnEntry(t *testing.T) {
 	} {
 		r := &transfer.Row[entry]{Was: &c.was, Is: c.is}
 		err := reviseEntry(&transfer.Call{Now: time.Now()}, r)
-		got := fmt.Sprint(r.Is.Kind, " ", or(r.Is.Internal, false), " ", or(r.Is.AuthorID, "-"), " ", r.Is.AuthorType, " ", or(r.Is.ChannelMessageID, "-"))
+		got := fmt.Sprint(r.Is.Kind, " ", or(r.Is.Internal, false), " ", or(r.Is.AuthorID, "-"), " ", r.Is.AuthorType, " ",
+			or(r.Is.ChannelMessageID, "-"))
 		if (err == nil) != (c.want != "") || err == nil && got != c.want {
 			t.Errorf("%s: it is %s, %v; want %s", name, got, err, c.want)
 		}
