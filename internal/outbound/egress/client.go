@@ -117,6 +117,9 @@ func (c *Client) Post(ctx context.Context, url string, header http.Header, body 
 		return Response{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the bare connection, which no timeout ends
+		return Response{Status: res.StatusCode}
+	}
 	// The rest of a small response is read so that the connection can serve again; an
 	// endless one is cut off with its connection.
 	head, _ := io.ReadAll(io.LimitReader(res.Body, MaxExcerpt))

@@ -55,7 +55,12 @@ func TestAnAttemptIsCutOffInTime(t *testing.T) {
 		"one header for ever": {drip("HTTP/1.1 200 OK\r\nX: ", "a"), 0, 0},
 		"endless 1xx":         {drip("", "HTTP/1.1 103 Early Hints\r\n\r\n"), 0, 0},
 		"a body for ever":     {drip("HTTP/1.1 200 OK\r\n\r\n", "b"), 200, 2048},
-		"a huge body":         {drip("HTTP/1.1 500 Oops\r\n\r\n", strings.Repeat("c", 64<<10)), 500, 2048},
+		"another protocol": {hijack(func(c net.Conn) {
+			_, _ = c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+			_ = c.SetReadDeadline(time.Now().Add(AttemptTimeout + 5*time.Second))
+			_, _ = c.Read(make([]byte, 1))
+		}), 101, 0},
+		"a huge body": {drip("HTTP/1.1 500 Oops\r\n\r\n", strings.Repeat("c", 64<<10)), 500, 2048},
 		"a gzip bomb": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			_, _ = rw.Write(bomb)
