@@ -128,15 +128,14 @@ func (p *place) startCluster() *cluster {
 		p.At(server.URL).Exec(`CREATE EXTENSION IF NOT EXISTS citus`)
 	}
 	p = p.with(p.At(c.servers[0].URL))
-	c.place = p
 	p.Exec(`SELECT citus_set_coordinator_host('127.0.0.1', $1::int)`, ports[0])
-	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[1])
-	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[2])
+	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int), citus_add_node('127.0.0.1', $2::int)`, ports[1], ports[2])
 	for range 2 {
 		out, err := p.Output("migrate", "--distribute")
 		p.Say("%s", out)
 		p.Must(err)
 	}
+	c.place = p.with(p.At(p.URL)) // where the tables are distributed
 	for i := range c.guilds {
 		p.Get(&c.guilds[i], `
 			SELECT n::text

@@ -85,7 +85,8 @@ func (r *Run) Over(databaseURL string, cfg Config) *Place {
 	r.Must(err)
 	p.SQL = sqlx.NewDb(pool, "postgres")
 	r.Cleanup(p.SQL.Close)
-	p.DB, err = db.Open(db.Config{URL: p.URL, Name: "bench"})
+	schema, _ := db.CheckSchema(r, p.URL) // fails where there is none yet
+	p.DB, err = db.Open(db.Config{URL: p.URL, Name: "bench", Distributed: schema.Distributed})
 	r.Must(err)
 	r.Cleanup(p.DB.Close)
 	return p

@@ -97,11 +97,12 @@ func TestWhatIsBeingSentIsHeldAfterItsLease(t *testing.T) {
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, 3)
-	w.exec(`
-		UPDATE webhook_deliveries d
-		SET fresh = false, urgent = n = 1, lease_until = CASE n WHEN 2 THEN now() - interval '1 second' WHEN 3 THEN now() + interval '1 hour' END
-		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM webhook_deliveries) numbered
-		WHERE d.id = numbered.id`)
+	for n, set := range []string{`urgent = true`, `lease_until = now() - interval '1 second'`, `lease_until = now() + interval '1 hour'`} {
+		w.exec(`
+			UPDATE webhook_deliveries
+			SET fresh = false, `+set+`
+			WHERE guild_id = $1 AND id = (SELECT id FROM webhook_deliveries WHERE guild_id = $1 ORDER BY id OFFSET $2 LIMIT 1)`, w.guild, n)
+	}
 	w.enable(e, false)
 	d := w.deliverer()
 	w.follows(d)
@@ -172,11 +173,11 @@ func TestALineThatIsPutAsideMeanwhileIsMovedToo(t *testing.T) {
 	w.record(w.guild, 1)
 	const aside = `
 		UPDATE webhook_deliveries
-		SET unlogged = coalesce(unlogged, '[]') || jsonb_build_object('guild_id', guild_id, 'id', id, 'lease_gen', $1::int,
-		    'started_at', now(), 'duration_ms', 1, 'outcome', 'response', 'status', 500)`
-	w.exec(aside, 1)
+		SET unlogged = coalesce(unlogged, '[]') || ('{"guild_id": "' || guild_id || '", "id": "' || id || '", "lease_gen": ' || $1::text ||
+		    ', "started_at": "2026-03-01T12:00:00Z", "duration_ms": 1, "outcome": "response", "status": 500}')::jsonb`
+	w.exec(aside, "1")
 	d := w.deliverer()
-	w.waitsFor(d.moveLog, aside, 2)
+	w.waitsFor(d.moveLog, aside, "2")
 	if err := d.moveLog(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 		q := u.Query()
 		q.Set("search_path", c.schemas)
 		u.RawQuery = q.Encode()
-		pool, err := db.Open(db.Config{URL: u.String(), Writers: 1, Name: "skewed"})
+		pool, err := db.Open(db.Config{URL: u.String(), Writers: 1, Name: "skewed", Distributed: w.DB.Distributed()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -241,7 +241,7 @@ func (l *lifeTest) ends() {
 	}
 	l.follow(last)
 	if n := l.count(`SELECT count(*) FROM webhook_deliveries d
-		WHERE attempts > (SELECT count(*) FROM webhook_attempts a WHERE a.delivery_id = d.id)`); n > 0 {
+		WHERE attempts > (SELECT count(*) FROM webhook_attempts a WHERE a.guild_id = d.guild_id AND a.delivery_id = d.id)`); n > 0 {
 		l.rt.Fatalf("of %d deliveries more attempts are counted than logged", n)
 	}
 	counted := l.count(`SELECT coalesce(sum(deliveries), 0) FROM webhook_hours WHERE outcome = 'delivered'`)

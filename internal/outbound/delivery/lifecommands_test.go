@@ -253,9 +253,10 @@ func (l *lifeTest) rotate(n *node) *command {
 	return called("rotate", l.unit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE webhook_endpoints
-			SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
-			    'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', $4::timestamptz)) || old_secrets
-			WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID, sealed, until)
+			SET secret = $3,
+			    old_secrets = ('[{"sealed": "' || translate(encode(secret, 'base64'), E'\n', '') ||
+			        '", "until": "' || $4 || '"}]')::jsonb || old_secrets
+			WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID, sealed, until.Format(time.RFC3339))
 		return err
 	}))
 }

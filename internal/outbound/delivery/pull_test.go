@@ -449,7 +449,9 @@ func TestFetchingReadsAnIndex(t *testing.T) {
 	if plan := dbtest.Plan(t, w.DB, findWaiting, w.guild, e.ID, now, 100, now); !strings.Contains(plan, "webhook_deliveries_pending") {
 		t.Errorf("what can be fetched is not found by its index:\n%s", plan)
 	}
-	dbtest.WantIndex(t, w.DB, "webhook_deliveries_pending", findFetchable, dbArray([]string{w.guild}), dbArray([]string{e.ID}))
+	if !w.DB.Distributed() {
+		dbtest.WantIndex(t, w.DB, "webhook_deliveries_pending", findFetchable, dbArray([]string{w.guild}), dbArray([]string{e.ID}))
+	}
 	dbtest.WantIndex(t, w.DB, "webhook_deliveries_event", settleFetched, w.guild, e.ID, dbArray([]string{"x"}), now)
 	dbtest.WantIndex(t, w.DB, "webhook_deliveries_event", returnFetched, w.guild, e.ID, dbArray([]string{"x"}), now)
 	dbtest.WantIndex(t, w.DB, "webhook_schedule_fetched", findUnfetched, nil, unfetchedFor.Seconds(), chunk)
