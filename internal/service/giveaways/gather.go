@@ -144,13 +144,16 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 		), counted AS (
 			SELECT count(*) AS entrants, coalesce(sum(entries), 0) AS entries
 			FROM added
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at
 		)
 		UPDATE giveaways
 		SET pot = $3, reaction_after = $4, 
 		    reaction_count = reaction_count + CASE WHEN reaction_after LIKE '`+superAfter+`%' THEN counted.entrants ELSE cardinality($5::text[]) END, failures = 0,
 		    entrant_count = entrant_count + counted.entrants, entry_count = entry_count + counted.entries,
+		    updated_at = CASE WHEN counted.entrants > 0 THEN `+next+` ELSE updated_at END,
 		    redraw_at = now() + make_interval(secs => $6)
-		FROM counted
+		FROM counted, instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND pot = 'gathering'

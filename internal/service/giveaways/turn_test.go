@@ -123,6 +123,27 @@ func TestReadingReactionsEndsThoughPagesRepeat(t *testing.T) {
 	}
 }
 
+// Members who enter by reacting change what is shown of their giveaway, and so its
+// updated_at, by which copies are made; a page of nobody new does not.
+func TestMembersWhoEnterByReactingChangeTheirGiveaway(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	s.giveaway("g", drawing, 1, 0, nil)
+	dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api', message_id = '901', pot = 'gathering'`)
+	was := s.get("g")
+	page, err := (&stuck{}).Reactors(t.Context(), chat.Channel{}, "", "", chat.Normal, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := enter(t.Context(), s.DB, was, page)
+	if err != nil || !some.UpdatedAt.Time.After(was.UpdatedAt.Time) {
+		t.Fatalf("%d entrants changed %v to %v: %v", some.EntrantCount, was.UpdatedAt, some.UpdatedAt, err)
+	}
+	if none, err := enter(t.Context(), s.DB, some, nil); err != nil || !none.UpdatedAt.Time.Equal(some.UpdatedAt.Time) {
+		t.Errorf("nobody changed %v to %v: %v", some.UpdatedAt, none.UpdatedAt, err)
+	}
+}
+
 // A worker whose knowledge of a giveaway is old changes nothing of what has come since.
 func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
 	t.Parallel()
