@@ -67,6 +67,10 @@ func ParseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
+// Alike reports whether both are shown alike. An instant is kept more exactly than it is
+// shown, so one that a caller has read and sends back is no other.
+func (t Time) Alike(u Time) bool { return t.String() == u.String() }
+
 // String is the outgoing form.
 func (t Time) String() string { return string(t.append(make([]byte, 0, len(layout)))) }
 

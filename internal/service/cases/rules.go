@@ -37,5 +37,5 @@ func same(a, b *wire.Time) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Time.Equal(b.Time)
+	return a.Alike(*b)
 }

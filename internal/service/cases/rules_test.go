@@ -13,7 +13,8 @@ import (
 func TestApply(t *testing.T) {
 	t.Parallel()
 	text := func(s string) *string { return &s }
-	at := func(us int64) *wire.Time { t := wire.At(time.UnixMicro(us).UTC()); return &t }
+	at := func(ms int64) *wire.Time { t := wire.At(time.UnixMilli(ms).UTC()); return &t }
+	exact := wire.At(at(7).Time.Add(400 * time.Microsecond))
 	elsewhere := wire.At(at(7).Time.In(time.FixedZone("", 3600)))
 	for _, c := range []struct {
 		name    string
@@ -30,6 +31,7 @@ func TestApply(t *testing.T) {
 		{"an expiry cleared", row{ExpiresAt: at(8)}, patch{Expiry: true}, row{}, []string{"expires_at"}},
 		{"no expiry cleared", row{}, patch{Expiry: true}, row{}, nil},
 		{"the same instant, elsewhere", row{ExpiresAt: at(7)}, patch{Expiry: true, ExpiresAt: &elsewhere}, row{ExpiresAt: at(7)}, nil},
+		{"the instant that is shown", row{ExpiresAt: &exact}, patch{Expiry: true, ExpiresAt: at(7)}, row{ExpiresAt: &exact}, nil},
 		{
 			"both",
 			row{},

@@ -132,8 +132,8 @@ func changes(was, is *row) []string {
 		{"channel_id", was.ChannelID == is.ChannelID},
 		{"message_id", same(was.MessageID, is.MessageID)},
 		{"host_id", same(was.HostID, is.HostID)},
-		{"starts_at", was.StartsAt.Time.Equal(is.StartsAt.Time)},
-		{"ends_at", was.EndsAt.Time.Equal(is.EndsAt.Time)},
+		{"starts_at", was.StartsAt.Alike(is.StartsAt)},
+		{"ends_at", was.EndsAt.Alike(is.EndsAt)},
 		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 	} {
 		if !m.same {

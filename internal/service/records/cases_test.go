@@ -46,6 +46,23 @@ func TestACaseIsMadeChangedAndDeletedByRecords(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
+// Instants are kept more exactly than they are shown: what was read and comes back is no
+// change of them.
+func TestAnExpiryThatIsSentAsItIsShownIsUnchanged(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	made := back.Do(t, "createCase",
+		`{"user_id":"42","moderator_id":"7","type":"warn","reason":"x","expires_at":"2040-01-02T03:04:05.123456Z"}`)
+	id, at := made.Str(t, "data.id"), made.Str(t, "data.updated_at")
+	bot.WantEvent(t, "case.created", "")
+	shown := `"expires_at":"` + made.Str(t, "data.expires_at") + `"`
+	back.Do(t, "updateCase", `{`+shown+`}`, apitest.Path("id", id)).Want(t, 200, `{"data":{"updated_at":"`+at+`"}}`)
+	bot.WantNoEvent(t)
+	bot.Do(t, "writeRecords", records(`{"record":"case","id":"`+id+`","status":"revoked",`+shown+`}`)).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.WantEvent(t, "case.updated", `{"data":{"changed":["status"]}}`)
+}
+
 func TestCasesThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)

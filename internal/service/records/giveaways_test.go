@@ -70,6 +70,20 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
+// Instants are kept more exactly than they are shown: what was read and comes back is no
+// change of them.
+func TestTheInstantsOfAGiveawayThatAreSentAsTheyAreShownAreUnchanged(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	bot.Do(t, "writeRecords", records(hat+`,"starts_at":"2024-01-01T00:00:00Z"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.created", "")
+	dbtest.Exec(t, bot.DB(), `
+		UPDATE giveaways SET starts_at = starts_at + interval '1 microsecond', ends_at = ends_at + interval '1 microsecond'`)
+	bot.Do(t, "writeRecords", records(hat+`,"starts_at":"2024-01-01T00:00:00Z","winner_count":2}`)).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.WantEvent(t, "giveaway.updated", `{"data":{"changed":["winner_count"]}}`)
+}
+
 // A giveaway that the bot does not end itself within its minute is drawn from what is
 // there.
 func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {

@@ -52,7 +52,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		case is.Status == open:
 			clearUnchanged(&is.CloseReason, was.CloseReason)
 			clearUnchanged(&is.ClosedByID, was.ClosedByID)
-			if is.ClosedAt != nil && is.ClosedAt.Time.Equal(was.ClosedAt.Time) {
+			if is.ClosedAt != nil && is.ClosedAt.Alike(*was.ClosedAt) {
 				is.ClosedAt = nil
 			}
 		}
@@ -85,7 +85,7 @@ func changes(was, is *row) []string {
 		{"opener_id", was.OpenerID == is.OpenerID},
 		{"close_reason", moved || same(was.CloseReason, is.CloseReason)},
 		{"closed_by_id", moved || same(was.ClosedByID, is.ClosedByID)},
-		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.String() == is.ClosedAt.String()},
+		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.Alike(*is.ClosedAt)},
 		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 	} {
 		if !m.same {

@@ -105,7 +105,7 @@ func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
 	if err != nil {
 		return false, fault.Wrap(err, "read a record that has been checked")
 	}
-	if is := b.Shown(row.Was).UpdatedAt; is.String() != wire.At(at).String() {
+	if is := b.Shown(row.Was).UpdatedAt; !is.Alike(wire.At(at)) {
 		return false, changedFault("it last changed at %s", is)
 	}
 	return false, nil
