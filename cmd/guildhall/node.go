@@ -325,6 +325,8 @@ func (n *node) server(h http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: connlimit.MaxStreams},
+		// OPTIONS * is asked for its token like anything else.
+		DisableGeneralOptionsHandler: true,
 		// Broken handshakes and the like: the callers' doing, not ours.
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}

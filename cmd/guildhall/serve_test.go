@@ -178,6 +178,22 @@ func TestServe(t *testing.T) {
 			t.Error("TLS 1.1 is accepted")
 		}
 	})
+	t.Run("asks for a token whatever is asked", func(t *testing.T) {
+		t.Parallel()
+		for head, want := range map[string]string{"": "401", "Authorization: Bearer " + s.token + "\r\n": "404"} {
+			c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Write([]byte("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + head + "\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+want+" ") {
+				t.Errorf("OPTIONS * gets %v %s, want %s", err, answer, want)
+			}
+		}
+	})
 	t.Run("tells operators how it is, on their own listener alone", func(t *testing.T) {
 		t.Parallel()
 		s.answers(t, s.ops+"/livez", "", 200)
