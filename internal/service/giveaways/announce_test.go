@@ -24,7 +24,10 @@ func TestAnnouncements(t *testing.T) {
 		{"one winner", "🎉 **Nitro**: the winner is <@1>.", endedTexts(g, []string{"1"})},
 		{"several winners", "🎉 **Nitro**: the winners are <@1>, <@2>, <@3>.", endedTexts(g, []string{"1", "2", "3"})},
 		{"entered by reaction", "🎉 **Nitro**: the winner is <@1>. Entered by reaction: 250.", endedTexts(made, []string{"1"})},
-		{"nobody has reacted", "🎉 **Nitro**: nobody entered, so nobody wins. Entered by reaction: 0.", endedTexts(row{Prize: "Nitro", Source: fromAPI}, nil)},
+		{
+			"nobody has reacted", "🎉 **Nitro**: nobody entered, so nobody wins. Entered by reaction: 0.",
+			endedTexts(row{Prize: "Nitro", Source: fromAPI}, nil),
+		},
 		{
 			"entered in another way", "🎉 **Nitro**: the winner is <@1>.",
 			endedTexts(row{Prize: "Nitro", Source: fromAPI, EntrantCount: 5}, []string{"1"}),

@@ -310,7 +310,8 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 	g := `"guild_id":"` + api.Guild + `"`
 	seed := strings.Repeat("0", 64)
 	draw := func(guild string) string {
-		return `{"record":"giveaway_draw","guild_id":"` + guild + `","giveaway_id":"n","round":1,"seed":"` + seed + `","entries_hash":"` + seed + `"}`
+		return `{"record":"giveaway_draw","guild_id":"` + guild + `","giveaway_id":"n","round":1,"seed":"` + seed +
+			`","entries_hash":"` + seed + `"}`
 	}
 	both := func(text string) (list [2][]guildfile.Outcome, errs [2]error) {
 		for i, dry := range []bool{true, false} {

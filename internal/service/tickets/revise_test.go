@@ -79,15 +79,18 @@ func TestARecordRevisesAnEntry(t *testing.T) {
 	}{
 		"posted": {
 			entry{Kind: kindMessage, AuthorID: new("1"), AuthorType: byStaff, ChannelMessageID: new("7"), Posted: true},
-			entry{Kind: kindNote, AuthorID: new("2"), AuthorType: bySystem}, "message false 1 staff 7",
+			entry{Kind: kindNote, AuthorID: new("2"), AuthorType: bySystem},
+			"message false 1 staff 7",
 		},
 		"posted by nobody": {
 			entry{Kind: kindMessage, AuthorType: byStaff, ChannelMessageID: new("7"), Posted: true},
-			entry{Kind: kindMessage, AuthorID: new("2"), ChannelMessageID: new("8")}, "message false 2 staff 8",
+			entry{Kind: kindMessage, AuthorID: new("2"), ChannelMessageID: new("8")},
+			"message false 2 staff 8",
 		},
 		"the bot's": {
 			entry{Kind: kindMessage, AuthorID: new("1"), AuthorType: byStaff, ChannelMessageID: new("7")},
-			entry{Kind: kindMessage, AuthorID: new("2"), AuthorType: "opener", Internal: new(false)}, "message false 2 opener -",
+			entry{Kind: kindMessage, AuthorID: new("2"), AuthorType: "opener", Internal: new(false)},
+			"message false 2 opener -",
 		},
 		"a message becomes a note": {
 			entry{Kind: kindMessage, Internal: new(false)}, entry{Kind: kindNote, Internal: new(false)}, "note true - staff -",

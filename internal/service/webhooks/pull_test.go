@@ -125,7 +125,8 @@ func TestAPullEndpointThatGetsMoreIsCompleteSinceThen(t *testing.T) {
 	if got := since(); got != registered {
 		t.Errorf("nothing else is listened to, and it is complete since %s, before that since %s", got, registered)
 	}
-	more := api.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed","case.created"]}`, on).Want(t, 200, "").Str(t, "data.updated_at")
+	more := api.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed","case.created"]}`, on).
+		Want(t, 200, "").Str(t, "data.updated_at")
 	widened := since()
 	if widened <= lost || widened < more {
 		t.Errorf("an event of %s is lost, the endpoint gets more since %s, and is complete since %s", lost, more, widened)
