@@ -220,6 +220,9 @@ type webhookDeliveries struct {
 }
 
 func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
+	if c.Limit < 1 {
+		return usageError{fmt.Errorf("--limit: %d is not at least 1", c.Limit)}
+	}
 	f := webhooks.Filter{Status: c.Status, EventType: c.EventType, ResponseClass: c.ResponseClass}
 	if c.Since != "" {
 		var err error

@@ -79,6 +79,8 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("deliveries prints %+v, %v", log, err)
 	}
 
+	command("deliveries", e.ID, "--limit", "0").refused(t, 2, "at least 1")
+
 	var rotated gen.WebhookEndpointWithSecret
 	if err := json.Unmarshal([]byte(command("rotate-secret", e.ID, "--secret-key", key, "--json").ok(t)), &rotated); err != nil ||
 		rotated.Secret == e.Secret || rotated.ID != e.ID {

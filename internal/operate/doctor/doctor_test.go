@@ -349,6 +349,10 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
+		"an endpoint of a guild that leaves": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://gone.test/")
+			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'guild_removed'`)
+		}, doctor.Endpoints, doctor.OK, ""},
 
 		"no pull endpoint": {nil, doctor.Fetches, doctor.OK, "no pull endpoint and no stream is left unread"},
 		"a pull endpoint that nobody fetches from": {func(t *testing.T, s *installed) {

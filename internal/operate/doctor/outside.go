@@ -17,6 +17,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 )
 
@@ -236,6 +237,6 @@ func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled
 	}
 	disabled, err = db.Get[int](ctx, q, `
 		SELECT count(*) FROM webhook_endpoints
-		WHERE NOT enabled AND disabled_reason IS NOT NULL AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds)
+		WHERE NOT enabled AND disabled_reason <> $2 AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds, delivery.ReasonRemoved)
 	return rows, disabled, fault.Wrap(err, "count the disabled endpoints")
 }

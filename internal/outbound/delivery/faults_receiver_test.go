@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
@@ -102,6 +104,26 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
 	if lease < egress.AttemptTimeout+settleInterval+time.Second || lease+pollInterval > 30*time.Second {
 		t.Errorf("an attempt may take %s, a lease lasts %s", egress.AttemptTimeout, lease)
+	}
+}
+
+// A receiver that asks for a pause while its endpoint moves keeps the new one from nothing.
+func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, "https://old.example/")
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	rows := w.takes(d, e, 1)
+	w.exec(`UPDATE webhook_endpoints SET url = 'https://new.example/'`)
+	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
+	r := newResult(rows[0], d.schedule.judge(0, throttled, 24*time.Hour, 0), egress.Response{Status: 429}, time.Now(), time.Second)
+	if err := d.settleOnce(t.Context(), []result{r}); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count(`SELECT count(*) FROM webhook_schedule s JOIN webhook_deliveries d USING (guild_id, endpoint_id)
+		WHERE s.quiet_until IS NULL AND d.attempts = 1 AND d.due_at < now() + interval '1 minute'`); n != 1 {
+		t.Errorf("the new address is kept quiet: %s", w.states())
 	}
 }
 

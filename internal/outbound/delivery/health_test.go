@@ -557,3 +557,20 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The endpoints of a guild that leaves are no trouble that anybody has to look at.
+func TestEndpointsOfAGuildThatLeavesNeedNoLook(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	for _, reason := range []string{"", reasonGone, ReasonRemoved} {
+		e, _ := w.add(w.guild, "https://shop.example/")
+		w.unit(func(ctx context.Context, tx *db.Tx) error { return Disable(ctx, tx, e.GuildID, e.ID, reason) })
+	}
+	d := w.deliverer()
+	if err := d.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.Sample(t, d.metrics.hosts.WithLabelValues("disabled")); n != 1 {
+		t.Errorf("%v endpoints are disabled, want the one that is gone", n)
+	}
+}

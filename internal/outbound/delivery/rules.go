@@ -18,6 +18,9 @@ const (
 	reasonAddress = "address_not_allowed"
 
 	reasonUnfetched = "not_fetched"
+
+	// ReasonRemoved is that its guild leaves, which is no trouble of the endpoint.
+	ReasonRemoved = "guild_removed"
 )
 
 // How an endpoint gets its events: they are sent to it, or kept until its owner

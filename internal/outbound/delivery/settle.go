@@ -89,6 +89,9 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 	if err := d.disableGone(ctx, batch); err != nil {
 		return err
 	}
+	if err := d.forgetPauses(ctx, batch); err != nil {
+		return err
+	}
 	err := d.write(ctx, batch, false)
 	if err == nil || db.Unavailable(err) {
 		return err
@@ -117,11 +120,34 @@ func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
 			return err
 		}
 		if !off {
-			v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
-			batch[i].decision, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
+			d.anew(&batch[i])
 		}
 	}
 	return nil
+}
+
+// forgetPauses drops the pauses that receivers have asked for who are not the
+// endpoints' any more: they would keep the new ones quiet, for a day at most.
+func (d *Deliverer) forgetPauses(ctx context.Context, batch []result) error {
+	for i, r := range batch {
+		if !r.decision.Failing || r.decision.Quiet == 0 {
+			continue
+		}
+		same, err := db.Get[bool](ctx, d.db.Reader(), `SELECT url = $3 FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, r.GuildID, r.EndpointID, r.url)
+		if err != nil && !db.Missing(err) {
+			return fault.Wrap(err, "see where endpoint", r.EndpointID, "of guild", r.GuildID, "is now")
+		}
+		if err == nil && !same {
+			d.anew(&batch[i])
+		}
+	}
+	return nil
+}
+
+// anew puts a delivery on its schedule whose answer says nothing of the endpoint.
+func (d *Deliverer) anew(r *result) {
+	v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
+	r.decision, r.State, r.PauseMs = v, v.State, v.Pause.Milliseconds()
 }
 
 // disable switches an endpoint off, if it still has the URL that failed. It

@@ -19,8 +19,6 @@ const (
 	DefaultDays = 7
 	// MaxDays is the longest for which it can be.
 	MaxDays = 30
-	// endpointRemoved is why the endpoints of a guild are disabled that was removed.
-	endpointRemoved = "guild_removed"
 )
 
 // RemoveGuild has the guild leave: nothing of it works any more, and when its day
@@ -75,7 +73,7 @@ func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
 		return fault.Wrap(err, "list the endpoints of guild", guild)
 	}
 	for _, id := range enabled {
-		if err := delivery.Disable(ctx, tx, guild, id, endpointRemoved); err != nil {
+		if err := delivery.Disable(ctx, tx, guild, id, delivery.ReasonRemoved); err != nil {
 			return err
 		}
 	}
