@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -172,9 +173,8 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 		egresstest.Addresses("127.0.0.1", "127.0.0.2"), egresstest.Addresses("127.0.0.2", "127.0.0.1"),
 		egresstest.Addresses("::1", "127.0.0.2"), egresstest.Addresses("127.0.0.1", "::1"),
 	}
-	var turn atomic.Int64
 	var came [2]atomic.Int64
-	resolver := egresstest.NameServer(t, func(string, bool) egresstest.Answer { return sets[int(turn.Add(1))%len(sets)] })
+	resolver := egresstest.NameServer(t, func(string, bool) egresstest.Answer { return sets[rand.IntN(len(sets))] })
 	port := ""
 	for i, host := range []string{"127.0.0.2", "127.0.0.1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, port))

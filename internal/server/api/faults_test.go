@@ -109,11 +109,13 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 					unknown++
 				}
 			}
-			if unknown == 0 {
+			// A coordinator's batch is a unit: broken off, it has left nothing, and each is made alone.
+			again := c.whole && server.DB().Distributed()
+			if unknown == 0 && !again || n.Load() < 100 {
 				t.Fatal("the link did not cut")
 			}
 			want := done
-			if c.whole {
+			if c.whole && !again {
 				want += int(carried.Load())
 			}
 			if rows := dbtest.Value[int](t, server.DB(), c.rows); rows != want {
