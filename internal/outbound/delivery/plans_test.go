@@ -241,15 +241,21 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 			w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
 			w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
 			fill := func(n int, guild, endpoint, state string) {
-				w.exec(`
-					WITH ev AS (
-						INSERT INTO webhook_events (guild_id, id, type, payload)
-						SELECT coalesce($2, ((i * 7919) % $3 + 1)::text), gen_random_uuid(), 'x', '\x7b7d' FROM generate_series(1, $1) AS i
-						RETURNING guild_id, id
-					)
-					INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh, due_at)
-					SELECT guild_id, $4, id, $5, $5 = 'pending', now() - interval '1 minute' FROM ev`,
-					n, sql.NullString{String: guild, Valid: guild != ""}, guilds, endpoint, state)
+				w.unit(func(ctx context.Context, tx *db.Tx) error {
+					if err := tx.TakeTime(ctx, 0); err != nil {
+						return err
+					}
+					_, err := tx.ExecContext(ctx, `
+						WITH ev AS (
+							INSERT INTO webhook_events (guild_id, id, type, payload)
+							SELECT coalesce($2, ((i * 7919) % $3 + 1)::text), gen_random_uuid(), 'x', '\x7b7d' FROM generate_series(1, $1) AS i
+							RETURNING guild_id, id
+						)
+						INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh, due_at)
+						SELECT guild_id, $4, id, $5, $5 = 'pending', now() - interval '1 minute' FROM ev`,
+						n, sql.NullString{String: guild, Valid: guild != ""}, guilds, endpoint, state)
+					return err
+				})
 			}
 			if c.settled > 0 {
 				fill(c.settled, "", "e", StateDelivered)
