@@ -8,10 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
-	"guildhall/internal/service/guilds"
 )
 
 // connection is how the commands that look after data find the database: the
@@ -62,11 +61,7 @@ func (c connection) openFor(ctx context.Context, guild string, every bool) (*db.
 	if err != nil || every {
 		return d, err
 	}
-	there, err := guilds.Exists(ctx, d.Reader(), guild)
-	if err == nil && !there {
-		err = fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
-	}
-	if err != nil {
+	if err := auth.WantGuild(ctx, d.Reader(), guild); err != nil {
 		_ = d.Close()
 		return nil, err
 	}

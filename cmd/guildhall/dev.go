@@ -21,7 +21,6 @@ import (
 	"guildhall/internal/base/output"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/guildfile"
-	"guildhall/internal/service/guilds"
 )
 
 // dev keeps these in its folder, beside the database.
@@ -151,7 +150,7 @@ func forTrying(ctx context.Context, url string) error {
 	if err != nil || !filled {
 		return err
 	}
-	ours, err := guilds.Exists(ctx, d.Reader(), guildfile.DemoGuild)
+	ours, err := auth.GuildExists(ctx, d.Reader(), guildfile.DemoGuild)
 	if err == nil && !ours {
 		err = errors.New("this database holds an installation's guilds: give guildhall dev an empty one, or one that it has filled itself")
 	}

@@ -255,12 +255,8 @@ func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 // again does the rest. A token that is made meanwhile may stay.
 func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err error) {
 	if guild != "" {
-		there, err := guildExists(ctx, d.Reader(), guild)
-		if err != nil {
+		if err := WantGuild(ctx, d.Reader(), guild); err != nil {
 			return 0, err
-		}
-		if !there {
-			return 0, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
 		}
 	}
 	var epoch int64

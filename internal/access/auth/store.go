@@ -141,9 +141,24 @@ func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch i
 	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
-func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
-	there, err = db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
+// GuildExists reports whether a guild is there, and not being removed.
+func GuildExists(ctx context.Context, q db.Querier, guild string) (bool, error) {
+	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
 	return there, fault.Wrap(err, "look for guild", guild)
+}
+
+// WantGuild is NoGuild unless the guild exists.
+func WantGuild(ctx context.Context, q db.Querier, guild string) error {
+	there, err := GuildExists(ctx, q, guild)
+	if err == nil && !there {
+		err = NoGuild(guild)
+	}
+	return err
+}
+
+// NoGuild is NotFound, for an id that no guild has.
+func NoGuild(guild string) error {
+	return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
 }
 
 // maxActive is how many tokens of a guild may work at a time, and maxRanges how
@@ -158,7 +173,7 @@ const (
 func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 AND removed_at IS NULL FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
-		return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		return NoGuild(guild)
 	}
 	if err != nil {
 		return fault.Wrap(err, "lock guild", guild)

@@ -237,6 +237,6 @@ func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled
 	}
 	disabled, err = db.Get[int](ctx, q, `
 		SELECT count(*) FROM webhook_endpoints
-		WHERE NOT enabled AND disabled_reason <> $2 AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds, delivery.ReasonRemoved)
+		WHERE `+delivery.SwitchedOff+` AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds)
 	return rows, disabled, fault.Wrap(err, "count the disabled endpoints")
 }

@@ -187,7 +187,7 @@ func (d *Deliverer) measure(ctx context.Context) error {
 		           SELECT min(w.event_at) FROM webhook_deliveries w WHERE w.state = 'held')), 0)::float8 AS held,
 		       (SELECT count(*) FROM failing) AS failing,
 		       (SELECT count(*) FROM failing WHERE blocked) AS blocked,
-		       (SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason <> $3) AS disabled`, d.now(), gaugeLimit, ReasonRemoved)
+		       (SELECT count(*) FROM webhook_endpoints WHERE `+SwitchedOff+`) AS disabled`, d.now(), gaugeLimit)
 	if err != nil {
 		return fault.Wrap(err, "measure the endpoints")
 	}

@@ -23,6 +23,10 @@ const (
 	ReasonRemoved = "guild_removed"
 )
 
+// SwitchedOff is the condition of endpoints that the service has disabled, and at which
+// somebody should look.
+const SwitchedOff = `NOT enabled AND disabled_reason <> '` + ReasonRemoved + `'`
+
 // How an endpoint gets its events: they are sent to it, or kept until its owner
 // fetches them.
 const (

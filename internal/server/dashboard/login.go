@@ -16,9 +16,9 @@ import (
 	"golang.org/x/oauth2"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/service/guilds"
 )
 
 const (
@@ -191,12 +191,9 @@ func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Durati
 	hash := sha256.Sum256([]byte(key))
 	l := Link{Path: Prefix + "/link/" + url.PathEscape(guild) + "/" + key}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		there, err := guilds.Exists(ctx, tx, guild)
+		err := auth.WantGuild(ctx, tx, guild)
 		if err != nil {
 			return err
-		}
-		if !there {
-			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
 		}
 		id := db.NewID()
 		l.ExpiresAt, err = db.Get[time.Time](ctx, tx, `

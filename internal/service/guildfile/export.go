@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/service/guilds"
@@ -17,7 +18,7 @@ func exportable(ctx context.Context, tx *db.Tx, guild string) error {
 	going, err := db.Get[bool](ctx, tx, `SELECT coalesce(removed_after <= now(), false) FROM guilds WHERE id = $1`, guild)
 	switch {
 	case db.Missing(err):
-		return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		return auth.NoGuild(guild)
 	case going:
 		return guilds.BeingRemoved(guild)
 	}

@@ -115,7 +115,7 @@ func hold(ctx context.Context, tx *db.Tx, guild string) (leaving bool, err error
 		FOR NO KEY UPDATE`, guild)
 	switch {
 	case db.Missing(err):
-		return false, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		return false, auth.NoGuild(guild)
 	case err == nil && g.Going:
 		return false, BeingRemoved(guild)
 	}

@@ -61,12 +61,6 @@ func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p
 	return rows, fault.Wrap(err, "list the guilds of a bot key")
 }
 
-// Exists reports whether a guild is there, and not being removed.
-func Exists(ctx context.Context, q db.Querier, guild string) (bool, error) {
-	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
-	return there, fault.Wrap(err, "look for guild", guild)
-}
-
 // Leaving reports of each of the guilds that are there whether it is being removed.
 func Leaving(ctx context.Context, tx *db.Tx, ids ...string) (map[string]bool, error) {
 	return areLeaving(ctx, tx, ids, "")

@@ -173,7 +173,7 @@ func sortOut(c *transfer.Call, texts []json.RawMessage, members []map[string]any
 // unless the call makes the guild. One that is being removed is taken back. It is
 // NotFound for a guild that is not there where no record makes it.
 func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*callRecord) ([]transfer.Batch, error) {
-	there, err := guilds.Exists(ctx, tx, c.By.GuildID)
+	there, err := auth.GuildExists(ctx, tx, c.By.GuildID)
 	if err != nil || there {
 		return batches, err
 	}
