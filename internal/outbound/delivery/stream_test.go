@@ -264,13 +264,15 @@ func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 		SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)), 0) + pg_stat_get_xact_blocks_fetched('stream_deliveries'::regclass)
 		FROM pg_index i
 		WHERE i.indrelid = 'stream_deliveries'::regclass`
+	// To read a guild for each event takes 27,000 and more. How many dead entries of an
+	// index a search meets goes by what other transactions of the server are open.
+	const most = 10_000
 	for name, c := range map[string]struct {
 		guilds int
 		apart  bool
-		most   int // pages
 	}{
-		"one guild": {1, false, 6000}, "twenty guilds": {20, false, 6000},
-		"one guild, named": {1, true, 6000}, "twenty guilds, one after the other": {20, true, 10_000},
+		"one guild": {1, false}, "twenty guilds": {20, false},
+		"one guild, named": {1, true}, "twenty guilds, one after the other": {20, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,8 +296,8 @@ func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 					}
 					after, err := db.Get[int](ctx, tx, pages)
 					t.Logf("%s of %d events has read %d pages", what, len(ids), after-before)
-					if after-before > c.most {
-						t.Errorf("%s of %d events has read %d pages, want %d at most", what, len(ids), after-before, c.most)
+					if after-before > most {
+						t.Errorf("%s of %d events has read %d pages, want %d at most", what, len(ids), after-before, most)
 					}
 					return err
 				})
