@@ -3,13 +3,9 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/collect"
-	"guildhall/internal/base/db"
-	"guildhall/internal/service/economy"
-	"guildhall/internal/service/levelling"
 )
 
 // collected serves an operation that makes its change together with others, under the
@@ -38,19 +34,4 @@ func (u *units) together(ctx context.Context, rs *reqState, next handler, alone 
 		return alone()
 	}
 	return err
-}
-
-// answer is the body of the response to what a key names.
-func answer(ctx context.Context, q db.Querier, guild string, m idempotency.Made) ([]byte, error) {
-	b := &buffer{header: http.Header{}}
-	if m.EntryID == nil {
-		err := levelling.Adjusted(*m.Member, *m.Before, *m.After, *m.At).VisitAdjustXPResponse(b)
-		return b.body.Bytes(), err
-	}
-	response, err := economy.Adjusted(ctx, q, guild, *m.EntryID, *m.At)
-	if err != nil {
-		return nil, err
-	}
-	err = response.VisitAdjustBalanceResponse(b)
-	return b.body.Bytes(), err
 }

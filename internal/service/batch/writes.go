@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/collect"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
 )
 
@@ -45,17 +46,40 @@ type changing interface {
 
 func subject(c changing) string { return c.Common().By.GuildID + "/" + c.Member() }
 
-// Sorted are changes in the order in which their rows are locked everywhere.
-func Sorted[C changing](changes []C) []C {
-	return slices.SortedFunc(slices.Values(changes), func(a, b C) int {
-		return cmp.Or(cmp.Compare(a.Common().By.GuildID, b.Common().By.GuildID), cmp.Compare(a.Member(), b.Member()))
-	})
+// Row is what a statement says of a change that it has made: the place of the change
+// among its parameters, from 1.
+type Row struct {
+	Number int `db:"number"`
 }
 
+func (r Row) place() int { return r.Number }
+
+// Make runs a statement of changes, in the order in which their rows are locked everywhere.
+// Its first parameters are Columns, and further gives those after them. made
+// notes what the statement says of one.
+func Make[C changing, R interface{ place() int }](ctx context.Context, q db.Querier, statement func(rows int) string, changes []C,
+	further func([]C) []any, made func(C, R),
+) error {
+	sorted := slices.SortedFunc(slices.Values(changes), func(a, b C) int {
+		return cmp.Or(cmp.Compare(a.Common().By.GuildID, b.Common().By.GuildID), cmp.Compare(a.Member(), b.Member()))
+	})
+	rows, err := db.Select[R](ctx, q, statement(len(sorted)), append(Columns(sorted), further(sorted)...)...)
+	for _, row := range rows {
+		c := sorted[row.place()-1]
+		c.Common().Made = true
+		made(c, row)
+	}
+	return fault.Wrap(err, "make changes together")
+}
+
+// Guild is where $9 stands in the text of such a statement, about a row of moved.
+const Guild = "moved.guild_id /*: $9 */"
+
 // Columns are what a statement needs of changes of any kind, as arrays: guild, member and
-// origin of each, and token, key and fingerprint of its request, null where it has no key.
-// The statement writes the keys of what it makes. It makes nothing where something stands
-// under the key: Claim has to find it, whatever it is. Two that race for a key fail on it.
+// origin of each, and token, key and fingerprint of its request, null where it has no key;
+// id and trace of an event; and the guild, where it is one. The statement writes the keys
+// of what it makes. It makes nothing where something stands under the key: Claim has to
+// find it, whatever it is. Two that race for a key fail on it.
 func Columns[C changing](changes []C) []any {
 	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
 	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
@@ -67,6 +91,7 @@ func Columns[C changing](changes []C) []any {
 	return []any{
 		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
 		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
+		texts(func(C) string { return db.NewID() }), texts(func(c C) string { return c.Common().By.Trace }), changes[0].Common().By.GuildID,
 	}
 }
 

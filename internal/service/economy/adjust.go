@@ -3,7 +3,6 @@ package economy
 import (
 	"context"
 	_ "embed" // statements
-	"fmt"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/service/batch"
@@ -32,40 +31,29 @@ var (
 	//go:embed adjust_together.sql
 	adjustTogether string
 
-	together = leaderboard.Wallets.Noted("moved", changedGuild, adjustTogether, "told", telling(changedGuild))
+	together = leaderboard.Wallets.Noted("moved", batch.Guild, adjustTogether, "told", telling(batch.Guild))
 )
-
-const changedGuild = "moved.guild_id /*: $12 */"
 
 // made is what the statement says of a change that it has made: what of the ledger row
 // was not known.
 type made struct {
-	Number int `db:"number"`
+	batch.Row
 	entry
 }
 
 // adjustEach makes changes of several wallets in one statement.
 func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
-	changes := batch.Sorted(list)
-	rows, err := db.Select[made](ctx, q, together.For(len(changes)), arguments(changes)...)
-	if err != nil {
-		return fmt.Errorf("change %d wallets: %w", len(changes), err)
-	}
-	for _, m := range rows {
-		c := changes[m.Number-1]
-		c.Made, c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = true, m.ID, m.BalanceAfter, m.CreatedAt
-	}
-	return nil
+	return batch.Make(ctx, q, together.For, list, further, func(c *change, m made) {
+		c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = m.ID, m.BalanceAfter, m.CreatedAt
+	})
 }
 
-func arguments(changes []*change) []any {
-	texts := func(of func(*change) string) any { return db.Array(batch.Each(changes, of)) }
+func further(changes []*change) []any {
 	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(changes, of)) }
-	return append(batch.Columns(changes),
-		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })), texts(newID),
-		nullable(func(c *change) *string { return c.entry.Reason }), texts(func(c *change) string { return c.entry.Note }),
-		nullable(func(c *change) *string { return c.entry.Reference }), changes[0].By.GuildID,
-		texts(newID), texts(func(c *change) string { return c.By.Trace }))
+	return []any{
+		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })),
+		db.Array(batch.Each(changes, func(*change) string { return db.NewID() })),
+		nullable(func(c *change) *string { return c.entry.Reason }), db.Array(batch.Each(changes, func(c *change) string { return c.entry.Note })),
+		nullable(func(c *change) *string { return c.entry.Reference }),
+	}
 }
-
-func newID(*change) string { return db.NewID() }

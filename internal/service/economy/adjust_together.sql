@@ -1,18 +1,18 @@
 WITH given AS MATERIALIZED (
-	SELECT g.*, clock_timestamp() AS at, $12::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
-	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::text[], $9::text[],
-	            $10::text[], $11::text[], $13::text[], $14::text[])
-	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, delta, random, reason, note, reference, event_id, trace, number)
+	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[],
+	            $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, delta, random, reason, note, reference, number)
 ), changed AS MATERIALIZED (
 	UPDATE wallets w
 	SET balance = w.balance + g.delta,
 	    updated_at = least(greatest(g.at, (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00')
 	FROM given g
-	WHERE w.guild_id = g.guild_id /*: $12 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
+	WHERE w.guild_id = g.guild_id /*: $9 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
 	  AND w.balance + g.delta BETWEEN 0 AND 9007199254740991
-	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $12 */ AND r.reference = g.reference) IS NULL
+	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $9 */ AND r.reference = g.reference) IS NULL
 	  AND (g.reference IS NULL OR g.number = (SELECT min(e.number) FROM given e WHERE e.guild_id = g.guild_id AND e.reference = g.reference))
-	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $12 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
+	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
 	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
 	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
 ), moved AS MATERIALIZED (
@@ -20,17 +20,17 @@ WITH given AS MATERIALIZED (
 	FROM changed c
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-	SELECT m.guild_id /*: $12 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 ), referenced AS (
 	INSERT INTO ledger_references (guild_id, reference, entry_id)
-	SELECT m.guild_id /*: $12 */ /*: home.id */, m.reference, m.id
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.reference, m.id
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.reference IS NOT NULL
 ), keyed AS (
 	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
-	SELECT m.guild_id /*: $12 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
 ), :rank, :told
 SELECT number, id, is_now AS balance_after, updated_at AS created_at

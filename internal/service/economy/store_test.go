@@ -26,6 +26,8 @@ type form struct {
 	arguments func([]*change) []any
 }
 
+func arguments(changes []*change) []any { return append(batch.Columns(changes), further(changes)...) }
+
 // forms are all of them.
 func forms() map[string]form {
 	return map[string]form{
@@ -68,8 +70,8 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	note := leaderboard.Wallets.Noted("moved", changedGuild, ":rank").For(64)
-	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note, "told", telling(changedGuild))
+	note := leaderboard.Wallets.Noted("moved", batch.Guild, ":rank").For(64)
+	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note, "told", telling(batch.Guild))
 }
 
 // Each of the store's reads goes through an index and in its order, whatever the

@@ -1,8 +1,8 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
-	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[],
-	            $10::text[], $11::text[])
-	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, kept, xp, event_id, trace, number)
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[],
+	            $10::bigint[], $11::bigint[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, kept, xp, number)
 ), moved AS MATERIALIZED (
 	UPDATE levels l
 	SET previous_xp = l.total_xp, total_xp = l.total_xp * g.kept + g.xp,

@@ -172,7 +172,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 // Each is a text that psql takes, with what the leaderboard notes and levels as variables.
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
-	note := leaderboard.Levels.Noted("moved", changedGuild, ":rank").For(64)
+	note := leaderboard.Levels.Noted("moved", batch.Guild, ":rank").For(64)
 	dbtest.WantPsql(t, dbtest.New(t).URL, adjustTogether, together.For(64), "rank", note,
 		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 }
@@ -250,8 +250,9 @@ func TestAChangeOfXPIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	members(t, d, 3)
+	rise := []*change{rising("2", "", 1)}
 	dbtest.WantOnePlan(t, d, 1, "UPDATE levels", func(ctx context.Context, tx *db.Tx, _ int) error {
-		_, err := tx.ExecContext(ctx, together.For(0), arguments([]*change{rising("2", "", 1)})...)
+		_, err := tx.ExecContext(ctx, together.For(0), append(batch.Columns(rise), further(rise)...)...)
 		return err
 	})
 }

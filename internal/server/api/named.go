@@ -1,0 +1,26 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/service/economy"
+	"guildhall/internal/service/levelling"
+)
+
+// answer is the body of the response to what a key names.
+func answer(ctx context.Context, q db.Querier, guild string, m idempotency.Made) ([]byte, error) {
+	b := &buffer{header: http.Header{}}
+	if m.EntryID == nil {
+		err := levelling.Adjusted(*m.Member, *m.Before, *m.After, *m.At).VisitAdjustXPResponse(b)
+		return b.body.Bytes(), err
+	}
+	response, err := economy.Adjusted(ctx, q, guild, *m.EntryID, *m.At)
+	if err != nil {
+		return nil, err
+	}
+	err = response.VisitAdjustBalanceResponse(b)
+	return b.body.Bytes(), err
+}
