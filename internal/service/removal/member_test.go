@@ -10,7 +10,9 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/leaderboard"
 	"guildhall/internal/service/removal"
 )
 
@@ -309,5 +311,40 @@ func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
 	}
 	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM wallets`); n != 0 {
 		t.Errorf("%d wallets are left", n)
+	}
+}
+
+// A map that has not heard of a member's leaving shows everybody behind them a rank too
+// low, and rows that are on no page or on two.
+func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	for _, insert := range []string{`INSERT INTO wallets (guild_id, user_id, balance) `, `INSERT INTO levels (guild_id, user_id, total_xp) `} {
+		dbtest.Exec(t, d, insert+`SELECT $1, n::text, n FROM generate_series(1, 199) n UNION ALL SELECT $1, $2, 1000`, guild, member)
+	}
+	dbtest.Exec(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets'), ($1, 'levels')`, guild)
+	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	maintain := func() {
+		if err := k.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testutil.Eventually(t, "both leaderboards have maps", func() bool {
+		maintain()
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) == 2
+	})
+	forget(t, d, false)
+	for range 2 { // before the move is added up, and afterwards
+		for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
+			place, err := board.Rank(t.Context(), d.Reader(), guild, "1")
+			if want := (leaderboard.Place{Rank: 199, Points: 1, Of: 199}); err != nil || place != want {
+				t.Errorf("the last of the %s stands at %+v, want %+v: %v", name, place, want, err)
+			}
+		}
+		maintain()
+	}
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`); n != 2 {
+		t.Errorf("%d maps are left: the ranks were counted without one", n)
 	}
 }

@@ -115,17 +115,17 @@ var parts = []part{
 		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
-// The statements that take a member off the leaderboards, as changes that are noted.
+// The statements that take a member off the leaderboards, as changes that are noted. What
+// is noted is what the deletion returns: a step that reads the row beside it finds none,
+// since Postgres deletes first.
 var (
 	dropRow = `
-		WITH moved AS MATERIALIZED (
-			SELECT user_id, :points AS was, NULL::bigint AS is_now
-			FROM :board
+		WITH moved AS (
+			DELETE FROM :board
 			WHERE guild_id = $1 AND user_id = $2
-			FOR UPDATE
+			RETURNING user_id, :points AS was, NULL::bigint AS is_now
 		), :rank
-		DELETE FROM :board
-		WHERE guild_id = $1 AND user_id = $2`
+		SELECT FROM moved`
 
 	dropWallet = leaderboard.Wallets.Noted("moved", "$1", dropRow)
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
