@@ -115,9 +115,9 @@ var parts = []part{
 		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
-// The statements that take a member off the leaderboards, as changes that are noted. What
-// is noted is what the deletion returns: a step that reads the row beside it finds none,
-// since Postgres deletes first.
+// The statements that take a member off the leaderboards, as changes that are noted. The
+// deletion itself returns what they note: Postgres runs it first, so a step that read the
+// row beside it would find none.
 var (
 	dropRow = `
 		WITH moved AS (
