@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
@@ -107,23 +106,33 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	}
 }
 
-// A receiver that asks for a pause while its endpoint moves keeps the new one from nothing.
+// A receiver that asks for a pause while its endpoint moves keeps the new one from nothing,
+// also where its result waits for the move.
 func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
 	t.Parallel()
-	w := newDeliveryDB(t)
-	e, _ := w.add(w.guild, "https://old.example/")
-	d := w.deliverer()
-	w.record(w.guild, 1)
-	rows := w.takes(d, e, 1)
-	w.exec(`UPDATE webhook_endpoints SET url = 'https://new.example/'`)
-	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
-	r := newResult(rows[0], d.schedule.judge(0, throttled, 24*time.Hour, 0), egress.Response{Status: 429}, time.Now(), time.Second)
-	if err := d.settleOnce(t.Context(), []result{r}); err != nil {
-		t.Fatal(err)
-	}
-	if n := w.count(`SELECT count(*) FROM webhook_schedule s JOIN webhook_deliveries d USING (guild_id, endpoint_id)
-		WHERE s.quiet_until IS NULL AND d.attempts = 1 AND d.due_at < now() + interval '1 minute'`); n != 1 {
-		t.Errorf("the new address is kept quiet: %s", w.states())
+	const move = `
+		WITH moved AS (UPDATE webhook_endpoints SET url = 'https://new.example/')
+		UPDATE webhook_schedule SET quiet_until = NULL, next_due = now()`
+	for name, meanwhile := range map[string]func(w *deliveryDB, settle func(context.Context) error){
+		"it has moved": func(w *deliveryDB, settle func(context.Context) error) {
+			w.exec(move)
+			if err := settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it moves": func(w *deliveryDB, settle func(context.Context) error) { w.waitsFor(settle, move) },
+	} {
+		w := newDeliveryDB(t)
+		e, _ := w.add(w.guild, "https://old.example/")
+		d := w.deliverer()
+		w.record(w.guild, 1)
+		rows := w.takes(d, e, 1)
+		r := newResult(rows[0], d.schedule.judge(0, throttled, 24*time.Hour, 0), egress.Response{Status: 429}, time.Now(), time.Second)
+		meanwhile(w, func(ctx context.Context) error { return d.settleOnce(ctx, []result{r}) })
+		if n := w.count(`SELECT count(*) FROM webhook_schedule s JOIN webhook_deliveries d USING (guild_id, endpoint_id)
+			WHERE s.quiet_until IS NULL AND d.attempts = 1 AND d.due_at < now() + interval '1 minute'`); n != 1 {
+			t.Errorf("%s: the new address is kept quiet: %s", name, w.states())
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	}
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		reading(ctx, t, tx, "settling", 20*due, func() error {
-			_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, true)
+			_, _, err := d.writeIn(ctx, tx, nil, batch, true)
 			return err
 		})
 		reading(ctx, t, tx, "moving the log", 20*due, func() error {
@@ -197,7 +197,7 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			for range 7 {
 				reading(ctx, t, tx, "settling", 10*few, func() error {
-					_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, false)
+					_, _, err := w.deliverer().writeIn(ctx, tx, nil, batch, false)
 					return err
 				})
 			}
@@ -417,7 +417,7 @@ func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer
 	})
 	batch := []result{newResult(c, d.schedule.judge(0, delivered, 0, 0), egress.Response{Status: 200}, time.Now(), time.Millisecond)}
 	reading(ctx, w.t, tx, "settling", most, func() error {
-		_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, false)
+		_, _, err := d.writeIn(ctx, tx, nil, batch, false)
 		return err
 	})
 }

@@ -89,9 +89,6 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 	if err := d.disableGone(ctx, batch); err != nil {
 		return err
 	}
-	if err := d.forgetPauses(ctx, batch); err != nil {
-		return err
-	}
 	err := d.write(ctx, batch, false)
 	if err == nil || db.Unavailable(err) {
 		return err
@@ -126,18 +123,41 @@ func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
 	return nil
 }
 
+// whereNow is the statement of forgetPauses.
+var whereNow = newStatement(`
+		SELECT e.guild_id, e.id AS endpoint_id, e.url
+		FROM (
+			SELECT DISTINCT guild_id, endpoint_id
+			FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, endpoint_id text)
+		) p
+		JOIN webhook_endpoints e ON e.guild_id = p.guild_id /*: $2 */ AND e.id = p.endpoint_id`)
+
 // forgetPauses drops the pauses that receivers have asked for who are not the
-// endpoints' any more: they would keep the new ones quiet, for a day at most.
-func (d *Deliverer) forgetPauses(ctx context.Context, batch []result) error {
+// endpoints' any more: they would keep the new ones quiet, for a day at most. The
+// schedules are locked, and a statement that has waited for a lock sees other tables
+// as they were before: so this is one of its own. Who moves an endpoint later waits
+// for the lock, and ends the pause.
+func (d *Deliverer) forgetPauses(ctx context.Context, tx *db.Tx, batch []result) error {
+	quieting := func(r result) bool { return r.decision.Failing && r.decision.Quiet > 0 }
+	asked := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !quieting(r) })
+	now := make(map[endpointID]string)
+	err := run(whereNow, d.oneGuild, asked, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
+		type place struct {
+			GuildID    string `db:"guild_id"`
+			EndpointID string `db:"endpoint_id"`
+			URL        string `db:"url"`
+		}
+		rows, err := db.Select[place](ctx, tx, query, append([]any{in}, guild...)...)
+		for _, e := range rows {
+			now[endpointID{e.GuildID, e.EndpointID}] = e.URL
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("see where the endpoints of %d results are now: %w", len(asked), err)
+	}
 	for i, r := range batch {
-		if !r.decision.Failing || r.decision.Quiet == 0 {
-			continue
-		}
-		same, err := db.Get[bool](ctx, d.db.Reader(), `SELECT url = $3 FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, r.GuildID, r.EndpointID, r.url)
-		if err != nil && !db.Missing(err) {
-			return fault.Wrap(err, "see where endpoint", r.EndpointID, "of guild", r.GuildID, "is now")
-		}
-		if err == nil && !same {
+		if url, there := now[r.id()]; there && url != r.url && quieting(r) {
 			d.anew(&batch[i])
 		}
 	}
@@ -192,7 +212,7 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 	var news []change
 	var written settled
 	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		news, written, err = writeIn(ctx, tx, d.oneGuild, now, batch, putAside)
+		news, written, err = d.writeIn(ctx, tx, now, batch, putAside)
 		return err
 	})
 	if err != nil {
@@ -204,17 +224,22 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 }
 
 // writeIn is the unit of write.
-func writeIn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
+func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
 	if err = planByIndex(ctx, tx); err != nil {
 		return nil, written, err
 	}
-	if news, err = learn(ctx, tx, oneGuild, now, relevant(batch)); err != nil {
+	held, err := lockToLearn(ctx, tx, d.oneGuild, now, relevant(batch))
+	if err != nil {
 		return nil, written, err
 	}
-	if written, err = settle(ctx, tx, oneGuild, now, batch, putAside); err != nil {
+	if err = d.forgetPauses(ctx, tx, batch); err != nil {
 		return nil, written, err
 	}
-	return news, written, store(ctx, tx, oneGuild, news)
+	news = learn(held, batch)
+	if written, err = settle(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
+		return nil, written, err
+	}
+	return news, written, store(ctx, tx, d.oneGuild, news)
 }
 
 // clear makes endpoints well that were found failing while a success was on its
@@ -227,11 +252,11 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 		return nil
 	}
 	return d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		news, err := learn(ctx, tx, d.oneGuild, now, late)
+		held, err := lockToLearn(ctx, tx, d.oneGuild, now, late)
 		if err != nil {
 			return err
 		}
-		return store(ctx, tx, d.oneGuild, news)
+		return store(ctx, tx, d.oneGuild, learn(held, late))
 	})
 }
 
@@ -261,7 +286,7 @@ type change struct {
 	at     time.Time
 }
 
-// learnSchedules is the statement of learn.
+// learnSchedules is the statement of lockToLearn.
 var learnSchedules = newStatement(`
 		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
 		FROM (
@@ -276,11 +301,9 @@ var learnSchedules = newStatement(`
 			FOR NO KEY UPDATE
 		) s`)
 
-// learn locks the schedules of the batch's endpoints, in one order everywhere,
-// and works out what the results, in their order, make of each.
-func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) ([]change, error) {
-	var rows []schedule
-	err := run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
+// lockToLearn locks the schedules of the batch's endpoints, in one order everywhere.
+func lockToLearn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) (rows []schedule, err error) {
+	err = run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
 		rows = append(rows, held...)
 		return err
@@ -288,11 +311,16 @@ func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch 
 	if err != nil {
 		return nil, fmt.Errorf("lock the schedules of %d results: %w", len(batch), err)
 	}
-	news := make([]change, len(rows))
-	for i, s := range rows {
+	return rows, nil
+}
+
+// learn works out what the results, in their order, make of each locked schedule.
+func learn(held []schedule, batch []result) []change {
+	news := make([]change, len(held))
+	for i, s := range held {
 		news[i] = s.learn(batch)
 	}
-	return news, nil
+	return news
 }
 
 // learn is what the endpoint's results of a batch, in their order, make of its
