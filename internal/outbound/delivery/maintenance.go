@@ -270,7 +270,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending'
 			  AND (lease_until IS NULL OR lease_until <= $3) AND (NOT urgent OR cause <> 'test' OR $5)
 			LIMIT $4))
-		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
+		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0, 0))
 	if err != nil {
 		return 0, fault.Wrap(err, "follow a disabled or deleted endpoint")
 	}
@@ -282,7 +282,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 				SELECT id
 				FROM webhook_deliveries
 				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
-				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0))
+				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0, 0))
 		if err != nil {
 			return 0, fault.Wrap(err, "give up what is held for a deleted endpoint")
 		}

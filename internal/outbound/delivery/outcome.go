@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"time"
 
 	"guildhall/internal/outbound/egress"
 )
@@ -105,9 +106,10 @@ func classify(status int, err error) outcome {
 	}
 }
 
-// advice is the sentence the log shows for a failed attempt. It says what the
-// owner can do, and nothing of what lies behind an address.
-func advice(o outcome, status int) string {
+// advice is the sentence the log shows for a failed attempt, after which the receiver
+// may have asked for a pause. It says what the owner can do, and nothing of what lies
+// behind an address.
+func advice(o outcome, status int, quiet time.Duration) string {
 	switch o {
 	case delivered:
 		return ""
@@ -116,7 +118,10 @@ func advice(o outcome, status int) string {
 	case gone:
 		return "The receiver answered 410, so the endpoint was disabled."
 	case throttled:
-		return fmt.Sprintf("The receiver answered %d and asked for a pause.", status)
+		if quiet > 0 {
+			return fmt.Sprintf("The receiver answered %d and asked for a pause.", status)
+		}
+		return fmt.Sprintf("The receiver answered %d.", status)
 	case clientError:
 		return fmt.Sprintf("The receiver answered %d. Check your receiver.", status)
 	case serverError:

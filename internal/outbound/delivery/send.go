@@ -118,7 +118,7 @@ func (d *Deliverer) unsent(c claimed) (decision, bool) {
 	case time.Since(c.Locked) > beginWithin: // this process stood still: the endpoint may be gone by now
 		return decision{State: StatePending, Step: c.Step}, true
 	case c.URL == nil:
-		return decision{State: StateFailed, Step: c.Step, Error: advice(endpointDeleted, 0)}, true
+		return decision{State: StateFailed, Step: c.Step, Error: advice(endpointDeleted, 0, 0)}, true
 	case !*c.Enabled && c.Cause != "test":
 		return decision{State: StateHeld, Step: c.Step}, true
 	case c.Now.Sub(c.OccurredAt) > keep:
@@ -163,7 +163,7 @@ func newResult(c claimed, v decision, response egress.Response, at time.Time, to
 		class := responseClass(response.Status)
 		r.ResponseClass = &class
 	}
-	if text := advice(v.Outcome, response.Status); text != "" {
+	if text := advice(v.Outcome, response.Status, v.Quiet); text != "" {
 		r.Error = &text
 	}
 	if v.Error != "" {
