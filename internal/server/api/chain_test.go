@@ -182,6 +182,8 @@ func TestEveryWriteChecksItsFrame(t *testing.T) {
 			server.Header("Content-Type", media).Do(t, op.ID, "{}", fill(op)...).WantError(t, 415, "unsupported_media_type")
 		}
 		server.Header("Content-Encoding", "gzip").Do(t, op.ID, "{}", fill(op)...).WantError(t, 415, "unsupported_media_type")
+		server.Header("Content-Encoding", "identity").Header("Content-Encoding", "gzip").Do(t, op.ID, "{}", fill(op)...).
+			WantError(t, 415, "unsupported_media_type")
 		server.Do(t, op.ID, "", append(fill(op), apitest.Query("x", "1"))...).WantError(t, 400, "invalid_request")
 		if op.Waits() {
 			return

@@ -56,8 +56,10 @@ func readAll(req *http.Request, most int64, enter func() (leave func(error), err
 	if req.ContentLength > most {
 		return nil, tooLarge
 	}
-	if e := req.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, errMedia
+	for _, e := range req.Header.Values("Content-Encoding") {
+		if e != "" && !strings.EqualFold(e, "identity") {
+			return nil, errMedia
+		}
 	}
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil, nil
