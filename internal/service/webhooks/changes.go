@@ -3,6 +3,7 @@ package webhooks
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -135,9 +136,9 @@ func (p patch) apply(ctx context.Context, e *endpoint) error {
 	return nil
 }
 
-// change edits an endpoint that the unit has locked. Switching it off holds what
-// waits for it, switching it on makes that due; a new address starts without the
-// old one's failures.
+// change edits an endpoint that the unit has locked; what changes nothing is none.
+// Switching it off holds what waits for it, switching it on makes that due; a new
+// address starts without the old one's failures.
 func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (endpoint, error) {
 	e := was
 	if err := p.fits(was.Delivery); err != nil {
@@ -148,6 +149,9 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 	}
 	if e.Enabled {
 		e.DisabledReason = nil
+	}
+	if reflect.DeepEqual(e, was) {
+		return was, nil
 	}
 	e, err := update(ctx, tx, e)
 	if err != nil {

@@ -249,6 +249,11 @@ func TestUpdateWebhookEndpoint(t *testing.T) {
 			Want(t, 200, `{"data":{"description":null,"enabled":false}}`)
 		api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, `{"data":{"enabled":true,"disabled_reason":null}}`)
 	})
+	t.Run("stays as it is by what changes nothing", func(t *testing.T) {
+		before := api.Do(t, "getWebhookEndpoint", "", on).Want(t, 200, "").Str(t, "data.updated_at")
+		api.Do(t, "updateWebhookEndpoint", `{"url":"https://127.0.0.1:10/new","description":null,"events":["ticket.closed"],"enabled":true}`, on).
+			Want(t, 200, `{"data":{"updated_at":"`+before+`"}}`)
+	})
 	t.Run("refuses what a registration refuses", func(t *testing.T) {
 		api.Do(t, "updateWebhookEndpoint", `{}`, on).WantError(t, 400, "invalid_request")
 		api.Do(t, "updateWebhookEndpoint", `{"events":[]}`, on).WantError(t, 400, "invalid_request")
