@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,11 +199,32 @@ func newDraft(path string, stream io.Writer) (*draft, error) {
 		}
 		return &draft{Writer: f, file: f}, nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".guildhall-"+strings.TrimPrefix(filepath.Base(path), ".")+"-*")
+	path, err := leadsTo(path)
+	if err != nil {
+		return nil, err
+	}
+	dir, name := filepath.Split(path)
+	f, err := os.CreateTemp(cmp.Or(dir, "."), ".guildhall-"+strings.TrimPrefix(name, ".")+"-*")
 	if err != nil {
 		return nil, err
 	}
 	return &draft{Writer: f, path: path, file: f}, nil
+}
+
+// leadsTo is the path that links end at, so that the file there is replaced and no link.
+func leadsTo(path string) (string, error) {
+	for range 40 { // as many as Linux follows
+		next, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link, or nothing yet
+		}
+		if !filepath.IsAbs(next) {
+			dir, _ := filepath.Split(path) // as it is: a link may lie before ..
+			next = dir + next
+		}
+		path = next
+	}
+	return "", fmt.Errorf("%s: too many links", path)
 }
 
 // writer is nil where nothing is to be written.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
@@ -145,4 +146,28 @@ func TestAnExportIsItsOwnersAlone(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the export has mode %v, %v", info.Mode(), err)
 	}
+}
+
+// An export writes where a link leads, and leaves the link; one that leads nowhere is named.
+func TestAnExportFollowsALink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	link, target, nowhere := filepath.Join(dir, "newest"), filepath.Join(dir, "guild.ndjson"), filepath.Join(dir, "nowhere")
+	for path, text := range map[string]string{link: filepath.Base(target), nowhere: filepath.Join(dir, "none", "guild.ndjson")} {
+		if err := os.Symlink(text, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := withGuild(t)
+	for range 2 { // into a file that is not there yet, and into one that is
+		call(t, "", "export", "--guild", guild, link, "--database-url", url).ok(t)
+		text, err := os.ReadFile(target)
+		if is, notLink := os.Readlink(link); err != nil || notLink != nil || is != filepath.Base(target) || !strings.HasPrefix(string(text), `{"record":"guild"`) {
+			t.Errorf("%q, %v; the link leads to %q, %v", text, err, is, notLink)
+		}
+		if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call(t, "", "export", "--guild", guild, nowhere, "--database-url", url).refused(t, 1, "none")
 }
