@@ -10,6 +10,7 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/service/guilds"
@@ -117,6 +118,9 @@ func (c *guildRemove) confirm(ctx context.Context, d *db.DB, io streams) error {
 		return err
 	}
 	typed, _ := bufio.NewReader(io.in).ReadString('\n') // a line that ends early is not the id
+	if ctx.Err() != nil {
+		return fault.Wrap(context.Cause(ctx), "nothing was removed")
+	}
 	if strings.TrimSpace(typed) != c.Guild {
 		return errors.New("nothing was removed: that was not the id (--yes does not ask)")
 	}

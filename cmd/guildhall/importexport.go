@@ -41,7 +41,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		if info.Mode().IsRegular() {
 			size = info.Size()
 		}
-		in, name = f, c.File
+		in, name = &stoppable{Reader: f, ctx: ctx}, c.File // it may be a pipe that waits
 	}
 	d, _, err := c.open(ctx)
 	if err != nil {

@@ -76,6 +76,37 @@ type streams struct {
 	out, err io.Writer
 }
 
+// stoppable is an input until ctx ends: who waits for it waits no longer then.
+type stoppable struct {
+	io.Reader
+	ctx    context.Context
+	buffer []byte          // which a read that nobody waits for any more may still fill
+}
+
+func (s *stoppable) Read(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	if s.buffer == nil {
+		s.buffer = make([]byte, 64<<10)
+	}
+	type read struct {
+		n   int
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		n, err := s.Reader.Read(s.buffer[:min(len(p), len(s.buffer))])
+		done <- read{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, s.buffer[:r.n]), r.err
+	case <-s.ctx.Done():
+		return 0, context.Cause(s.ctx)
+	}
+}
+
 // tell prints what a command has done: as JSON, or as a sentence.
 func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
@@ -119,7 +150,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.BindTo(audit.With(ctx, atShell()), (*context.Context)(nil)),
-		kong.Bind(io, unknown),
+		kong.Bind(streams{&stoppable{Reader: io.in, ctx: ctx}, io.out, io.err}, unknown),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
@@ -151,6 +182,9 @@ func run(ctx context.Context, args []string, io streams) int {
 		// Its code and its cause are for programs and logs.
 		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // an option, here
 		invalid = f.Kind == fault.Invalid
+	}
+	if told := context.Cause(ctx); told != nil && !strings.Contains(text, told.Error()) {
+		text = told.Error() + ": " + text // the rest is what came of it
 	}
 	fmt.Fprintln(io.err, "guildhall:", output.Visible(oneLine(logging.Redact(text))))
 	if _, ok := errors.AsType[usageError](err); ok || invalid {

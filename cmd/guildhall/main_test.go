@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -240,6 +241,50 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// silent is an input that somebody holds open and says nothing on.
+type silent struct {
+	once  sync.Once
+	asked chan struct{}
+	ended <-chan struct{}
+}
+
+func (s *silent) Read([]byte) (int, error) {
+	s.once.Do(func() { close(s.asked) })
+	<-s.ended
+	return 0, io.EOF
+}
+
+// A command that waits for its input ends at the first signal, and says that it was told to.
+func TestACommandThatWaitsForItsInputEndsWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	for _, args := range [][]string{
+		{"import", "-", "--database-url", url},
+		{"import", "--update", "-", "--database-url", url},
+		{"guild", "remove", "--guild", guild, "--database-url", url},
+		{"convert", "--from", "mee6", "--guild", guild, "-"},
+	} {
+		ctx, tell := context.WithCancelCause(t.Context())
+		in := &silent{asked: make(chan struct{}), ended: t.Context().Done()}
+		done := make(chan result, 1)
+		go func() {
+			var out, errs bytes.Buffer
+			code := run(ctx, args, streams{in, &out, &errs})
+			done <- result{code, out.String(), errs.String()}
+		}()
+		<-in.asked
+		tell(errors.New("interrupt signal received"))
+		select {
+		case r := <-done:
+			if r.code != 1 || r.out != "" || !strings.Contains(r.err, "interrupt signal received") {
+				t.Errorf("guildhall %q: exit code %d: %s", args, r.code, r.err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("guildhall %q goes on waiting", args)
+		}
+	}
 }
 
 func TestDocuments(t *testing.T) {
