@@ -80,7 +80,7 @@ type streams struct {
 type stoppable struct {
 	io.Reader
 	ctx    context.Context
-	buffer []byte          // which a read that nobody waits for any more may still fill
+	buffer []byte // which a read that nobody waits for any more may still fill
 }
 
 func (s *stoppable) Read(p []byte) (int, error) {
