@@ -42,7 +42,7 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StateHeld,
 		decision: decision{State: StateHeld},
 	}
-	if err := d.settleOnce(t.Context(), []result{held}); err != nil {
+	if err := d.settles(t.Context(), []result{held}); err != nil {
 		t.Fatal(err)
 	}
 	w.follows(d)

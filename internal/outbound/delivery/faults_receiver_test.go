@@ -128,7 +128,7 @@ func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
 		w.record(w.guild, 1)
 		rows := w.takes(d, e, 1)
 		r := newResult(rows[0], d.schedule.judge(0, throttled, 24*time.Hour, 0), egress.Response{Status: 429}, time.Now(), time.Second)
-		meanwhile(w, func(ctx context.Context) error { return d.settleOnce(ctx, []result{r}) })
+		meanwhile(w, func(ctx context.Context) error { return d.settles(ctx, []result{r}) })
 		if n := w.count(`SELECT count(*) FROM webhook_schedule s JOIN webhook_deliveries d USING (guild_id, endpoint_id)
 			WHERE s.quiet_until IS NULL AND d.attempts = 1 AND d.due_at < now() + interval '1 minute'`); n != 1 {
 			t.Errorf("%s: the new address is kept quiet: %s", name, w.states())

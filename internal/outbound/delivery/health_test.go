@@ -549,7 +549,7 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	written := make(chan error, 1)
 	go func() {
 		v := d.schedule.judge(0, delivered, 0, 0)
-		written <- d.settleOnce(ctx, []result{newResult(rows[0], v, egress.Response{Status: 204}, time.Now(), time.Millisecond)})
+		written <- d.settles(ctx, []result{newResult(rows[0], v, egress.Response{Status: 204}, time.Now(), time.Millisecond)})
 	}()
 	w.until("the settling's commit waits", waits)
 	w.exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'node' AND wait_event = 'SyncRep'`)

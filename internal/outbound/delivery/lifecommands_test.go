@@ -140,7 +140,7 @@ func (l *lifeTest) answer(n *node) *command {
 		r.Reason = &v.Error
 	}
 	out := called("answer "+string(v.Outcome), func(ctx context.Context) error {
-		if err := d.settleOnce(ctx, []result{r}); err != nil {
+		if err := d.settles(ctx, []result{r}); err != nil {
 			return err
 		}
 		d.limiter.settled([]result{r})

@@ -57,7 +57,7 @@ func (w *deliveryDB) settles(d *Deliverer, rows []claimed, o outcome, pause time
 			recoveredAt: c.RecoveredAt,
 		})
 	}
-	if err := d.settleOnce(w.t.Context(), batch); err != nil {
+	if err := d.settles(w.t.Context(), batch); err != nil {
 		w.t.Fatal(err)
 	}
 	d.limiter.settled(batch)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,9 @@ const (
 	// settleTimeout is how long settling a batch is tried. Longer makes no
 	// sense: the leases have run out by then and the deliveries are made again.
 	settleTimeout = 60 * time.Second
+
+	// fewTries are what a worker that ends, and a row that Postgres refuses, get.
+	fewTries = 3
 )
 
 // settleLoop settles results in batches until there are no more.
@@ -61,16 +65,18 @@ func (d *Deliverer) remind(batch []result) {
 }
 
 // settle keeps trying until the batch is written, or so much time has gone that
-// its deliveries are due again anyway. When ctx has ended it does not try for long.
+// its deliveries are due again anyway. When ctx has ended it does not try for long, nor
+// when Postgres can serve and refuses: others wait for their results to be settled.
 func (d *Deliverer) settle(ctx context.Context, batch []result) {
 	lasting := context.WithoutCancel(ctx)
 	pause, until := 50*time.Millisecond, time.Now().Add(settleTimeout)
 	for try := 1; ; try++ {
-		err := d.settleOnce(lasting, batch)
+		left, err := d.settleOnce(lasting, batch)
 		if err == nil {
 			return
 		}
-		if time.Now().After(until) || ctx.Err() != nil && try >= 3 {
+		batch = left
+		if time.Now().After(until) || try >= fewTries && (ctx.Err() != nil || !db.Unavailable(err)) {
 			d.log.Error("webhook deliveries could not be settled; they will be sent again", "count", len(batch), "error", err)
 			return
 		}
@@ -84,24 +90,32 @@ func (d *Deliverer) settle(ctx context.Context, batch []result) {
 
 // settleOnce writes the batch. If the log refuses it, the attempts are put
 // aside; if one row spoils even that, the others are written without it. An
-// error means that nothing of the batch was written and it can be tried again.
-func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
+// error says that what it returns is not written and can be tried again.
+func (d *Deliverer) settleOnce(ctx context.Context, batch []result) (left []result, err error) {
 	if err := d.disableGone(ctx, batch); err != nil {
-		return err
+		return batch, err
 	}
-	err := d.write(ctx, batch, false)
-	if err == nil || db.Unavailable(err) {
-		return err
+	err = d.write(ctx, batch, false)
+	if err == nil {
+		return nil, nil
+	}
+	if db.Unavailable(err) {
+		return batch, err
 	}
 	d.log.Warn("webhook attempts could not be logged, they are put aside", "count", len(batch), "error", err)
 	err = d.write(ctx, batch, true)
-	if err == nil || db.Unavailable(err) || len(batch) == 1 {
-		return err
+	if err == nil {
+		return nil, nil
 	}
-	for _, r := range batch {
-		d.settle(ctx, []result{r})
+	if db.Unavailable(err) || len(batch) == 1 {
+		return batch, err
 	}
-	return nil
+	err = nil
+	for i := range batch {
+		row, refused := d.settleOnce(ctx, batch[i:i+1])
+		left, err = append(left, row...), cmp.Or(refused, err)
+	}
+	return left, err
 }
 
 // disableGone switches off the endpoints that answered 410, before their

@@ -192,7 +192,7 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending,
 		decision: decision{State: StatePending},
 	}
-	if err := d.settleOnce(t.Context(), []result{frozen}); err != nil {
+	if err := d.settles(t.Context(), []result{frozen}); err != nil {
 		t.Fatal(err)
 	}
 	w.follows(d)

@@ -1,0 +1,200 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/egress"
+)
+
+// Sentences of the log that tell what became of a try to settle.
+const (
+	saysAside = "they are put aside"
+	saysAgain = `msg="settle webhook deliveries"`
+	saysLost  = "could not be settled"
+)
+
+// settles writes a batch, or fails.
+func (d *Deliverer) settles(ctx context.Context, batch []result) error {
+	_, err := d.settleOnce(ctx, batch)
+	return err
+}
+
+// taken are claimed deliveries of an endpoint with a success each, and what logs of them.
+func (w *deliveryDB) taken(n int) (d *Deliverer, log *testutil.Log, batch []result) {
+	w.t.Helper()
+	log = &testutil.Log{}
+	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, n)
+	d = w.deliverer()
+	for _, c := range w.takes(d, e, n) {
+		v := d.schedule.judge(c.Step, delivered, 0, 0)
+		batch = append(batch, newResult(c, v, egress.Response{Status: 204}, time.Now(), time.Millisecond))
+	}
+	return d, log, batch
+}
+
+func (w *deliveryDB) logged(log *testutil.Log, text string, n int) {
+	w.t.Helper()
+	if said := strings.Count(log.String(), text); said != n {
+		w.t.Errorf("the log says %d times %q, want %d:\n%s", said, text, n, log)
+	}
+}
+
+// failing has the tables of deliveries out of room until the statement that it returns is
+// run. Each try takes a number of the sequence tries.
+func (w *deliveryDB) failing() (mend string) {
+	w.t.Helper()
+	w.exec(`CREATE SEQUENCE tries MINVALUE 0 START 0`)
+	w.exec(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM nextval('tries'); RAISE SQLSTATE '53100'; END $$`)
+	w.exec(`CREATE TRIGGER full_disk BEFORE UPDATE ON webhook_deliveries FOR EACH STATEMENT EXECUTE FUNCTION full_disk()`)
+	return `DROP TRIGGER full_disk ON webhook_deliveries`
+}
+
+func (w *deliveryDB) tries() int { return w.count(`SELECT last_value FROM tries`) + 1 }
+
+// A batch is settled whenever Postgres takes it again, and the log tells once of the wait.
+// RELIABILITY.md, Events.
+func TestABatchIsSettledUntilItIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	d, log, batch := w.taken(2)
+	mend, done := w.failing(), make(chan struct{})
+	go func() {
+		defer close(done)
+		d.settle(t.Context(), batch)
+	}()
+	w.until("it is tried five times", func() bool { return w.tries() >= 5 })
+	w.exec(mend)
+	<-done
+	if n := w.inState(StateDelivered); n != 2 {
+		t.Errorf("it is not settled: %s", w.states())
+	}
+	w.logged(log, saysAgain, 1)
+	w.logged(log, saysLost, 0)
+}
+
+// A worker that ends tries three times.
+// RELIABILITY.md, Events.
+func TestAWorkerThatEndsSettlesForAMomentOnly(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	d, log, batch := w.taken(2)
+	w.failing()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	d.settle(ended, batch)
+	if n := w.tries(); n != 3 {
+		t.Errorf("it is tried %d times", n)
+	}
+	w.logged(log, saysLost, 1)
+}
+
+// Attempts that the log refuses are put aside once for the whole batch. A row that spoils
+// even that is the only one that is not settled, and others do not wait for it: it is tried
+// three times.
+// RELIABILITY.md, Events.
+func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		broken            string
+		delivered, asides int
+	}{
+		"the log": {`ALTER TABLE webhook_attempts ADD CONSTRAINT broken CHECK (number < 0) NOT VALID`, 3, 1},
+		// For all, and for each try of the row.
+		"a row": {`ALTER TABLE webhook_deliveries ADD CONSTRAINT broken CHECK (id <> $1 OR state = 'pending') NOT VALID`, 2, 1 + 3},
+	} {
+		w := newDeliveryDB(t)
+		d, log, batch := w.taken(3)
+		w.exec(strings.ReplaceAll(c.broken, "$1", "'"+batch[1].ID+"'"))
+		d.settle(t.Context(), batch)
+		if n := w.inState(StateDelivered); n != c.delivered {
+			t.Errorf("%s is broken: %s", name, w.states())
+		}
+		w.logged(log, saysAside, c.asides)
+	}
+}
+
+// An endpoint that is off already is not switched off once more.
+func TestAnEndpointIsSwitchedOffOnce(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	log := &testutil.Log{}
+	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	e, _ := w.add(w.guild, "https://gone.example/")
+	d := w.deliverer()
+	for range 2 {
+		off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonGone, e.URL)
+		if err != nil || !off {
+			t.Fatalf("it is off: %v, %v", off, err)
+		}
+		w.logged(log, "webhook endpoint disabled", 1)
+		if n := w.count(`SELECT count(*) FROM audit_log`); n != 1 {
+			t.Errorf("the audit log has %d lines", n)
+		}
+	}
+	if off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonGone, "https://new.example/"); err != nil || off {
+		t.Errorf("an endpoint that has moved is off: %v, %v", off, err)
+	}
+	w.logged(log, "webhook endpoint disabled", 1)
+}
+
+// What recover has queued goes past a block until one of it fails.
+func TestOnlyARecoveredFailureEndsThePassOfTheRecovered(t *testing.T) {
+	t.Parallel()
+	queued, other := time.Now(), time.Now().Add(-time.Hour)
+	for name, c := range map[string]struct {
+		queued, of *time.Time
+		passes     bool
+	}{
+		"one of it":               {&queued, &queued, false},
+		"one of an earlier queue": {&queued, &other, true},
+		"one that was not in it":  {&queued, nil, true},
+		"one after it has ended":  {nil, &queued, true},
+		"one where none was":      {nil, nil, true},
+	} {
+		s := schedule{Disposition: "send", Passes: true, RecoveredAt: c.queued, Now: time.Now()}
+		r := result{State: StatePending, recoveredAt: c.of, decision: decision{State: StatePending, Outcome: serverError, Failing: true}}
+		if got := s.learn([]result{r}); got.Passes != c.passes {
+			t.Errorf("%s fails: the rest passes %t, want %t", name, got.Passes, c.passes)
+		}
+	}
+}
+
+// A retry of an endpoint that answers rings when it is due, if that is soon.
+func TestARetryThatIsDueSoonRings(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	d := w.deliverer()
+	results := map[string]result{}
+	for guild, c := range map[string]struct {
+		state string
+		pause time.Duration
+		fails bool
+	}{
+		"soon": {StatePending, time.Millisecond, false}, "at last": {StatePending, 2 * time.Millisecond, false},
+		"settled": {StateDelivered, time.Millisecond, false}, "failing": {StatePending, time.Millisecond, true},
+	} {
+		id := endpointID{guild, "e"}
+		d.limiter.endpoints[id] = &sends{failing: c.fails, hung: c.fails, succeeded: time.Now()}
+		results[guild] = result{GuildID: id.guild, EndpointID: id.endpoint, State: c.state, decision: decision{Pause: c.pause}}
+	}
+	for _, guild := range []string{"soon", "settled", "failing", "at last"} {
+		d.remind([]result{results[guild]})
+	}
+	rung := func(guild string) bool {
+		d.bell.mu.Lock()
+		defer d.bell.mu.Unlock()
+		return d.bell.guilds[guild]
+	}
+	w.until("both have rung", func() bool { return rung("soon") && rung("at last") })
+	if rung("settled") || rung("failing") {
+		t.Errorf("%v have rung", d.bell.guilds)
+	}
+}
