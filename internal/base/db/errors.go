@@ -48,9 +48,9 @@ func LockTimeout(err error) bool { return codeOf(err) == "55P03" }
 
 // Unavailable reports whether err means that Postgres cannot serve now, though
 // it may serve the same statement later: no connection, shutting down, out of
-// resources, a statement that ran out of its time.
+// resources, a statement that ran out of its time, a unit that others overtook each time.
 func Unavailable(err error) bool {
-	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
+	if retryable(err) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
 		return true
 	}
 	if e, ok := errors.AsType[*pq.Error](err); ok {
@@ -58,7 +58,7 @@ func Unavailable(err error) bool {
 		case "08", "53", "57", "58", "XX":
 			return true
 		}
-		return e.Code == "55P03" || e.Code == "25006" || retryable(err)
+		return e.Code == "55P03" || e.Code == "25006"
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

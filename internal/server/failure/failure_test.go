@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/server/failure"
 )
@@ -52,6 +53,7 @@ func TestUnknownErrorsAreToldInWordsThatHideThem(t *testing.T) {
 		"a fault of ours":     {fault.New(fault.Internal, "x", "The password is x."), "Ours."},
 		"too slow":            {fmt.Errorf("read: %w", context.DeadlineExceeded), "Later."},
 		"the caller has gone": {fmt.Errorf("read: %w", context.Canceled), "Later."},
+		"overtaken each time": {fmt.Errorf("write: %w", db.Again), "Later."},
 		"anything else":       {secret, "Ours."},
 	} {
 		if got := words.Of(tt.err); got.Message != tt.want {
