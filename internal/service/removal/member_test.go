@@ -26,8 +26,8 @@ const (
 // everything is what a guild can have of a member: as author, owner, subject, and as staff.
 var everything = []string{
 	`INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 3), ($1, '7', 1)`,
-	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference)
-		SELECT $1, n::text, $2, 1, n, '', 'r-' || n FROM generate_series(1, 3) n`,
+	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference, created_at)
+		SELECT $1, n::text, $2, 1, n, '', 'r-' || n, now() - (3 - n) * interval '1 hour' FROM generate_series(1, 3) n`,
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, '7', '7', 1, 1, substr($2, 1, 0))`,
 	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text
 			FROM generate_series(1, 3) n WHERE $2 <> ''`,
@@ -184,6 +184,34 @@ func TestWhatIsDatedAheadIsForgotten(t *testing.T) {
 		if n := dbtest.Value[int](t, d, `SELECT count(*) FROM `+table+` r WHERE r::text LIKE '%' || $1 || '%'`, member); n > 0 {
 			t.Errorf("%d rows of %s still hold the member", n, table)
 		}
+	}
+}
+
+// A change of a member without a wallet may have read the clock before the request, and be
+// committed after it. Its wallet stays, and so does the ledger row that explains it.
+func TestAChangeThatARequestDoesNotSeeStaysWhole(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	dbtest.Do(t, d, func(_ context.Context, tx *db.Tx) error {
+		for _, statement := range []string{
+			`INSERT INTO wallets (guild_id, user_id, balance, updated_at) VALUES ($1, $2, 5, clock_timestamp())`,
+			`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
+				VALUES ($1, 'new', $2, 5, 5, '', clock_timestamp())`,
+		} {
+			if _, err := tx.ExecContext(t.Context(), statement, guild, member); err != nil {
+				return err
+			}
+		}
+		forget(t, d, true)
+		return nil
+	})
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	got := dbtest.Value[string](t, d, `SELECT concat((SELECT sum(balance) FROM wallets), ' ', (SELECT sum(delta) FROM ledger_entries))`)
+	if got != "5 5" {
+		t.Errorf("wallet and ledger hold %q", got)
 	}
 }
 

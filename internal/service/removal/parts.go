@@ -25,14 +25,18 @@ type part struct {
 // dated a millisecond apart.
 const ahead = `interval '1 second'`
 
+// longestWrite is longer than any write lasts: what is dated before that is committed, and
+// belongs to a wallet that a request has seen. Later rows go with that wallet.
+const longestWrite = `interval '15 seconds'`
+
 var parts = []part{
 	{what: "ledger", most: deleteLimit, find: `
 		SELECT ctid::text
 		FROM ledger_entries
-		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz - ` + longestWrite + `
 		LIMIT $4`, changes: []string{`
 		DELETE FROM ledger_entries
-		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3 AND ctid = ANY ($4::text[]::tid[])`}},
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz - ` + longestWrite + ` AND ctid = ANY ($4::text[]::tid[])`}},
 	{what: "entries of giveaways", most: 50, find: `
 		SELECT g.id
 		FROM giveaways g
@@ -125,26 +129,31 @@ var (
 			WHERE guild_id = $1 AND user_id = $2
 			RETURNING user_id, :points AS was, NULL::bigint AS is_now
 		), :rank
-		SELECT FROM moved`
+		SELECT count(*) FROM moved`
 
 	dropWallet = leaderboard.Wallets.Noted("moved", "$1", dropRow)
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
 )
 
-// dropAhead deletes what the ledger has of changes that were made together, and dated a
-// millisecond apart: no instant tells it from rows of the wallet that may follow.
-const dropAhead = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now()`
+// dropRecent deletes the newest ledger rows of the wallet that the unit has deleted, those
+// too that are dated ahead of the clock. A write that makes another wallet waits for the unit.
+const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
 
-// leaveBoards deletes the member's wallet and level. A map in which the member is a
+// leaveBoards deletes the member's wallet and level. Where it sees no wallet, one that a
+// write makes at the same time stays, whole. A map in which the member is a
 // mark is given up: it would show the id until it is drawn anew.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
-	for _, statement := range []leaderboard.Noted{dropWallet, dropLevel} {
-		if _, err := db.Exec(ctx, tx, statement.For(1), guild, user); err != nil {
-			return fault.Wrap(err, "take a member off a leaderboard of guild", guild)
-		}
+	wallets, err := db.Get[int](ctx, tx, dropWallet.For(1), guild, user)
+	if err != nil {
+		return fault.Wrap(err, "delete a member's wallet in guild", guild)
 	}
-	if _, err := db.Exec(ctx, tx, dropAhead, guild, user); err != nil {
-		return fault.Wrap(err, "take a member out of the ledger of guild", guild)
+	if _, err := db.Get[int](ctx, tx, dropLevel.For(1), guild, user); err != nil {
+		return fault.Wrap(err, "delete a member's level in guild", guild)
+	}
+	if wallets > 0 {
+		if _, err := db.Exec(ctx, tx, dropRecent, guild, user); err != nil {
+			return fault.Wrap(err, "take a member out of the ledger of guild", guild)
+		}
 	}
 	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 		marked, err := db.Get[bool](ctx, tx, `
