@@ -221,7 +221,11 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 
 // prepare loads the demo guild into an empty database and makes a token for it.
 func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer) (auth.Token, error) {
-	d, err := db.Open(db.Config{URL: url, Writers: 2, Readers: 1, Name: "guildhall-dev"})
+	schema, err := db.CheckSchema(ctx, url)
+	if err != nil {
+		return auth.Token{}, err
+	}
+	d, err := db.Open(db.Config{URL: url, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: schema.Distributed})
 	if err != nil {
 		return auth.Token{}, err
 	}
