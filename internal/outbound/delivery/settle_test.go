@@ -145,7 +145,7 @@ func TestAnEndpointIsSwitchedOffOnce(t *testing.T) {
 	w.logged(log, "webhook endpoint disabled", 1)
 }
 
-// What recover has queued goes past a block until one of it fails.
+// Deliveries that recover has queued go past a block until one of them fails.
 func TestOnlyARecoveredFailureEndsThePassOfTheRecovered(t *testing.T) {
 	t.Parallel()
 	queued, other := time.Now(), time.Now().Add(-time.Hour)
