@@ -1,8 +1,12 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +200,161 @@ func TestARetryThatIsDueSoonRings(t *testing.T) {
 	w.until("both have rung", func() bool { return rung("soon") && rung("at last") })
 	if rung("settled") || rung("failing") {
 		t.Errorf("%v have rung", d.bell.guilds)
+	}
+}
+
+// An endpoint is due again as its results in their order say.
+func TestAnEndpointIsDueAsItsResultsSay(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	in := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
+	retry := func(pause time.Duration, quiet time.Duration, logged bool) result {
+		v := decision{State: StatePending, Failing: true, Quiet: quiet, Outcome: serverError}
+		return result{State: StatePending, PauseMs: pause.Milliseconds(), Logged: logged, decision: v}
+	}
+	well := result{State: StateDelivered, decision: decision{State: StateDelivered, Healthy: true}}
+	blocked, held := health{BlockedUntil: in(time.Hour)}, result{State: StateHeld, decision: decision{State: StateHeld}}
+	soon, minute, hour := in(time.Second), in(time.Minute), in(time.Hour)
+	later := retry(time.Minute, 0, true)
+	for name, c := range map[string]struct {
+		is        schedule
+		results   []result
+		due       *time.Time
+		releasing bool
+	}{
+		"a success":                               {schedule{}, []result{well}, nil, false},
+		"a retry":                                 {schedule{}, []result{later}, minute, false},
+		"a retry before another":                  {schedule{NextDue: hour}, []result{later}, minute, false},
+		"a retry after another":                   {schedule{NextDue: soon}, []result{later}, soon, false},
+		"a success before a retry":                {schedule{NextDue: hour}, []result{well}, hour, false},
+		"what was not sent":                       {schedule{}, []result{retry(time.Minute, 0, false)}, in(0), false},
+		"what was not sent, and asked for quiet":  {schedule{}, []result{retry(time.Minute, time.Second, false)}, minute, false},
+		"of two, one was not sent":                {schedule{}, []result{retry(time.Minute, 0, false), later}, in(0), false},
+		"a retry of a disabled endpoint":          {schedule{Disposition: "hold"}, []result{later}, in(0), false},
+		"a success that ends a block":             {schedule{NextDue: hour, health: blocked}, []result{well}, in(0), false},
+		"a retry while blocked":                   {schedule{NextDue: soon, health: blocked}, []result{later}, hour, false},
+		"a retry while blocked, and a test waits": {schedule{NextDue: soon, Urgent: true, health: blocked}, []result{later}, soon, false},
+		"held though it is enabled":               {schedule{}, []result{held}, nil, true},
+		"held":                                    {schedule{Disposition: "hold"}, []result{held}, nil, false},
+		"of another endpoint":                     {schedule{EndpointID: "e"}, []result{later}, nil, false},
+	} {
+		c.is.Now, c.is.Disposition = now, cmp.Or(c.is.Disposition, "send")
+		got := c.is.learn(c.results)
+		if !reflect.DeepEqual(got.NextDue, c.due) || got.Releasing != c.releasing {
+			t.Errorf("%s: due %v, want %v; released %t, want %t", name, got.NextDue, c.due, got.Releasing, c.releasing)
+		}
+	}
+}
+
+// An order says what a claim may take of an endpoint.
+func TestAnOrderSaysWhatMayBeTaken(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	later := now.Add(time.Hour)
+	for name, c := range map[string]struct {
+		recovered, passes, urgent, waits bool
+		mode                             string
+		take                             int
+	}{
+		"nothing special":                          {mode: takeAll, take: 5},
+		"a test waits":                             {urgent: true, mode: takeUrgent, take: 5},
+		"blocked":                                  {waits: true, mode: takeAll, take: 0},
+		"blocked, and a test waits":                {urgent: true, waits: true, mode: takeUrgent, take: 5},
+		"recovered":                                {recovered: true, mode: takeTurns, take: 5},
+		"recovered, and a test waits":              {recovered: true, urgent: true, mode: takeUrgent, take: 5},
+		"recovered, blocked":                       {recovered: true, waits: true, mode: takeAll, take: 0},
+		"recovered, passing":                       {recovered: true, passes: true, mode: takeTurns, take: 5},
+		"recovered, passing, and a test waits":     {recovered: true, passes: true, urgent: true, mode: takeTurns, take: 5},
+		"recovered, passing a block":               {recovered: true, passes: true, waits: true, mode: takePassed, take: 5},
+		"none recovered, but they would pass":      {passes: true, mode: takeAll, take: 5},
+		"blocked, none recovered that would pass":  {passes: true, waits: true, mode: takeAll, take: 0},
+		"recovered, blocked, and a test waits":     {recovered: true, urgent: true, waits: true, mode: takeUrgent, take: 5},
+		"recovered, passing a block, a test waits": {recovered: true, passes: true, urgent: true, waits: true, mode: takePassed, take: 5},
+	} {
+		s := schedule{Disposition: "send", Urgent: c.urgent, Passes: c.passes, Now: now}
+		if c.recovered {
+			s.RecoveredAt = &now
+		}
+		if c.waits {
+			s.QuietUntil = &later
+		}
+		if o := s.order(5); o.Mode != c.mode || o.Take != c.take || (o.NotBefore != nil) != c.waits {
+			t.Errorf("%s: takes %d of %q, want %d of %q; not before %v", name, o.Take, o.Mode, c.take, c.mode, o.NotBefore)
+		}
+	}
+}
+
+// The log hears of a thing once in an interval, and forgets things when there are many.
+func TestTheLogHearsOfAThingNowAndThen(t *testing.T) {
+	t.Parallel()
+	var s sometimes
+	now := time.Now()
+	for i, c := range []struct {
+		thing string
+		after time.Duration
+		due   bool
+	}{
+		{"a", 0, true}, {"b", 1, true}, {"a", time.Second - 1, false}, {"a", time.Second, true},
+	} {
+		if got := s.due(c.thing, now.Add(c.after), time.Second); got != c.due {
+			t.Errorf("%d: of %s after %v: %t", i, c.thing, c.after, got)
+		}
+	}
+	for i := range 3000 {
+		s.due(strconv.Itoa(i), now, time.Second)
+	}
+	if n := len(s.last); n > 1001 {
+		t.Errorf("%d things are remembered", n)
+	}
+}
+
+// An endpoint that was granted nothing is looked at again with the next claim where what it
+// has would go out at once.
+func TestWhoWasLeftOutIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	d, now := newDeliveryDB(t).deliverer(), time.Now()
+	var waiting []*candidate
+	want := map[string]bool{"urgent": true, "rung": true}
+	for guild, c := range map[string]struct {
+		candidate
+		busy, hung bool
+	}{
+		"urgent":         {candidate: candidate{Known: true, Lane: laneUrgent}, hung: true},
+		"urgent, served": {candidate: candidate{Known: true, Lane: laneUrgent, take: 1}},
+		"closed":         {candidate: candidate{Known: true, Lane: laneClosed, Rung: true}},
+		"rung":           {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}},
+		"rung, busy":     {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}, busy: true},
+		"rung, hung":     {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}, hung: true},
+		"not rung":       {candidate: candidate{Known: true, Lane: laneFailing}},
+	} {
+		c.GuildID, c.EndpointID = guild, "e"
+		sent := &sends{failing: c.hung, hung: c.hung, succeeded: now}
+		if c.busy {
+			sent.begun = map[string]time.Time{"d": now}
+		}
+		d.limiter.endpoints[c.id()] = sent
+		waiting = append(waiting, &c.candidate)
+	}
+	got := make(map[string]bool)
+	for _, guild := range d.leftOut(waiting, now) {
+		got[guild] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v are looked at again, want %v", got, want)
+	}
+}
+
+// Where guilds ring without end, every second look is at everything.
+func TestALookAtEverythingTakesItsTurn(t *testing.T) {
+	t.Parallel()
+	d := newDeliveryDB(t).deliverer()
+	for i, want := range []struct{ named, all bool }{{true, false}, {true, true}, {true, false}, {false, true}} {
+		if want.named {
+			d.bell.ring("1")
+		}
+		d.bell.ringAll()
+		if guilds, all := d.callers(); len(guilds) > 0 != want.named || all != want.all {
+			t.Errorf("%d: looks at %v, at everything %t", i, guilds, all)
+		}
 	}
 }

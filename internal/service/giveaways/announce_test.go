@@ -114,3 +114,19 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 		t.Error("a description of 1,000 letters is cut")
 	}
 }
+
+// A message keeps its giveaway's description when it says that it is over.
+func TestAMessageThatSaysItIsOverKeepsTheDescription(t *testing.T) {
+	t.Parallel()
+	for description, want := range map[string]string{
+		"For *all*": "**A hat**\nFor \\*all\\*\n\nEnded.", "": "**A hat**\n\nEnded.", " \n": "**A hat**\n\nEnded.", "none": "**A hat**\n\nEnded.",
+	} {
+		g := row{Prize: "A hat", Status: ended}
+		if description != "none" {
+			g.Description = &description
+		}
+		if got := overText(g); !strings.Contains(got, want) {
+			t.Errorf("with the description %q it says %q, want %q", description, got, want)
+		}
+	}
+}
