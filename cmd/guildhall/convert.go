@@ -216,7 +216,7 @@ func leadsTo(path string) (string, error) {
 	for range 40 { // as many as Linux follows
 		next, err := os.Readlink(path)
 		if err != nil {
-			return path, nil // no link, or nothing yet
+			return path, nil //nolint:nilerr // no link, or nothing yet
 		}
 		if !filepath.IsAbs(next) {
 			dir, _ := filepath.Split(path) // as it is: a link may lie before ..

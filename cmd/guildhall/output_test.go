@@ -162,7 +162,8 @@ func TestAnExportFollowsALink(t *testing.T) {
 	for range 2 { // into a file that is not there yet, and into one that is
 		call(t, "", "export", "--guild", guild, link, "--database-url", url).ok(t)
 		text, err := os.ReadFile(target)
-		if is, notLink := os.Readlink(link); err != nil || notLink != nil || is != filepath.Base(target) || !strings.HasPrefix(string(text), `{"record":"guild"`) {
+		is, notLink := os.Readlink(link)
+		if err != nil || notLink != nil || is != filepath.Base(target) || !strings.HasPrefix(string(text), `{"record":"guild"`) {
 			t.Errorf("%q, %v; the link leads to %q, %v", text, err, is, notLink)
 		}
 		if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {

@@ -165,7 +165,9 @@ func TestClassify(t *testing.T) {
 // The log says that a receiver asked for a pause where it did.
 func TestALogSaysThatAPauseWasAskedForWhereItWas(t *testing.T) {
 	t.Parallel()
-	for pause, want := range map[time.Duration]string{0: "The receiver answered 429.", time.Hour: "The receiver answered 429 and asked for a pause."} {
+	for pause, want := range map[time.Duration]string{
+		0: "The receiver answered 429.", time.Hour: "The receiver answered 429 and asked for a pause.",
+	} {
 		v := DefaultSchedule().judge(0, throttled, pause, 0)
 		if r := newResult(claimed{}, v, egress.Response{Status: 429}, time.Now(), time.Second); *r.Error != want {
 			t.Errorf("after a Retry-After of %s the log says: %s", pause, *r.Error)
