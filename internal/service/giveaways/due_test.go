@@ -3,7 +3,9 @@ package giveaways
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -260,6 +262,30 @@ func TestAnEditIsOverWhenTheMessageShowsWhatIsThere(t *testing.T) {
 		}
 		if c.name == "a later lease" && !is.EditAt.Equal(*was.EditAt) {
 			t.Errorf("the holder of an earlier lease made %v of %v", is.EditAt, was.EditAt)
+		}
+	}
+}
+
+// A look goes on behind guilds in which nothing is due, however many they are, and queues
+// nothing that is under way.
+func TestGuildsInWhichNothingIsDueHideNobody(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `
+		INSERT INTO guilds (id, name, owner_id)
+		SELECT lpad(n::text, 5, '0'), 'x', '1' FROM generate_series(1, 2 * `+strconv.Itoa(guildsPerLook)+` + 5) n`, `
+		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
+		SELECT id, id, 'drawing', 'frozen', 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour',
+		       now() + CASE WHEN id > '01003' THEN -1 ELSE 9 END * interval '1 minute'
+		FROM guilds`)
+	w := &Worker{DB: d, Log: slog.New(slog.DiscardHandler)}
+	s := w.shift(lane{due: drawsDue, slots: 4}, nil)
+	s.running[db.Found{GuildID: "01004", ID: "01004"}] = true
+	for _, c := range []struct{ begins, ends string }{{"", ""}, {"", ""}, {"00700", "00700"}, {"01005", ""}, {"99999", ""}} {
+		s.after = c.begins
+		s.look(t.Context())
+		if want := []db.Found{{GuildID: "01005", ID: "01005"}}; !slices.Equal(s.queue, want) || s.after != c.ends {
+			t.Errorf("after %q %v are found, want %v; the next look begins after %q, want %q", c.begins, s.queue, want, s.after, c.ends)
 		}
 	}
 }

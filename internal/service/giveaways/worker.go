@@ -276,10 +276,11 @@ func (s *shift) attempt(ctx context.Context, r db.Found) error {
 	return fault.Caught(func() error { return s.work(ctx, r.GuildID, r.ID) })
 }
 
-// look finds what is due. It goes on where the look before it ended, so that
-// guilds with much that is not due yet hide nobody.
+// look finds what is due, each once. It goes on where the look before it ended, so that
+// guilds with much that is not due yet hide nobody, and all the way round at most.
 func (s *shift) look(ctx context.Context) {
 	s.queue = s.queue[:0]
+	begun, around := s.after, s.after == ""
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
 		found, err := db.Select[db.Found](ctx, s.w.DB.Reader(), s.due.on(s.w.DB), s.after, guildsPerLook, s.slots)
 		if err != nil {
@@ -290,6 +291,10 @@ func (s *shift) look(ctx context.Context) {
 		}
 		guilds, last := 0, ""
 		for _, r := range found {
+			if around && begun != "" && r.GuildID > begun {
+				s.after = begun
+				return
+			}
 			if r.GuildID != last {
 				guilds, last = guilds+1, r.GuildID
 			}
@@ -297,13 +302,13 @@ func (s *shift) look(ctx context.Context) {
 				s.queue = append(s.queue, r)
 			}
 		}
-		wrapped := s.after == ""
 		s.after = last
 		if guilds < guildsPerLook {
 			s.after = ""
-			if wrapped {
+			if around {
 				return
 			}
+			around = true
 		}
 	}
 }
