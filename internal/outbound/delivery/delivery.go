@@ -27,7 +27,7 @@
 //
 //   - Results are settled in batches (settle.go): the state of the delivery, if
 //     its lease is still the one it was sent under, the row of the attempt log,
-//     and what was learnt of the endpoint, in one transaction.
+//     and what was learnt of the endpoint (learn.go), in one transaction.
 //
 // A delivery that is pending is in one of three places. It is fresh; or a worker
 // holds a lease on it; or it is queued, and then its endpoint's schedule has a

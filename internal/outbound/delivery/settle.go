@@ -149,8 +149,8 @@ var whereNow = newStatement(`
 // forgetPauses drops the pauses that receivers have asked for who are not the
 // endpoints' any more: they would keep the new ones quiet, for a day at most. The
 // schedules are locked, and a statement that has waited for a lock sees other tables
-// as they were before: so this is one of its own. Who moves an endpoint later waits
-// for the lock, and ends the pause.
+// as they were before: so this is one of its own. A later move
+// waits for the lock, and ends the pause.
 func (d *Deliverer) forgetPauses(ctx context.Context, tx *db.Tx, batch []result) error {
 	quieting := func(r result) bool { return r.decision.Failing && r.decision.Quiet > 0 }
 	asked := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !quieting(r) })
@@ -272,137 +272,6 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 		}
 		return store(ctx, tx, d.oneGuild, learn(held, late))
 	})
-}
-
-// relevant is what of a batch changes its endpoints' schedules: all but the
-// successes of endpoints that were well.
-func relevant(batch []result) []result {
-	failing := make(map[endpointID]bool)
-	for _, r := range batch {
-		if r.suspect || !r.decision.Healthy {
-			failing[r.id()] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !failing[r.id()] })
-}
-
-// change is what a batch makes of one endpoint's schedule.
-type change struct {
-	GuildID    string     `json:"guild_id"`
-	EndpointID string     `json:"endpoint_id"`
-	NextDue    *time.Time `json:"next_due"`
-	Releasing  bool       `json:"releasing"` // held deliveries are to go out after all
-	Passes     bool       `json:"passes"`    // recovered deliveries go past a block and a quiet time
-	health
-
-	warned int    // before
-	url    string // that failed last
-	at     time.Time
-}
-
-// learnSchedules is the statement of lockToLearn.
-var learnSchedules = newStatement(`
-		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
-		FROM (
-			SELECT DISTINCT guild_id, endpoint_id
-			FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
-			ORDER BY guild_id, endpoint_id
-		) p
-		CROSS JOIN LATERAL (
-			SELECT ` + scheduleColumns + `
-			FROM webhook_schedule s
-			WHERE s.guild_id = p.guild_id /*: $3 */ AND s.endpoint_id = p.endpoint_id
-			FOR NO KEY UPDATE
-		) s`)
-
-// lockToLearn locks the schedules of the batch's endpoints, in one order everywhere.
-func lockToLearn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) (rows []schedule, err error) {
-	err = run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
-		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
-		rows = append(rows, held...)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("lock the schedules of %d results: %w", len(batch), err)
-	}
-	return rows, nil
-}
-
-// learn works out what the results, in their order, make of each locked schedule.
-func learn(held []schedule, batch []result) []change {
-	news := make([]change, len(held))
-	for i, s := range held {
-		news[i] = s.learn(batch)
-	}
-	return news
-}
-
-// learn is what the endpoint's results of a batch, in their order, make of its
-// schedule.
-func (s schedule) learn(batch []result) change {
-	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, Passes: s.Passes, health: s.health, warned: s.Warned, at: s.Now}
-	before, look := s.notBefore(), false
-	for _, r := range batch {
-		if r.id() != s.id() {
-			continue
-		}
-		c.health = c.after(r.decision, s.Now, r.quiet)
-		if r.decision.Failing {
-			c.url = r.url
-			c.Passes = c.Passes && (r.recoveredAt == nil || s.RecoveredAt == nil || !r.recoveredAt.Equal(*s.RecoveredAt))
-		}
-		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
-		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // it may be urgent still
-		if due := s.Now.Add(time.Duration(r.PauseMs) * time.Millisecond); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
-			c.NextDue = &due
-		}
-	}
-	wait := c.notBefore()
-	switch {
-	case c.NextDue == nil:
-	case look || s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
-		c.NextDue = &s.Now // there is something to be done now
-	case !s.Urgent && wait.After(*c.NextDue):
-		c.NextDue = &wait
-	}
-	return c
-}
-
-// storeChanges is the statement of store.
-var storeChanges = newStatement(`
-		UPDATE webhook_schedule s
-		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, recovered_passes = c.passes,
-		    failures = c.failures, refusals = c.refusals, refused_at = c.refused_at, blocks = c.blocks, blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
-		FROM jsonb_to_recordset($1::jsonb) AS c (
-			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, passes boolean,
-			failures int, refusals int, refused_at timestamptz, blocks int, blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
-		WHERE s.guild_id = c.guild_id /*: $2 */ AND s.endpoint_id = c.endpoint_id`)
-
-// store writes the changes. The rows are locked.
-func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
-	err := run(storeChanges, oneGuild, news, func(c change) string { return c.GuildID }, func(query, in string, guild ...any) error {
-		_, err := db.Exec(ctx, tx, query, append([]any{in}, guild...)...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store what %d endpoints have shown: %w", len(news), err)
-	}
-	return nil
-}
-
-// react disables endpoints that have failed for too long and warns of those on
-// their way there. If disabling fails now, the next failure tries again.
-func (d *Deliverer) react(ctx context.Context, news []change) {
-	for _, c := range news {
-		if reason := c.disable(c.at); reason != "" && c.url != "" {
-			if _, err := d.disable(ctx, endpointID{c.GuildID, c.EndpointID}, reason, c.url); err != nil {
-				d.log.Error("disable webhook endpoint", "guild", c.GuildID, "endpoint", c.EndpointID, "error", err)
-			}
-		} else if c.Warned > c.warned {
-			d.log.Warn("webhook endpoint keeps failing", "guild", c.GuildID, "endpoint", c.EndpointID,
-				"failing_since", c.FailingSince, "percent_to_disabled", c.Warned)
-		}
-	}
 }
 
 // settled is what settle has found.

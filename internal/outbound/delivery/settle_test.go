@@ -28,11 +28,17 @@ func (d *Deliverer) settles(ctx context.Context, batch []result) error {
 	return err
 }
 
+// log is what workers that are made from here on log.
+func (w *deliveryDB) log() *testutil.Log {
+	log := &testutil.Log{}
+	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	return log
+}
+
 // taken are claimed deliveries of an endpoint with a success each, and what logs of them.
 func (w *deliveryDB) taken(n int) (d *Deliverer, log *testutil.Log, batch []result) {
 	w.t.Helper()
-	log = &testutil.Log{}
-	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	log = w.log()
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, n)
 	d = w.deliverer()
@@ -129,8 +135,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 func TestAnEndpointIsSwitchedOffOnce(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	log := &testutil.Log{}
-	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	log := w.log()
 	e, _ := w.add(w.guild, "https://gone.example/")
 	d := w.deliverer()
 	for range 2 {
