@@ -280,7 +280,7 @@ func (s *shift) attempt(ctx context.Context, r db.Found) error {
 // guilds with much that is not due yet hide nobody, and all the way round at most.
 func (s *shift) look(ctx context.Context) {
 	s.queue = s.queue[:0]
-	begun, around := s.after, s.after == ""
+	begun, around := s.after, false
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
 		found, err := db.Select[db.Found](ctx, s.w.DB.Reader(), s.due.on(s.w.DB), s.after, guildsPerLook, s.slots)
 		if err != nil {
@@ -291,7 +291,7 @@ func (s *shift) look(ctx context.Context) {
 		}
 		guilds, last := 0, ""
 		for _, r := range found {
-			if around && begun != "" && r.GuildID > begun {
+			if around && r.GuildID > begun {
 				s.after = begun
 				return
 			}
@@ -304,8 +304,7 @@ func (s *shift) look(ctx context.Context) {
 		}
 		s.after = last
 		if guilds < guildsPerLook {
-			s.after = ""
-			if around {
+			if s.after = ""; around || begun == "" {
 				return
 			}
 			around = true
