@@ -38,10 +38,12 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
+		in, name = f, c.File
 		if info.Mode().IsRegular() {
 			size = info.Size()
+		} else { // a pipe may keep it waiting
+			in = &stoppable{Reader: f, ctx: ctx}
 		}
-		in, name = &stoppable{Reader: f, ctx: ctx}, c.File // it may be a pipe that waits
 	}
 	d, _, err := c.open(ctx)
 	if err != nil {
