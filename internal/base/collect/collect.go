@@ -1,28 +1,23 @@
 // Package collect does together what arrives together.
 //
-// A statement for one change costs Postgres little more than the round trip, the
-// planning and the flush of the log around it, and a statement for sixty changes
-// costs hardly more. So a change that arrives while no batch is on its way is a
-// batch at once; what arrives meanwhile waits and goes into the next one. A lone
-// caller waits for nobody.
+// A statement for sixty changes costs Postgres little more than one for a single change:
+// most of that is round trip, planning and flush of the log. So a change that arrives
+// while no batch is on its way is a batch at once, and what arrives meanwhile goes into
+// the next one. A lone caller waits for nobody.
 //
-//	Do ──► waiting, in line by subject, in turn by caller; or left at once, among few
-//	          │  a batch ends, or none is on its way
-//	          ▼
-//	       Enter   what a batch needs, such as a connection, is there
-//	       gather  callers of the batch before are back, or a Moment is over
-//	       take    at most Most of those that still wait, each subject once
-//	       Run     one batch
-//	          │
-//	          ├──► done, or failed: Do returns
-//	          └──► left: Do returns *Left; the subject stays occupied until Release
+//	Do      waiting, in line by subject, in turn by caller; or left at once, among few
+//	Enter   what a batch needs, such as a connection, is there
+//	gather  callers of the batch before are back, or a Moment is over
+//	take    at most Most of those that still wait, each subject once
+//	Run     one batch ──► done, or failed: Do returns
+//	                 └──► left: Do returns *Left; the subject stays occupied until Release
 //
 // The package promises:
 //
 //   - An item is run once, in one batch. If the batch has left it, nothing of it
 //     was done, and its caller does it.
-//   - While no batch is on its way, Few items are left at once and wait for nothing. Once
-//     there are more, batches follow each other until none waits.
+//   - While no batch is on its way, Few items are left at once. Once there are more, batches
+//     follow each other until none waits.
 //   - Two items of one subject are never on their way together, and they are
 //     begun in the order in which they came. An item that its caller does keeps its
 //     place: those behind it wait. An item without a subject waits for no other.
@@ -35,8 +30,6 @@
 //   - A further batch starts beside those on their way only when Enough wait; no more than
 //     Lanes do. Where Apart is set, a batch holds items of one group only, and each group
 //     has one batch on its way.
-//
-// The package knows neither requests nor databases.
 package collect
 
 import (
@@ -98,8 +91,7 @@ type Config[T any] struct {
 	Began func(size int, waited time.Duration)
 }
 
-// Collector collects items of one kind. It needs no goroutine of its own while
-// nothing is to be done.
+// Collector collects items of one kind. It has no goroutine while nothing is to be done.
 type Collector[T any] struct {
 	cfg Config[T]
 
@@ -135,8 +127,7 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	return c
 }
 
-// Do has value done in a batch, and returns what became of it. It is *Left when its caller
-// is to do it.
+// Do has value done in a batch and returns what became of it: *Left when its caller is to do it.
 func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
 	if c.amongFew() {
 		return c.left(func() { c.few-- })
@@ -151,10 +142,9 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	select {
 	case <-it.done:
 	case <-ctx.Done():
-		if c.takeBack(it, context.Cause(ctx)) {
-			return it.err
+		if !c.takeBack(it, context.Cause(ctx)) {
+			<-it.done
 		}
-		<-it.done
 	}
 	if errors.Is(it.err, Alone) {
 		return c.left(func() {
@@ -226,8 +216,7 @@ func (c *Collector[T]) leave(it *item[T]) {
 	}
 }
 
-// takeBack takes an item back, unless it is on its way. It is passed over when its turn
-// comes.
+// takeBack takes an item back, unless it is on its way. Its turn passes over it.
 func (c *Collector[T]) takeBack(it *item[T], because error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +243,7 @@ func (c *Collector[T]) waitsNoMore(it *item[T]) {
 
 // start begins a batch, if one is wanted.
 func (c *Collector[T]) start() {
-	if !c.wanted() {
+	if len(c.turns.next) == 0 || c.running >= c.cfg.Lanes || c.running > 0 && !c.cfg.Apart && c.ready < c.cfg.Enough {
 		return
 	}
 	c.running++
@@ -263,11 +252,6 @@ func (c *Collector[T]) start() {
 		from = c.turns.shift()
 	}
 	go c.batch(from)
-}
-
-func (c *Collector[T]) wanted() bool {
-	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes &&
-		(c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
 }
 
 // batch runs one. Its context is no request's.
@@ -281,8 +265,7 @@ func (c *Collector[T]) batch(from *turns[T]) {
 	c.end(from, items, err)
 }
 
-// take chooses the items of a batch: of each group in turn one, of each of its
-// callers in turn.
+// take chooses the items of a batch: of each group in turn one, of each of its callers in turn.
 func (c *Collector[T]) take(from *turns[T]) (items []*item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

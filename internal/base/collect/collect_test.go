@@ -172,7 +172,7 @@ func (w *model) rest() {
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
-		return w.c.running == len(w.b.batches) && !w.c.wanted()
+		return w.c.running == len(w.b.batches)
 	})
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -596,8 +596,8 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 }
 
 // A caller that gives up before its batch begins holds nobody up: neither the next of its
-// subject nor, where batches are of one group, its group. It has nothing to release, though
-// it is told to do its item alone.
+// subject nor, where batches are of one group, its group. So it is even where it is told to
+// do its item alone; when it has done it, nothing changes for the others.
 func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -610,13 +610,18 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 			},
 		}))
 		ask := func() error { return c.Do(context.Background(), Caller{"1", "a"}, "m", &change{}) }
-		if err := ask(); err != Alone { //nolint:errorlint // it is no *Left
-			t.Errorf("one that waits too long: %v", err)
+		left, ok := errors.AsType[*Left](ask())
+		if !ok {
+			t.Fatal("one that waits too long is not left to its caller")
 		}
 		close(open)
 		synctest.Wait()
 		if err := ask(); err != nil || c.kept() != 0 {
 			t.Errorf("the next one: %v, and %d things are kept", err, c.kept())
+		}
+		left.Release()
+		if err := ask(); err != nil || c.kept() != 0 {
+			t.Errorf("the one after it: %v, and %d things are kept", err, c.kept())
 		}
 	})
 }

@@ -25,29 +25,25 @@ const mostMisses = 6
 // an ample batch, for a Moment since then at most. Each time in vain doubles the number of
 // batches that begin without it, so that callers that come by chance hardly ever wait.
 func (c *Collector[T]) gather() {
-	rest := c.cfg.Moment - time.Since(c.ended)
-	if rest <= 0 || c.running > 1 || c.ready >= c.want {
+	until := c.ended.Add(c.cfg.Moment)
+	if c.running > 1 || c.ready >= c.want || time.Until(until) <= 0 {
 		return
 	}
 	if c.skip > 0 {
 		c.skip--
 		return
 	}
-	late := false
-	timer := time.AfterFunc(rest, func() {
+	timer := time.AfterFunc(time.Until(until), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		late = true
 		c.came.Signal()
 	})
 	defer timer.Stop()
-	for c.ready < c.want && !late {
+	for c.ready < c.want && time.Until(until) > 0 {
 		c.came.Wait()
 	}
-	if c.ready >= c.want {
+	if c.misses = min(c.misses+1, mostMisses); c.ready >= c.want {
 		c.misses = 0
-		return
 	}
-	c.misses = min(c.misses+1, mostMisses)
 	c.skip = 1<<c.misses - 1
 }

@@ -26,10 +26,9 @@ func (q *turns[T]) push(it *item[T], names ...string) {
 // pop takes out the next item that was not taken back; nil when there is none.
 func (q *turns[T]) pop() (it *item[T]) {
 	for it == nil && len(q.items) > 0 {
-		if q.items[0].ready {
-			it = q.items[0]
+		if it, q.items = q.items[0], q.items[1:]; !it.ready {
+			it = nil
 		}
-		q.items = q.items[1:]
 	}
 	for it == nil && len(q.next) > 0 {
 		first := q.shift()

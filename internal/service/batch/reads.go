@@ -19,13 +19,12 @@ const (
 	// connections up to a fifth fewer are answered where they do.
 	fewReads = 8
 
-	// lanesApart are statements of one guild each. Nothing is gained by waiting for
-	// that of another guild, so there are as many as a pool has connections.
+	// lanesApart are statements of one guild each, as many as a pool has connections:
+	// nothing is gained by waiting for that of another guild.
 	lanesApart = 8
 
-	// mostPages bounds the pages of a guild's leaderboard that are read one after the
-	// other: deep ones take up to 0.2 s each for the seconds in which a large
-	// leaderboard that was just imported has no map.
+	// mostPages bounds the pages of a guild that are read one after the other: deep ones
+	// take up to 0.2 s each while a large leaderboard, just imported, has no map yet.
 	mostPages = 16
 
 	// readWait is how long a read waits for the statements before it, which may have
@@ -45,39 +44,36 @@ type Reads[Q any] struct {
 // NewReads returns the questions of an operation about a member. one answers one, and
 // each answers several in one statement.
 func NewReads[Q any](h Host, operation string, one func(context.Context, db.Querier, Q) error, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
-	r := &Reads[Q]{db: h.DB, one: one, each: each}
-	return r.collected(h, operation, collect.Config[Q]{Few: fewReads, Apart: h.OneGuild})
+	return newReads(h, operation, Reads[Q]{one: one, each: each}, collect.Config[Q]{Few: fewReads, Apart: h.OneGuild})
 }
 
 // NewPages returns those of an operation about a guild: what several ask for is read
 // once.
 func NewPages[Q any](h Host, operation string, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
-	r := &Reads[Q]{db: h.DB, each: each}
-	r.one = func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
-	return r.collected(h, operation, collect.Config[Q]{Most: mostPages, Few: 1, Apart: true})
+	one := func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
+	return newReads(h, operation, Reads[Q]{one: one, each: each}, collect.Config[Q]{Most: mostPages, Few: 1, Apart: true})
 }
 
-func (r *Reads[Q]) collected(h Host, operation string, cfg collect.Config[Q]) *Reads[Q] {
+func newReads[Q any](h Host, operation string, r Reads[Q], cfg collect.Config[Q]) *Reads[Q] {
+	r.db = h.DB
 	cfg.Run, cfg.Enter, cfg.Enough, cfg.Began = r.run, h.DB.EnterReading, enoughReads, h.Began(operation)
-	cfg.Wait = func(context.Context) time.Duration { return readWait }
-	cfg.OwnShare, cfg.Busy = collect.Alone, collect.Alone
+	cfg.Wait, cfg.OwnShare, cfg.Busy = func(context.Context) time.Duration { return readWait }, collect.Alone, collect.Alone
 	if cfg.Apart {
 		cfg.Lanes = lanesApart
 	}
 	r.collector = collect.New(cfg)
-	return r
+	return &r
 }
 
 // Do answers a question of by's. The time that it waits for others counts as waited.
 func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) error {
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err := r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
-	if !errors.Is(err, collect.Alone) {
+	left, ok := errors.AsType[*collect.Left](err)
+	if !ok {
 		return err
 	}
-	if left, ok := errors.AsType[*collect.Left](err); ok {
-		defer left.Release()
-	}
+	defer left.Release()
 	db.Charge(ctx, time.Since(begun))
 	return r.one(ctx, db.Read(ctx), question)
 }

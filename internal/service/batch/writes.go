@@ -13,15 +13,9 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-const (
-	// mostWait is how long a change waits for the batches before it, with all that its
-	// request has waited so far.
-	mostWait = 2 * time.Second
-
-	// patience is how long a batch waits for what another transaction holds. Statements
-	// set it themselves; a coordinator has to be told for its workers.
-	patience = 10 * time.Millisecond
-)
+// mostWait is how long a change waits for the batches before it, with all that its request
+// has waited so far.
+const mostWait = 2 * time.Second
 
 // Change is what changes of all kinds have in common.
 type Change struct {
@@ -55,8 +49,7 @@ type Row struct {
 func (r Row) place() int { return r.Number }
 
 // Make runs a statement of changes, in the order in which their rows are locked everywhere.
-// Its first parameters are Columns, and further gives those after them. made
-// notes what the statement says of one.
+// Its first parameters are Columns, those after them further's. made notes what it says of one.
 func Make[C changing, R interface{ place() int }](ctx context.Context, q db.Querier, statement func(rows int) string, changes []C,
 	further func([]C) []any, made func(C, R),
 ) error {
@@ -103,18 +96,16 @@ type Writes[C changing] struct {
 	collector *collect.Collector[C]
 }
 
-// moment is about what callers on one machine need to come again after an answer. With
-// eight connections a seventh more changes are made than without it, and Postgres needs a
-// quarter less CPU for each.
+// moment is about what callers on one machine need to come again after an answer. With it
+// eight connections make a seventh more changes, each for a quarter less of Postgres' CPU.
 const moment = time.Millisecond
 
 // InUnit makes changes of one guild in a unit and in their order, whatever they have to
 // wait for. refused says of which one a refusal is.
 type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
 
-// NewWrites returns the changes of an operation. together makes several, each of another
-// member, sets Made of those that are made, and leaves the others. It is a transaction
-// of its own.
+// NewWrites returns the changes of an operation. together is a transaction that makes several,
+// each of another member, sets Made of those that it makes and leaves the others.
 func NewWrites[C changing](h Host, operation string, together func(context.Context, db.Querier, []C) error, inUnit InUnit[C]) *Writes[C] {
 	w := &Writes[C]{Host: h, together: together, inUnit: inUnit}
 	w.collector = collect.New(collect.Config[C]{
@@ -156,7 +147,7 @@ func (w *Writes[C]) make(ctx context.Context, changes []C) error {
 		return w.together(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.WaitLess(ctx, patience); err != nil {
+		if err := tx.WaitLess(ctx, 10*time.Millisecond); err != nil { // statements say so, but only to the coordinator
 			return err
 		}
 		for _, c := range changes { // the unit may have been run before

@@ -20,8 +20,7 @@ import (
 // and a key while a program may be at work that cannot replay one without a body (older than
 // migration 186; none such knows distributed tables). A reference or a key that somebody
 // else is about to use fails the whole statement, and so does a row that somebody else holds
-// for 10 ms: each change is made alone then. A form without the key takes Postgres 7 % less
-// for four changes and nothing less for eight; one with the guild as one value saves nothing.
+// for 10 ms: each change is made alone then.
 //
 // number BETWEEN … holds for every row. Postgres takes it for a condition that few meet,
 // and looks rows up by index. A subquery in brackets is looked up for each row and not
