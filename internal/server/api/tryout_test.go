@@ -5,14 +5,13 @@ package api_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -63,14 +62,9 @@ func TestWritesAreTriedOutInABrowser(t *testing.T) {
 // inChromium is a tab of a real browser, which trusts the test's server.
 func inChromium(t *testing.T) context.Context {
 	t.Helper()
-	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); program == "" && err == nil {
-			program = path
-		}
-	}
-	if program == "" {
-		t.Fatal("needs Chromium: make browser installs it where it may, or says how")
+	program, err := testutil.Chromium()
+	if err != nil {
+		t.Fatal(err)
 	}
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 1600),

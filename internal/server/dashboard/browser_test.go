@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -49,15 +48,8 @@ type tab struct {
 
 func newTab(t *testing.T, s *site, scripts bool) *tab {
 	t.Helper()
-	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); program == "" && err == nil {
-			program = path
-		}
-	}
-	if program == "" {
-		t.Fatal("needs Chromium: make browser installs it where it may, or says how")
-	}
+	program, err := testutil.Chromium()
+	must(t, err)
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("ignore-certificate-errors", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)

@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/testutil"
 )
 
 // browser is a tab of a real browser.
@@ -26,21 +25,16 @@ type browser struct {
 }
 
 func newBrowser(ctx context.Context, d *dev) (*browser, error) {
-	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); program == "" && err == nil {
-			program = path
-		}
-	}
-	if program == "" {
-		return nil, errors.New("needs Chromium: `make chromium` installs it where it may, or says how")
+	program, err := testutil.Chromium()
+	if err != nil {
+		return nil, err
 	}
 	alloc, stop := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
 	tab, cancel := chromedp.NewContext(alloc)
 	b := &browser{d, tab, func() { cancel(); stop() }}
-	_, err := chromedp.Run(b.ctx, chromedp.Navigate("about:blank")) // the browser lives as long as this context
+	_, err = chromedp.Run(b.ctx, chromedp.Navigate("about:blank")) // the browser lives as long as this context
 	return b, err
 }
 
