@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(folder, "guildhall")
-	if out, err := exec.Command("go", "build", "-o", program, "guildhall/cmd/guildhall").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "guildhall/cmd/guildhall").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build the server: %v %s", err, out))
 	}
 	code := m.Run()

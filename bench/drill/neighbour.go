@@ -19,7 +19,7 @@ func member(i int) int { return 300000000000000000 + i }
 // neighbour lets guild A do its worst inside its quotas, each thing in turn and
 // all at once, and watches what guild B and the machinery notice.
 func neighbour(p *place) {
-	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, 2*time.Second)
+	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, time.Second)
 	p.loadGuilds(map[string]int{guildA: rows, guildB: 1000})
 	b := p.victim(p.Serve(fmt.Sprintf("GUILDHALL_RATE_READ=%d/1m", reads), fmt.Sprintf("GUILDHALL_RATE_WRITE=%d/1m", writes)))
 	base := b.live(length, func(context.Context) {})

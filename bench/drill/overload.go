@@ -72,7 +72,7 @@ type overloaded struct {
 
 // load keeps as many requests under way as there are connections, for a while.
 func (o *overloaded) load(connections int) *rig.Tally {
-	length := sized(o.place, 6*time.Second, time.Second)
+	length := sized(o.place, 6*time.Second, 300*time.Millisecond)
 	return new(rig.Tally).Run(o, rig.Load{Address: o.node.HTTP, Connections: connections, For: length, Request: o.call})
 }
 

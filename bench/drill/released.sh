@@ -10,4 +10,4 @@ commit=$(git rev-parse --verify "$release^{commit}")
 mkdir "$1.source"
 git -C "$root" archive "$commit" | tar -x -C "$1.source"
 cd "$1.source"
-go build -buildvcs=false -ldflags "-X main.version=$(echo "$commit" | cut -c1-12)" -o "$1" ./cmd/guildhall
+go build -buildvcs=false -ldflags "-s -w -X main.version=$(echo "$commit" | cut -c1-12)" -o "$1" ./cmd/guildhall

@@ -142,10 +142,10 @@ func (r *report) Hold(held bool, format string, args ...any) {
 	fmt.Fprintf(r.out, "  %s  %s\n", word, line)
 }
 
-// Await waits until something is so, and reports whether it came to be.
+// Await waits until something is so, more and more seldom, and reports whether it came to be.
 func (r *Run) Await(limit time.Duration, so func() bool) bool {
-	for deadline := time.Now().Add(limit); !so(); {
-		if time.Now().After(deadline) || !Pause(r, 10*time.Millisecond) {
+	for begun := time.Now(); !so(); {
+		if waited := time.Since(begun); waited > limit || !Pause(r, min(10*time.Millisecond+waited/20, 200*time.Millisecond)) {
 			return so()
 		}
 	}

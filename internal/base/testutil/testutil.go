@@ -33,12 +33,14 @@ type Test interface {
 // happen within waitTimeout.
 func Eventually(t Test, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(waitTimeout)
-	for pause := 50 * time.Microsecond; !ok(); pause = min(2*pause, 10*time.Millisecond) {
-		if time.Now().After(deadline) {
+	begun := time.Now()
+	for pause := 50 * time.Microsecond; !ok(); {
+		waited := time.Since(begun)
+		if waited > waitTimeout {
 			t.Fatalf("waited %v in vain for: %s", waitTimeout, what)
 		}
 		time.Sleep(pause)
+		pause = min(2*pause, 10*time.Millisecond+waited/20, 100*time.Millisecond)
 	}
 }
 
