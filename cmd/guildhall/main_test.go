@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -71,11 +70,8 @@ func (r result) refused(t *testing.T, code int, text string) {
 // process is a running guildhall.
 type process struct {
 	*exec.Cmd
-	ended chan struct{}
-
-	mu       sync.Mutex
-	out, err bytes.Buffer
-	changed  *sync.Cond
+	ended    chan struct{} // all that it has written is read then
+	out, err testutil.Log
 }
 
 // begin starts guildhall in dir with further environment variables. It is
@@ -83,7 +79,6 @@ type process struct {
 func begin(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
-	p.changed = sync.NewCond(&p.mu)
 	p.Dir = dir
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GUILDHALL_") {
@@ -91,14 +86,13 @@ func begin(t *testing.T, dir string, env []string, args ...string) *process {
 		}
 	}
 	p.Env = append(append(p.Env, asProgram+"=1"), env...)
-	p.Stdout, p.Stderr = p.writer(&p.out), p.writer(&p.err)
+	p.Stdout, p.Stderr = &p.out, &p.err
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		_ = p.Wait()
 		close(p.ended)
-		p.changed.Broadcast()
 	}()
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
@@ -111,27 +105,7 @@ func begin(t *testing.T, dir string, env []string, args ...string) *process {
 	return p
 }
 
-func (p *process) writer(to *bytes.Buffer) io.Writer {
-	r, w := io.Pipe()
-	go func() {
-		lines := bufio.NewReader(r)
-		for {
-			line, err := lines.ReadBytes('\n')
-			p.mu.Lock()
-			to.Write(line)
-			p.mu.Unlock()
-			p.changed.Broadcast()
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return w
-}
-
 func (p *process) text() (out, errs string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	return p.out.String(), p.err.String()
 }
 
@@ -139,16 +113,18 @@ func (p *process) text() (out, errs string) {
 func (p *process) says(t *testing.T, text string) {
 	t.Helper()
 	testutil.Eventually(t, "guildhall says "+text, func() bool {
-		out, errs := p.text()
-		if strings.Contains(out, text) || strings.Contains(errs, text) {
-			return true
-		}
+		ended := false
 		select {
 		case <-p.ended:
-			t.Fatalf("guildhall has ended without saying %q: %s", text, errs)
+			ended = true
 		default:
 		}
-		return false
+		out, errs := p.text()
+		said := strings.Contains(out, text) || strings.Contains(errs, text)
+		if ended && !said {
+			t.Fatalf("guildhall has ended without saying %q: %s", text, errs)
+		}
+		return said
 	})
 }
 

@@ -43,11 +43,11 @@ func listen(t *testing.T, d *db.DB) {
 	})
 }
 
-// payInTheEnd is pay for writers that may make each other wait longer than a statement
+// giveInTheEnd is give for writers that may make each other wait longer than a statement
 // may take: it comes back, as a client does.
-func payInTheEnd(ctx context.Context, d *db.DB, user string) (err error) {
+func giveInTheEnd(ctx context.Context, d *db.DB, user string, delta int64) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
-		if err = pay(ctx, d, user); !db.Unavailable(err) || db.Uncertain(err) {
+		if err = give(ctx, d, user, delta); !db.Unavailable(err) || db.Uncertain(err) {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func race(t *testing.T, d *db.DB, rounds int, users []string, look func() error)
 	for w := range 16 {
 		wg.Go(func() {
 			for i := range rounds {
-				if err := payInTheEnd(ctx, d, users[(w*7+i)%len(users)]); err != nil {
+				if err := giveInTheEnd(ctx, d, users[(w*7+i)%len(users)], 1); err != nil {
 					t.Error(err)
 					return
 				}
