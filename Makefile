@@ -23,6 +23,9 @@ export GORACE ?= atexit_sleep_ms=50
 # Compilers and tests need a tenth less of the processor where Go collects garbage seldom.
 export GOGC ?= 400
 
+# What only a debugger reads takes a fifth of the time in which our packages are compiled and linked.
+export GOFLAGS ?= -gcflags=guildhall/...=-dwarf=false
+
 GENERATED := gen migrations/schema.sql docs/operate/settings.md docs/operate/commands.md deploy/guildhall.env.example
 
 .PHONY: help
