@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=50
 export GOGC ?= 400
 
 # What only a debugger reads takes a fifth of the time in which our packages are compiled and linked.
-export GOFLAGS ?= -gcflags=guildhall/...=-dwarf=false
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -gcflags=guildhall/...=-dwarf=false)
 
 GENERATED := gen migrations/schema.sql docs/operate/settings.md docs/operate/commands.md deploy/guildhall.env.example
 
@@ -38,15 +38,16 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 
 # Tests wait more than they compute: four packages at a time keep two cores busy.
 PACKAGES = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
+TESTED = ./internal/outbound/delivery ./... # the longest first: the others need not wait for it
 TESTS = bin/postgres with go test -p $(PACKAGES) -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test
 test: postgres bin/postgres ## run all tests, beside a Postgres of their own
-	$(TESTS) ./...
+	$(TESTS) $(TESTED)
 
 .PHONY: race
 race: postgres bin/postgres ## run all tests with the race detector: twice the time, and a C compiler is needed
-	$(TESTS) -race ./...
+	$(TESTS) -race $(TESTED)
 
 .PHONY: check
 check: verify lint doclint vuln race ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages

@@ -101,7 +101,7 @@ func (b *bot) deepPage(ctx context.Context, seen *rig.Tally) {
 // endpoints that listen, and then change levels in many guilds. Another guild must hardly
 // notice.
 func records(p *place) {
-	length := sized(p, 20*time.Second, 2*time.Second)
+	length := sized(p, 20*time.Second, 3*time.Second)
 	b := &bot{place: p, wallets: sized(p, 1_000_000, 2000)}
 	p.loadGuilds(map[string]int{guildA: b.wallets, guildB: 1000})
 	node := p.Serve("GUILDHALL_RATE_BOT=off")
