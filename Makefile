@@ -20,11 +20,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gui
 # that outlives their tests, and there are fifty of them.
 export GORACE ?= atexit_sleep_ms=50
 
-# Compilers and tests need a tenth less of the processor where Go collects garbage seldom.
-export GOGC ?= 400
-
 # What only a debugger reads takes a fifth of the time in which our packages are compiled and linked.
-export GOFLAGS := $(strip $(shell go env GOFLAGS) -gcflags=guildhall/...=-dwarf=false)
+export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -gcflags=guildhall/...=-dwarf=false)
 
 GENERATED := gen migrations/schema.sql docs/operate/settings.md docs/operate/commands.md deploy/guildhall.env.example
 

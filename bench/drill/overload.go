@@ -106,7 +106,7 @@ func (o *overloaded) run(delay time.Duration) {
 	// A slow database may not do for all even of the best number of connections.
 	succeeded := func(t *rig.Tally) float64 { return float64(t.Count(rig.OK)) / float64(max(1, t.N())) }
 	was, is := succeeded(before), succeeded(after)
-	o.Hold(is > 0 && is >= was-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)", o.name, 100*is, 100*was)
+	o.Hold(is > 0 && is >= was-max(0.05, 1.5/float64(after.N())), "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)", o.name, 100*is, 100*was)
 	o.Hold(o.node.Ready(o), "%s: 5 s later it is ready", o.name)
 	share := after.Rate() / before.Rate()
 	o.bound(share >= goodput, "%s: 5 s later %.0f %% of what it was", o.name, 100*share)

@@ -47,7 +47,8 @@ import (
 var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
 
 // Left is what Do returns for an item that its caller is to do, and is Alone. The item's
-// subject, or one place among the few, is occupied until the caller calls Release, once.
+// subject, or one place among the few, is occupied until the caller calls Release, once;
+// a subject is not where the item has waited in vain.
 type Left struct{ Release func() }
 
 func (*Left) Error() string { return Alone.Error() }
@@ -134,16 +135,15 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Wait(ctx), c.cfg.Busy)
 	defer cancel()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
-	c.add(it)
-	select {
-	case <-it.done:
-	case <-ctx.Done():
-		if !c.takeBack(it, context.Cause(ctx)) {
-			<-it.done
+	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{}), err: context.Cause(ctx)}
+	if it.err == nil {
+		c.add(it)
+		select {
+		case <-it.done:
+		case <-ctx.Done():
+			if !c.takeBack(it, context.Cause(ctx)) {
+				<-it.done
+			}
 		}
 	}
 	if errors.Is(it.err, Alone) {

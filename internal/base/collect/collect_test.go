@@ -163,6 +163,11 @@ func (w *model) arrive(c *change) {
 	})
 }
 
+// wanted reports whether a batch could begin that has not.
+func (c *Collector[T]) wanted() bool {
+	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes && (c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
+}
+
 // rest waits until each batch that is to be on its way is, and holds what is on
 // its way against what is promised.
 func (w *model) rest() {
@@ -172,7 +177,7 @@ func (w *model) rest() {
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
-		return w.c.running == len(w.b.batches)
+		return w.c.running == len(w.b.batches) && !w.c.wanted()
 	})
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -538,8 +543,8 @@ func TestBatchesBesideEachOther(t *testing.T) {
 				for i := range c.each {
 					it := &change{}
 					all.Go(func() { it.err = collector.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
+					synctest.Wait() // what a batch that begins is about to take waits still, and would count
 				}
-				synctest.Wait()
 			}
 			if n := on.Load(); n != c.want {
 				t.Errorf("%+v: %d are on their way", c, n)
@@ -679,7 +684,7 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 }
 
 // A caller who has gone already is told so, and not that the collector is busy. Nothing
-// begins for it.
+// begins for it, nor for one that may not wait at all and is to do its item alone.
 func TestWhoHasGoneAsksForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -697,6 +702,13 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 		err := c.Do(gone, Caller{}, "m", &change{})
 		if synctest.Wait(); !errors.Is(err, context.Canceled) || begun {
 			t.Errorf("it comes to %v, and a batch has begun: %t", err, begun)
+		}
+		left, ok := errors.AsType[*Left](c.Do(t.Context(), Caller{}, "m", &change{}))
+		if synctest.Wait(); !ok || begun {
+			t.Fatalf("one that may not wait is left to its caller: %t, and a batch has begun: %t", ok, begun)
+		}
+		if left.Release(); c.kept() != 0 {
+			t.Errorf("%d things are kept", c.kept())
 		}
 	})
 }

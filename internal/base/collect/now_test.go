@@ -115,7 +115,7 @@ func (w *readers) rest() {
 				here--
 			}
 		}
-		return here == 0 && lanes == w.c.running
+		return here == 0 && lanes == w.c.running && !w.c.wanted()
 	})
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
