@@ -103,7 +103,12 @@ type Collector[T any] struct {
 	ready   int // items that a batch may take
 	running int // batches
 	few     int // items that were left at once
-	lastBatch
+
+	ended  time.Time // when the last batch ended
+	want   int       // so many were ready then, or in it
+	came   sync.Cond // told when so many are ready
+	misses int       // batches in a row that have waited in vain
+	skip   int       // batches that do not wait
 }
 
 // item is one thing to be done. Once it is done, it is its caller's.
@@ -243,7 +248,7 @@ func (c *Collector[T]) waitsNoMore(it *item[T]) {
 
 // start begins a batch, if one is wanted.
 func (c *Collector[T]) start() {
-	if len(c.turns.next) == 0 || c.running >= c.cfg.Lanes || c.running > 0 && !c.cfg.Apart && c.ready < c.cfg.Enough {
+	if !c.wanted() {
 		return
 	}
 	c.running++
@@ -252,6 +257,10 @@ func (c *Collector[T]) start() {
 		from = c.turns.shift()
 	}
 	go c.batch(from)
+}
+
+func (c *Collector[T]) wanted() bool {
+	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes && (c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
 }
 
 // batch runs one. Its context is no request's.

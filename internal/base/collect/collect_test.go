@@ -163,11 +163,6 @@ func (w *model) arrive(c *change) {
 	})
 }
 
-// wanted reports whether a batch could begin that has not.
-func (c *Collector[T]) wanted() bool {
-	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes && (c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
-}
-
 // rest waits until each batch that is to be on its way is, and holds what is on
 // its way against what is promised.
 func (w *model) rest() {

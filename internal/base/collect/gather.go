@@ -1,18 +1,6 @@
 package collect
 
-import (
-	"sync"
-	"time"
-)
-
-// lastBatch is what a batch knows of the one before it. The collector's mutex guards it.
-type lastBatch struct {
-	ended  time.Time // when the last batch ended
-	want   int       // so many were ready then, or in it
-	came   sync.Cond // told when so many are ready
-	misses int       // batches in a row that have waited in vain
-	skip   int       // batches that do not wait
-}
+import "time"
 
 // ample is a batch that waits for nobody: with 32 connections, which come in halves of 16,
 // a twentieth fewer changes with a key are made where it waits for all.

@@ -147,7 +147,7 @@ func (w *Writes[C]) make(ctx context.Context, changes []C) error {
 		return w.together(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.WaitLess(ctx, 10*time.Millisecond); err != nil { // statements say so, but only to the coordinator
+		if err := tx.WaitLess(ctx, 10*time.Millisecond); err != nil { // a statement's own limit does not reach a coordinator's workers
 			return err
 		}
 		for _, c := range changes { // the unit may have been run before
