@@ -178,12 +178,7 @@ func TestWithoutRedis(t *testing.T) {
 
 	t.Run("starts with Redis away, and asks it rarely", func(t *testing.T) {
 		t.Parallel()
-		closed, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		closed.Close()
-		asksRarely(t, closed.Addr().String())
+		asksRarely(t, testutil.Refusing(t))
 	})
 
 	t.Run("does not wait for a Redis that never answers", func(t *testing.T) {

@@ -2,13 +2,13 @@ package db_test
 
 import (
 	"context"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 )
 
 // The read-only pool asks for the server that takes writes, too: its sessions
@@ -20,12 +20,7 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close() // no server is there any more
-	u.Host = dead.Addr().String() + "," + u.Host
+	u.Host = testutil.Refusing(t) + "," + u.Host // no server is there any more
 	raw := u.String() + "&target_session_attrs=read-write"
 	d, err := db.Open(db.Config{URL: raw, Writers: 1, Readers: 1})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
 )
@@ -232,10 +233,6 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Cleanup(stranger.Close)
 	plain := httptest.NewServer(status(200))
 	t.Cleanup(plain.Close)
-	closed := blackHole(t)
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
 	slam := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
 		c, _, err := rw.(http.Hijacker).Hijack()
 		if err == nil {
@@ -273,7 +270,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		{stranger.URL, badTLS},
 		{oldTLS.URL, badTLS},
 		{strings.Replace(plain.URL, "http:", "https:", 1), badTLS},
-		{"https://" + closed.Addr().String(), refused},
+		{"https://" + testutil.Refusing(t), refused},
 		{slam.URL, reset},
 		{junk.URL, badResponse},
 		{"https://gone.test", noName},

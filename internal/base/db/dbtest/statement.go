@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/testutil"
 )
 
@@ -17,16 +18,24 @@ func Do(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) err
 }
 
 // Exec runs a statement in a unit of its own, past the program, as anybody with
-// access to the database could.
+// access to the database could, however long it takes.
 func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	unbounded(t, d, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
+		return fault.Wrap(err, statement)
 	})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, statement)
-	}
+}
+
+// unbounded runs work in a unit, however long its statements take.
+func unbounded(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+			return err
+		}
+		return work(ctx, tx)
+	})
 }
 
 // Prune deletes up to a thousand outlived rows of each kind and returns how many.
@@ -72,20 +81,14 @@ func AddGuilds(t testutil.Test, d *db.DB, ids ...string) {
 // Fill runs statements in one unit, however long they take.
 func Fill(t testutil.Test, d *db.DB, statements ...string) {
 	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
-			return err
-		}
+	unbounded(t, d, func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range statements {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
+				return fault.Wrap(err, statement)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("fill the database: %v", err)
-	}
 }
 
 // Value is the one value that a query finds.
