@@ -1,0 +1,131 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/testutil"
+)
+
+// Trouble that lasts is logged once in a while. An end that comes in the midst of a step is none.
+func TestTroubleThatLastsIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ well, fails, lines int }{
+		"it lasts":            {well: 1, fails: 4, lines: 1},
+		"the program is over": {well: 1, fails: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newDeliveryDB(t)
+			var log testutil.Log
+			w.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tries := 0
+			w.deliverer().every(ctx, time.Millisecond, "do it", func(context.Context) error {
+				if tries++; tries <= c.well {
+					return nil
+				}
+				if tries == c.well+c.fails {
+					cancel()
+				}
+				return errors.New("no room")
+			})
+			if n := strings.Count(log.String(), "\n"); n != c.lines || strings.Count(log.String(), "no room") != n {
+				t.Errorf("logged %d lines, want %d:\n%s", n, c.lines, log.String())
+			}
+		})
+	}
+}
+
+// waits makes deliveries of an endpoint, more than the gauges count of each state.
+func (w *deliveryDB) waits(e endpoint, states ...string) (n int) {
+	w.t.Helper()
+	n = gaugeLimit + 2*chunk
+	for _, state := range states {
+		w.exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, due_at)
+			SELECT $1, $2, $3 || i, 'case.created', false, $3, now()
+			FROM generate_series(1, $4) AS i`, e.GuildID, e.ID, state, n)
+	}
+	return n
+}
+
+// A backlog of many chunks is put by at one go, and workers are told of it; of an endpoint
+// for which nothing waits they are not.
+func TestABacklogOfManyChunksIsFollowedAtOneGo(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, "https://shop.example/")
+	d := w.deliverer()
+	follow := func() (rung bool) {
+		t.Helper()
+		d.bell.take()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := d.follow(ctx); err != nil || ctx.Err() != nil {
+			t.Fatal(err, ctx.Err())
+		}
+		_, rung = d.bell.take()
+		return rung
+	}
+	w.enable(e, false)
+	if follow() {
+		t.Error("workers are told of an endpoint for which nothing waits")
+	}
+	w.enable(e, true)
+	follow()
+	all := w.waits(e, StatePending)
+	w.enable(e, false)
+	if !follow() {
+		t.Error("no worker is told of what was put by")
+	}
+	if n := w.inState(StateHeld); n != all {
+		t.Errorf("%d of %d are held", n, all)
+	}
+}
+
+// Beyond their bound the gauges show what the database estimates, and the bound as long as
+// it does not.
+func TestGaugesBeyondTheirBoundShowTheEstimate(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
+	e, _ := w.add(w.guild, "https://shop.example/")
+	all := w.waits(e, StatePending, StateHeld)
+	d := w.deliverer()
+	for _, c := range []struct {
+		statement   string
+		least, most int
+	}{
+		{`SELECT 1`, gaugeLimit, gaugeLimit},
+		{`ANALYZE webhook_deliveries`, all - chunk, all + chunk},
+	} {
+		w.exec(c.statement)
+		if err := d.measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range []string{gaugeDue, gaugeHeld} {
+			if n := int(testutil.Sample(t, d.metrics.waiting.WithLabelValues(state))); n < c.least || n > c.most {
+				t.Errorf("%d are %s after %s, want %d to %d", n, state, c.statement, c.least, c.most)
+			}
+		}
+	}
+}
+
+// The delay from an event to its arrival is of first attempts: a retry's says how long the
+// receiver was away.
+func TestTheDelayIsOfFirstAttempts(t *testing.T) {
+	t.Parallel()
+	m := newDeliveryDB(t).deliverer().metrics
+	for attempts := range 3 {
+		m.attempted(claimed{Attempts: attempts}, decision{Logged: true, Outcome: delivered}, time.Second)
+	}
+	if n := testutil.Sample(t, m.delay); n != 1 {
+		t.Errorf("%v delays are noted of one first attempt and two retries", n)
+	}
+}
