@@ -1,8 +1,13 @@
 package delivery
 
 import (
+	"context"
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
+
+	"guildhall/internal/base/testutil"
 )
 
 // Who begins to wait brings no look about, but for what this node has recorded since the
@@ -47,5 +52,73 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 			w.BeginPart("another", Part{Shards: 1}, all)
 			looksFor("another", 0, 1)
 		})
+	}
+}
+
+// A unit of this node brings a look about where somebody waits: for an endpoint of its guild,
+// or for a stream.
+func TestACommitBringsALookOnlyWhereSomebodyWaits(t *testing.T) {
+	t.Parallel()
+	w := NewWaiters(nil, slog.New(slog.DiscardHandler), nil)
+	want := func(when, guild string, want bool) {
+		t.Helper()
+		w.Wake(guild)
+		rung := len(w.bell.rung) == 1
+		if rung {
+			<-w.bell.rung
+		}
+		if w.bell.take(); rung != want {
+			t.Errorf("%s, a commit in guild %s brings a look about: %t", when, guild, rung)
+		}
+	}
+	want("nobody waits", "1", false)
+	one, two := w.Begin("1", "one", w.Done("1")), w.Begin("1", "two", w.Done("1"))
+	want("two wait", "1", true)
+	want("two wait", "2", false)
+	one.End()
+	want("one waits", "1", true)
+	two.End()
+	want("none waits any more", "1", false)
+	part := w.BeginPart("stream", Part{Shards: 1}, w.Done(""))
+	want("one waits for a stream", "2", true)
+	part.End()
+	want("none waits for the stream any more", "2", false)
+}
+
+// A look that fails again and again is logged once in a while, and one that does not is not.
+func TestALookThatFailsIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDeliveryDB(t)
+	if err := d.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var log testutil.Log
+	w := NewWaiters(d.DB, slog.New(slog.NewTextHandler(&log, nil)), nil)
+	look := func() { // ends when the look before it has
+		t.Helper()
+		w.bell.ring("1")
+		testutil.Eventually(t, "a look", func() bool {
+			w.bell.mu.Lock()
+			defer w.bell.mu.Unlock()
+			return !w.bell.guilds["1"]
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = w.Run(ctx) })
+	for range 3 {
+		look()
+	}
+	if log.String() != "" {
+		t.Errorf("nobody waits, and it logs %s", log.String())
+	}
+	w.Begin("1", "endpoint", w.Done("1"))
+	for range 5 {
+		look()
+	}
+	cancel()
+	runs.Wait()
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "database is closed") {
+		t.Errorf("logged, want one line:\n%s", log.String())
 	}
 }
