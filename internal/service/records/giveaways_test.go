@@ -137,3 +137,35 @@ func TestGiveawaysThatCannotBeAreRefused(t *testing.T) {
 		Want(t, 200, `{"data":[{"result":"created"},{"result":"refused","code":"record_refused"}]}`)
 	bot.WantNoEvent(t)
 }
+
+// Entries of records leave a giveaway to the bot that an import has brought, and none that the
+// API runs.
+func TestEntriesLeaveOnlyWhatTheAPIDoesNotRunToTheBot(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	for id, c := range map[string]struct {
+		source string
+		left   bool
+	}{"a": {"api", false}, "i": {"bot", true}} {
+		bot.Do(t, "writeRecords", records(strings.Replace(hat, `"g"`, `"`+id+`"`, 1)+`}`)).Want(t, 200, "")
+		dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET source = $2, bot_run = false WHERE id = $1`, id, c.source)
+		bot.Do(t, "writeRecords", records(`{"record":"giveaway_entry","giveaway_id":"`+id+`","user_id":"1"}`)).
+			Want(t, 200, `{"data":[{"result":"created"}]}`)
+		if left := dbtest.Value[bool](t, bot.DB(), `SELECT bot_run FROM giveaways WHERE id = $1`, id); left != c.left {
+			t.Errorf("a giveaway of source %s is the bot's to run: %t", c.source, left)
+		}
+	}
+}
+
+// A giveaway that is being drawn takes no entry beside a change of it either.
+func TestAGiveawayThatIsDrawnTakesNoEntryWithAChange(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	bot.Do(t, "writeRecords", records(hat+`}`)).Want(t, 200, "")
+	dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET bot_run = false`)
+	bot.Do(t, "endGiveaway", "", apitest.Path("id", "g")).Want(t, 202, "")
+	const change, entry = `{"record":"giveaway","id":"g","prize":"Two hats"}`, `{"record":"giveaway_entry","giveaway_id":"g","user_id":"1"}`
+	bot.Do(t, "writeRecords", records(change+","+entry)).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(change)).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"ended"},`+entry)).Want(t, 200, "")
+}
