@@ -129,3 +129,48 @@ func TestTheDelayIsOfFirstAttempts(t *testing.T) {
 		t.Errorf("%v delays are noted of one first attempt and two retries", n)
 	}
 }
+
+// A claim that fails again and again is logged once, and one that does not is not. One that
+// took all there was asks for no other at once.
+func TestAClaimThatFailsIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	log := w.log()
+	w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	d := w.deliverer()
+	d.bell.ringAll()
+	taken := 0
+	more, err := d.claim(t.Context(), func(_ claimed, begun func(), _ <-chan struct{}) { taken++; begun() })
+	if more || err != nil || taken != 1 {
+		t.Errorf("a claim has taken %d of 1, is to be followed by another: %t, %v", taken, more, err)
+	}
+
+	const says = `msg="claim webhook deliveries"`
+	w.start(w.cfg)
+	arrives := func(all int) {
+		t.Helper()
+		w.record(w.guild, 1)
+		w.until("it arrives", func() bool { return w.inState(StateDelivered) == all })
+	}
+	arrives(1)
+	w.logged(log, says, 0)
+	w.exec(`ALTER TABLE webhook_schedule RENAME TO away`)
+	w.until("the log tells of it", func() bool { return strings.Contains(log.String(), says) })
+	w.exec(`ALTER TABLE away RENAME TO webhook_schedule`)
+	arrives(2)
+	w.logged(log, says, 1)
+}
+
+// A secret that cannot be read is logged once of each endpoint, however many deliveries wait.
+func TestASecretThatCannotBeReadIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	log := w.log()
+	d := w.deliverer()
+	for _, endpoint := range []string{"one", "one", "two", "one"} {
+		d.unreadable(claimed{EndpointID: endpoint}, errors.New("sealed with another key"))
+	}
+	w.logged(log, "endpoint=one", 1)
+	w.logged(log, "endpoint=two", 1)
+}

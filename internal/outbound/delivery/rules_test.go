@@ -350,3 +350,13 @@ func TestQuietTimesAreLengthened(t *testing.T) {
 		}
 	}
 }
+
+// The log is filtered by the class of a status; what no receiver can mean has none.
+func TestTheClassOfAStatus(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]string{0: "none", 199: "none", 200: "2xx", 299: "2xx", 300: "3xx", 599: "5xx", 600: "none"} {
+		if got := responseClass(status); got != want {
+			t.Errorf("%d is of class %s, want %s", status, got, want)
+		}
+	}
+}
