@@ -128,3 +128,20 @@ func TestMessagesOfATicketOfTheSameCallAndOfThePast(t *testing.T) {
 		t.Errorf("%d messages were written in the future", n)
 	}
 }
+
+// Messages stand in the order in which a call has them, whatever their ids, and after what was
+// there before; one that says when it was written stands there.
+func TestMessagesStandInTheOrderOfTheirCall(t *testing.T) {
+	t.Parallel()
+	bot := withTicket(t)
+	message := func(id, rest string) string {
+		return `{"record":"ticket_message","ticket_id":"t","id":"` + id + `","content":"x"` + rest + `}`
+	}
+	dbtest.Exec(t, bot.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '1 hour'`, "created_at", "updated_at"))
+	bot.Do(t, "writeRecords", records(message("d", "")+","+message("c", "")+","+message("b", ""))).Want(t, 200, "")
+	bot.Do(t, "writeRecords", records(message("a", "")+","+message("z", `,"created_at":"2020-01-01T00:00:00Z"`))).Want(t, 200, "")
+	transcript(t, bot, `{"id":"z","created_at":"2020-01-01T00:00:00.000Z"},{"id":"d"},{"id":"c"},{"id":"b"},{"id":"a"}`)
+	if n := dbtest.Value[int](t, bot.DB(), `SELECT count(*) FROM ticket_messages WHERE created_at > now() - interval '30 minutes'`); n != 4 {
+		t.Errorf("%d of 4 are dated when they came", n)
+	}
+}
