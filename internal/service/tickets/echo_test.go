@@ -38,6 +38,29 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 		bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":"77","author_type":"bot"}}`)
 		bot.WantNoEvent(t)
 	})
+	for name, c := range map[string]struct{ mirrored, author, stays string }{
+		"before, with an author":   {`,"author_id":"66"`, `,"author_id":"77"`, `"66"`},
+		"before, and nobody wrote": {``, ``, `null`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTicketAPI(t)
+			id := ticket(t, s.API, 1, "open", true)
+			bot := s.Bot(t).In(s.Guild)
+			s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
+				accept()
+				posted := s.platform.Messages(channelOf(1))
+				record := strings.Replace(echo(id, posted[len(posted)-1].ID), `}]}`, c.mirrored+`}]}`, 1)
+				bot.Do(t, "writeRecords", record).Want(t, 200, `{"data":[{"result":"created"}]}`)
+				return false
+			})
+			s.Do(t, "createTicketMessage", `{"content":"Hello"`+c.author+`}`, apitest.Path("id", id)).
+				Want(t, 201, `{"data":{"author_id":`+c.stays+`}}`)
+			s.wantMessages(t, id, 1, 1, 1)
+			bot.WantEvent(t, "ticket.message", `{"data":{"author_id":`+c.stays+`}}`)
+			bot.WantNoEvent(t)
+		})
+	}
 	t.Run("after", func(t *testing.T) {
 		t.Parallel()
 		s := newTicketAPI(t)
