@@ -102,6 +102,7 @@ func Refusing(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	syscall.CloseOnExec(socket)
 	t.Cleanup(func() { _ = syscall.Close(socket) })
 	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)

@@ -260,9 +260,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.record(w.guild, 4)
-	if err := d.follow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.follows(d)
 	if err := d.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

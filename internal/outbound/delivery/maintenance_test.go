@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +20,7 @@ func TestTroubleThatLastsIsLoggedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newDeliveryDB(t)
-			var log testutil.Log
-			w.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			log := w.log()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			tries := 0
@@ -65,11 +63,7 @@ func TestABacklogOfManyChunksIsFollowedAtOneGo(t *testing.T) {
 	follow := func() (rung bool) {
 		t.Helper()
 		d.bell.take()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := d.follow(ctx); err != nil || ctx.Err() != nil {
-			t.Fatal(err, ctx.Err())
-		}
+		w.follows(d)
 		_, rung = d.bell.take()
 		return rung
 	}

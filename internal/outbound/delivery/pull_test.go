@@ -97,9 +97,7 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	})
 	unseen("after a test and a redelivery")
 	w.enable(e, false)
-	if err := d.follow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.follows(d)
 	if n := w.inState(StateHeld); n != 5 {
 		t.Errorf("%d deliveries are held, want 5", n)
 	}
@@ -110,9 +108,7 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	unseen("disabled")
 	w.enable(e, true)
 	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, w.guild, e.ID) })
-	if err := d.follow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.follows(d)
 	unseen("enabled")
 	if n := w.inState(StatePending); n != 6 {
 		t.Errorf("%d deliveries can be fetched, want 6", n)
@@ -123,9 +119,7 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	}
 	unseen("after its schedule was lost")
 	w.remove(e)
-	if err := d.follow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.follows(d)
 	if w.inState(StateFailed) != 6 || w.count(`SELECT count(*) FROM webhook_schedule`) != 0 {
 		t.Errorf("after its end: %s", w.states())
 	}

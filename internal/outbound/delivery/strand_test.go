@@ -21,11 +21,14 @@ func (w *deliveryDB) deliverer() *Deliverer {
 	return d
 }
 
-// follows lets the states of what waits follow what was decided about it.
+// follows lets the states of what waits follow what was decided about it, which comes to
+// an end.
 func (w *deliveryDB) follows(d *Deliverer) {
 	w.t.Helper()
-	if err := d.follow(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	if err := d.follow(ctx); err != nil || ctx.Err() != nil {
+		w.t.Fatal(err, ctx.Err())
 	}
 }
 

@@ -1,13 +1,11 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
@@ -16,35 +14,27 @@ import (
 // crowd fills the guild with members, cases and listings.
 func crowd(tb testing.TB, server *apitest.API, n int) {
 	tb.Helper()
-	dbtest.Do(tb, server.DB(), func(ctx context.Context, tx *db.Tx) error {
-		for _, statement := range []string{
-			`SET LOCAL statement_timeout = 0`,
-			`INSERT INTO levels (guild_id, user_id, total_xp)
-			 SELECT '%[1]s', (100000 + i)::text, (i::bigint * 7919) %% 1000003 FROM generate_series(1, %[2]d) AS i`,
-			`WITH added AS (
-				INSERT INTO wallets (guild_id, user_id, balance)
-				SELECT '%[1]s', (100000 + i)::text, 1 + (i::bigint * 7919) %% 1000003 FROM generate_series(1, %[2]d) AS i
-				RETURNING user_id, balance)
-			 INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
-			 SELECT '%[1]s', 'ledger-' || user_id, user_id, balance, balance, 'import' FROM added`,
-			`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at)
-			 SELECT '%[1]s', 'case-' || i, i, (100000 + i %% 500)::text, '8', CASE WHEN i %% 9 = 0 THEN 'ban' ELSE 'warn' END,
-			        'A reason of ordinary length, as moderators write them.', CASE WHEN i %% 7 = 0 THEN 'expired' ELSE 'active' END,
-			        'bot', timestamptz '2026-01-01' + i * interval '1 minute'
-			 FROM generate_series(1, %[2]d) AS i`,
-			`INSERT INTO network_listings (user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at)
-			 SELECT (100000 + i)::text, i %% 101, i, 'spam', 'low', now(), now() FROM generate_series(1, %[2]d) AS i`,
-		} {
-			if statement[0] != 'S' {
-				statement = fmt.Sprintf(statement, server.Guild, n)
-			}
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return fmt.Errorf("%s: %w", statement, err)
-			}
-		}
-		_, err := tx.ExecContext(ctx, `ANALYZE levels, wallets, ledger_entries, cases, network_listings`)
-		return err
-	})
+	statements := []string{
+		`INSERT INTO levels (guild_id, user_id, total_xp)
+		 SELECT '%[1]s', (100000 + i)::text, (i::bigint * 7919) %% 1000003 FROM generate_series(1, %[2]d) AS i`,
+		`WITH added AS (
+			INSERT INTO wallets (guild_id, user_id, balance)
+			SELECT '%[1]s', (100000 + i)::text, 1 + (i::bigint * 7919) %% 1000003 FROM generate_series(1, %[2]d) AS i
+			RETURNING user_id, balance)
+		 INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+		 SELECT '%[1]s', 'ledger-' || user_id, user_id, balance, balance, 'import' FROM added`,
+		`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at)
+		 SELECT '%[1]s', 'case-' || i, i, (100000 + i %% 500)::text, '8', CASE WHEN i %% 9 = 0 THEN 'ban' ELSE 'warn' END,
+		        'A reason of ordinary length, as moderators write them.', CASE WHEN i %% 7 = 0 THEN 'expired' ELSE 'active' END,
+		        'bot', timestamptz '2026-01-01' + i * interval '1 minute'
+		 FROM generate_series(1, %[2]d) AS i`,
+		`INSERT INTO network_listings (user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at)
+		 SELECT (100000 + i)::text, i %% 101, i, 'spam', 'low', now(), now() FROM generate_series(1, %[2]d) AS i`,
+	}
+	for i, statement := range statements {
+		statements[i] = fmt.Sprintf(statement, server.Guild, n)
+	}
+	dbtest.Fill(tb, server.DB(), append(statements, `ANALYZE levels, wallets, ledger_entries, cases, network_listings`)...)
 }
 
 // A page of any length comes in one piece that says how long it is, and not in

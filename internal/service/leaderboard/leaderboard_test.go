@@ -505,9 +505,9 @@ func BenchmarkIdleRound(b *testing.B) {
 		b.Run(fmt.Sprint(guilds), func(b *testing.B) {
 			ctx := context.Background()
 			d := dbtest.New(b).DB
-			do(b, d, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1'
+			dbtest.Exec(b, d, fmt.Sprintf(`INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1'
 				FROM generate_series(1, %d) n`, guilds))
-			do(b, d, `SET LOCAL statement_timeout = 0; INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
+			dbtest.Exec(b, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
 			do(b, d, `DELETE FROM rank_requests`)
 			do(b, d, `ANALYZE guilds, wallets, rank_requests`)
 			k := &leaderboard.Keeper{DB: d}
