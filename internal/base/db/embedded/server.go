@@ -2,7 +2,11 @@ package embedded
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -242,7 +246,11 @@ func (s *Server) create(ctx context.Context, programs Programs, run *account) er
 		args = append(args, "reject")
 	} else {
 		secret := filepath.Join(s.Folder, "password")
-		if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o600); err != nil {
+		stored, err := hashed(s.password)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(secret, []byte(stored+"\n"), 0o600); err != nil {
 			return err
 		}
 		defer os.Remove(secret)
@@ -250,10 +258,6 @@ func (s *Server) create(ctx context.Context, programs Programs, run *account) er
 			return err
 		}
 		args = append(args, "scram-sha-256", "--pwfile", secret)
-		if programs.Major >= 16 {
-			// The password is random, so it needs no slow hash; tests connect often.
-			args = append(args, "--set", "scram_iterations=1")
-		}
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(programs.Dir, "initdb"), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
@@ -261,6 +265,26 @@ func (s *Server) create(ctx context.Context, programs Programs, run *account) er
 		return fmt.Errorf("make the database folder: %w: %s", err, lastLines(string(out)))
 	}
 	return os.Rename(fresh, s.data)
+}
+
+// rounds are how often a password is hashed, instead of 4,096 times: ours is random, so it needs
+// no slow hash, and tests connect often. lib/pq takes no number of fewer than four digits.
+const rounds = 1000
+
+// hashed is a password as Postgres stores it for SCRAM-SHA-256 (RFC 5802, section 3).
+func hashed(password string) (string, error) {
+	salt := []byte(rand.Text()[:16])
+	salted, err := pbkdf2.Key(sha256.New, password, salt, rounds, sha256.Size)
+	if err != nil {
+		return "", err
+	}
+	keyed := func(name string) []byte {
+		h := hmac.New(sha256.New, salted)
+		h.Write([]byte(name))
+		return h.Sum(nil)
+	}
+	client, text := sha256.Sum256(keyed("Client Key")), base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", rounds, text(salt), text(client[:]), text(keyed("Server Key"))), nil
 }
 
 // sockets returns the folder for the server's socket: in Folder, or a
