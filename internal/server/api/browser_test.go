@@ -18,9 +18,9 @@ import (
 // GUILDHALL_TEST_ARTIFACTS set to a folder, a picture of the page is kept there.
 func TestReferenceInBrowser(t *testing.T) {
 	t.Parallel()
-	browser := os.Getenv("GUILDHALL_TEST_CHROMIUM")
-	if browser == "" {
-		browser = testutil.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	browser, err := testutil.Chromium()
+	if err != nil {
+		testutil.Without(t, "chromium", err.Error())
 	}
 	api := apitest.New(t)
 	picture := filepath.Join(t.TempDir(), "reference.png")
