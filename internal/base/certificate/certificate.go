@@ -16,12 +16,20 @@ import (
 // is promised to be served within a minute.
 const certificateInterval = 10 * time.Second
 
+// Soon is how long before it expires a certificate ought to be renewed.
+const Soon = 14 * 24 * time.Hour
+
+// tellEvery is how often the log says that the certificate in use ought to be renewed.
+const tellEvery = 24 * time.Hour
+
 // Pair is a certificate that follows its files.
 type Pair struct {
 	certFile, keyFile string
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
 	cert, key         []byte                          // the files' last contents; of Watch alone
+	told              string                          // what the log said last of its end, and when; of Watch alone
+	toldAt            time.Time
 }
 
 // Load reads a certificate and its key.
@@ -62,6 +70,7 @@ func (c *Pair) Watch(ctx context.Context) error {
 	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
 	for {
+		c.tellExpiry(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -73,6 +82,25 @@ func (c *Pair) Watch(ctx context.Context) error {
 		case renewed:
 			c.log.Info("the certificate was renewed", "expires", c.current.Load().Leaf.NotAfter)
 		}
+	}
+}
+
+// tellExpiry says in the log that the certificate in use is about to expire, or has
+// expired: at once, and then once a day.
+func (c *Pair) tellExpiry(now time.Time) {
+	until, say, level := c.current.Load().Leaf.NotAfter, "", slog.LevelWarn
+	switch left := until.Sub(now); {
+	case left <= 0:
+		say, level = "the certificate has expired, so clients refuse it: renew it", slog.LevelError
+	case left < Soon:
+		say = "the certificate expires soon: renew it"
+	}
+	if say == c.told && now.Sub(c.toldAt) < tellEvery {
+		return
+	}
+	c.told, c.toldAt = say, now
+	if say != "" {
+		c.log.Log(context.Background(), level, say, "expires", until)
 	}
 }
 

@@ -1,12 +1,15 @@
 package certificate
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // served is the certificate that a server with the pair shows.
@@ -59,6 +62,36 @@ func TestARenewedPairIsTakenUpWhenItFitsTogether(t *testing.T) {
 		}
 		if changed := !served(t, p).Equal(first); changed != step.taken {
 			t.Errorf("%s: another certificate is served: %t", step.about, changed)
+		}
+	}
+}
+
+func TestTheLogSaysThatACertificateIsToBeRenewed(t *testing.T) {
+	t.Parallel()
+	files := local(t, t.TempDir())
+	var log bytes.Buffer
+	p, err := Load(files.Cert, files.Key, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := served(t, p).NotAfter
+	for _, step := range []struct {
+		left time.Duration
+		says string
+	}{
+		{Soon, ""},
+		{Soon - time.Second, "level=WARN"},
+		{Soon - tellEvery, ""},
+		{Soon - tellEvery - time.Second, "level=WARN"},
+		{time.Second, "level=WARN"},
+		{0, "level=ERROR"},
+		{time.Second - tellEvery, ""},
+		{-tellEvery, "level=ERROR"},
+	} {
+		log.Reset()
+		p.tellExpiry(until.Add(-step.left))
+		if said := log.String(); !strings.Contains(said, step.says) || step.says == "" && said != "" {
+			t.Errorf("%s before its end the log says %q, not %q", step.left, said, step.says)
 		}
 	}
 }

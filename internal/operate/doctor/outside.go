@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/chat"
@@ -30,9 +31,6 @@ const (
 	maxEndpoints = 5000
 	// maxLookups is how many names are asked for at the same time.
 	maxLookups = 16
-	// certificateWarn is how long before its end a certificate should have been
-	// renewed.
-	certificateWarn = 14 * 24 * time.Hour
 )
 
 func (x *examination) redis(ctx context.Context) Finding {
@@ -148,7 +146,7 @@ func (x *examination) certificate(context.Context) Finding {
 			return fail("the certificate is not good for %s", host)
 		}
 	}
-	if leaf.NotAfter.Sub(now) < certificateWarn {
+	if leaf.NotAfter.Sub(now) < certificate.Soon {
 		return warn("the certificate expires on %s: renew it", until)
 	}
 	return ok("the certificate is valid until %s", until)
