@@ -27,6 +27,10 @@ func TestUpdateGuildSettings(t *testing.T) {
 		`{}`:                                    "",
 		`{"timezone":"Mars/Olympus"}`:           "body /timezone: must be the name of an IANA time zone, such as Europe/London",
 		`{"timezone":"Local"}`:                  "body /timezone: must be the name of an IANA time zone, such as Europe/London",
+		`{"timezone":"Factory"}`:                "body /timezone: must be the name of an IANA time zone, such as Europe/London",
+		`{"timezone":"posixrules"}`:             "body /timezone: must be the name of an IANA time zone, such as Europe/London",
+		`{"timezone":"posix/Europe/London"}`:    "body /timezone: must be the name of an IANA time zone, such as Europe/London",
+		`{"timezone":"right/Europe/London"}`:    "body /timezone: must be the name of an IANA time zone, such as Europe/London",
 		`{"levelling":{"curve":{"linear":51}}}`: "body /levelling/curve/linear: must be 50: every guild has the same level curve",
 	} {
 		t.Run("refuses "+body, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 	_ "time/tzdata" // time zones are known where the machine knows none
 
@@ -273,10 +275,20 @@ func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tra
 
 // check says what no schema can of settings.
 func (s *settings) check(curve Curve) error {
-	if _, err := time.LoadLocation(s.Timezone); err != nil || s.Timezone == "Local" {
+	if !isZone(s.Timezone) {
 		return transfer.Broken("timezone", "must be the name of an IANA time zone, such as Europe/London")
 	}
 	return s.Curve.mustBe(curve)
+}
+
+// isZone reports whether it is the name of a time zone. Machines keep files that are none
+// beside those of the zones, and copies of all zones below posix and right.
+func isZone(name string) bool {
+	if slices.Contains([]string{"Local", "localtime", "posixrules", "Factory"}, name) || strings.HasPrefix(name, "posix/") || strings.HasPrefix(name, "right/") {
+		return false
+	}
+	_, err := time.LoadLocation(name)
+	return err == nil
 }
 
 // mustBe says where a curve is another one.
