@@ -21,7 +21,7 @@ const (
 const (
 	goodput      = 0.8
 	refusedAfter = 2 * time.Second
-	memoryBound  = 128                    // MB
+	memoryBound  = 144                    // MB, 32 of which are pages of the program itself
 	brief        = 300 * time.Millisecond // a small one of which no share is judged
 )
 
