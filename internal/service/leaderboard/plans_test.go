@@ -40,7 +40,10 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 		if shallow > 10 || far > 40 {
 			t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)
 		}
-		for _, member := range []string{"17500", "10002"} { // alone with its points, and among thousands who have none
+		behind := dbtest.Value[string](t, d, b.sql(`
+			SELECT user_id FROM {board} WHERE guild_id = '1' AND {points} < 25000 ORDER BY {points} DESC LIMIT 1`))
+		// Alone with its points, among thousands who have none, and the first behind thousands who have as many.
+		for _, member := range []string{"17500", "10002", behind} {
 			if far := touched(t, d, rank, "'1', '"+member+"'"); far > 40 {
 				t.Errorf("the rank of %s touches %d pages of the database", member, far)
 			}
@@ -90,14 +93,14 @@ func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database
 }
 
 // crowd makes a board of 35,000 in one guild beside another, with maps. A third
-// of the members have no points.
+// of the members have no points, and a third as many as each other.
 func crowd(t *testing.T, base *dbtest.Database, b board) {
 	t.Helper()
 	d := base.DB
 	dbtest.AddGuilds(t, d, "1", "2")
 	dbtest.Fill(t, d, b.sql(`
 		INSERT INTO {board} (guild_id, user_id, {points})
-		SELECT guild, n::text, CASE n % 3 WHEN 0 THEN 0 ELSE (n::bigint * 7919) % 50000 END
+		SELECT guild, n::text, CASE n % 3 WHEN 0 THEN 0 WHEN 2 THEN 25000 ELSE (n::bigint * 7919) % 50000 END
 		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
 	do(t, d, b.sql(`ANALYZE {board}`)) // as an import does
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)

@@ -6,9 +6,10 @@ import "guildhall/internal/base/page"
 // it in rank_maps too, and :points the table's column (db.With). Each is one statement, so that rows, counts and
 // moves are of one snapshot.
 //
-// Depths are bounded on both sides, which tells Postgres what it cannot know of
-// a comparison of rows: that little lies between, so that it reads the index in
-// its order. No depth is above 0. A map's counts, appended nothing to, are fetched
+// Depths are bounded above, which tells Postgres what it cannot know of a comparison of
+// rows: that not all lies behind it, so that it reads the index in its order. No depth
+// is above 0. They are not bounded below besides: from 18 on Postgres would begin
+// there, before all members who have as many points as a mark. A map's counts, appended nothing to, are fetched
 // once and not for each look at them. A mark is asked for as the first of an
 // order, which only the right index has: asked for by its number alone, it is
 // looked for among all marks of its map where Postgres has no statistics yet.
@@ -64,7 +65,6 @@ const deepPages = `
 		SELECT t.user_id, t.:points AS points
 		FROM :board t
 		WHERE t.guild_id = $1
-		  AND -t.:points >= coalesce((SELECT depth FROM start), -9223372036854775807)
 		  AND -t.:points <= (SELECT 0::bigint)
 		  AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM start), -9223372036854775807), coalesce((SELECT length FROM start), 0), coalesce((SELECT user_id FROM start), ''))
 		ORDER BY -t.:points, length(t.user_id), t.user_id
@@ -80,7 +80,7 @@ const rowsBetween = `(
 			SELECT count(*)
 			FROM :board t
 			WHERE t.guild_id = $1
-			  AND -t.:points >= w.from_depth AND -t.:points < w.depth
+			  AND -t.:points < w.depth
 			  AND (-t.:points, length(t.user_id), t.user_id) >= (w.from_depth, w.from_length, w.from_user_id)
 		) + (
 			SELECT count(*)
@@ -147,7 +147,6 @@ const rankOf = `
 		           SELECT count(*)
 		           FROM :board t
 		           WHERE t.guild_id = $1
-		             AND -t.:points >= coalesce((SELECT depth FROM last), -9223372036854775807)
 		             AND -t.:points <= (SELECT 0::bigint)
 		             AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
 		       ) END AS of
