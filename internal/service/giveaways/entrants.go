@@ -28,10 +28,10 @@ func keyOf(e *entry) string { return e.GiveawayID + "/" + e.UserID }
 // what comes when the entries of one are frozen.
 func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	of := make(map[string]*row)
-	var users []string
+	var giveaways, users []string // of each row
 	for _, r := range rows {
 		of[r.Is.GiveawayID] = nil
-		users = append(users, r.Is.UserID)
+		giveaways, users = append(giveaways, r.Is.GiveawayID), append(users, r.Is.UserID)
 	}
 	ids := slices.Sorted(maps.Keys(of))
 	query := heldGiveaways
@@ -53,7 +53,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	if err := takeOver(ctx, tx, c.By.GuildID, named); err != nil {
 		return err
 	}
-	there, err := db.Select[entry](ctx, tx, entriesToUpdate, c.By.GuildID, db.Array(ids), db.Array(users))
+	there, err := db.Select[entry](ctx, tx, entriesToUpdate, c.By.GuildID, db.Array(giveaways), db.Array(users))
 	if err != nil {
 		return fault.Wrap(err, "read entries of giveaways of guild", c.By.GuildID)
 	}
@@ -103,12 +103,17 @@ func collected(ctx context.Context, tx *db.Tx, guild string, held []row) ([]stri
 	return chat.Collecting(ctx, tx, guild, ids)
 }
 
+// entriesToUpdate looks each entry up by its key: asked for all of several giveaways at once,
+// Postgres may from 17 on read all that the giveaways hold.
 const entriesToUpdate = `
-		SELECT ` + entryColumns + `
-		FROM giveaway_entries
-		WHERE guild_id = $1
-		  AND giveaway_id = ANY ($2)
-		  AND user_id = ANY ($3)`
+		SELECT e.*
+		FROM unnest($2::text[], $3::text[]) AS named (giveaway_id, user_id)
+		CROSS JOIN LATERAL (
+			SELECT ` + entryColumns + `
+			FROM giveaway_entries
+			WHERE guild_id = $1 AND giveaway_id = named.giveaway_id AND user_id = named.user_id
+			OFFSET 0
+		) e`
 
 // reviseEntry completes an entry. One that is taken away where none is stays so.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
