@@ -45,8 +45,9 @@ var (
 
 	newest = page.Newest(table, `guild_id = $1`)
 
+	// The subquery hides the status: from 17 on Postgres would plan each page of a rare one anew.
 	newestOfStatus = page.Newest(table, `guild_id = $1
-		  AND status = $4`)
+		  AND status = (SELECT $4::text)`)
 
 	newestOfOpener = page.Narrowed(table, `guild_id = $1
 		  AND opener_id = $4
