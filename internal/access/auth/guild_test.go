@@ -54,9 +54,11 @@ func TestThatAGuildIsThereIsRemembered(t *testing.T) {
 	n := s.tokens(t, func(c *Config) { c.Clock = func() time.Time { return now } })
 	leaves := func(leaves bool) {
 		t.Helper()
-		dbtest.Exec(t, s.DB, `
-			UPDATE guilds
-			SET removed_at = CASE WHEN $1::boolean THEN now() END, removed_after = CASE WHEN $1 THEN now() + interval '1 hour' END`, leaves)
+		var at, after *time.Time
+		if leaves {
+			at, after = new(begun), new(begun.Add(time.Hour))
+		}
+		dbtest.Exec(t, s.DB, `UPDATE guilds SET removed_at = $1, removed_after = $2`, at, after)
 	}
 	want := func(when string, want Presence) {
 		t.Helper()
