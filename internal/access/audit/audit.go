@@ -4,10 +4,10 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -143,8 +143,11 @@ func rendered(v any) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(err, "render a change for the audit log")
 	}
-	return string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)), nil // jsonb holds no NUL
+	return escapedNUL.ReplaceAllString(string(b), "$1"), nil // jsonb holds no NUL
 }
+
+// escapedNUL finds the NULs in JSON, and the escaped backslashes, which stay: behind one u0000 is text.
+var escapedNUL = regexp.MustCompile(`(\\\\)|\\u0000`)
 
 // Row is one line of the log.
 type Row struct {

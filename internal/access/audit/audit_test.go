@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -62,5 +64,31 @@ func TestRowsOfATime(t *testing.T) {
 	rows, err := List(t.Context(), d.Reader(), "g", Filter{Since: noon, Until: noon.Add(time.Hour)}, 10)
 	if err != nil || len(rows) != 2 || rows[0].Name != "late" || rows[1].Name != "at" {
 		t.Errorf("found %+v: %v", rows, err)
+	}
+}
+
+// A text that looks like an escape of JSON is told as it is. A NUL, which the database
+// takes in no text, is left out.
+func TestTextsAreToldAsTheyAre(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	for text, want := range map[string]string{
+		`C:\u0000`: `C:\u0000`, `\\u0000\`: `\\u0000\`, "a\x00b": "ab", "\\\x00\\": `\\`, "\x00\x00": "", "\n\\u0000\"": "\n\\u0000\"",
+	} {
+		err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			return Record(ctx, tx, Change{Guild: "g", Action: WebhookUpdated, After: map[string]any{"description": text}})
+		})
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		rows, err := List(t.Context(), d.Reader(), "g", Filter{}, 1)
+		if err != nil || len(rows) != 1 || rows[0].After == nil {
+			t.Fatalf("%q: %+v, %v", text, rows, err)
+		}
+		var after struct{ Description string }
+		if err := json.Unmarshal([]byte(*rows[0].After), &after); err != nil || after.Description != want {
+			t.Errorf("of %q it tells %s, want %q: %v", text, *rows[0].After, want, err)
+		}
 	}
 }
