@@ -45,6 +45,9 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 	command("revoke", key.ID).ok(t)
 	command("revoke", key.ID).ok(t)
 	command("revoke", "bk_none").refused(t, 1, "There is no bot key bk_none.")
+	if r := command("revoke", key.Key); strings.Contains(r.err, key.Key) {
+		t.Errorf("a key in the place of its id is printed: %s", r.err)
+	}
 	if err := json.Unmarshal([]byte(command("list", "--json").ok(t)), &list); err != nil || list[0].RevokedAt == nil ||
 		list[1].RevokedAt != nil {
 		t.Errorf("after the revocation the keys are %+v, %v", list, err)

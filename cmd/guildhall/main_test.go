@@ -612,6 +612,7 @@ func TestPort(t *testing.T) {
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	secret := "svc_live_" + strings.Repeat("aB3_-", 9)[:43]
+	key := "bot_test_" + strings.Repeat("cD4-_", 9)[:43]
 	var out bytes.Buffer
 	for _, format := range []string{"debug,json", "debug,text"} {
 		log, err := logging.New(&out, format)
@@ -620,8 +621,9 @@ func TestRedact(t *testing.T) {
 		}
 		log.Error("failed", "path", "/x/"+secret, "error", errors.New("dial postgres://u:hunter2@h/x: whsec_c2VjcmV0c2VjcmV0"))
 		log.WithGroup("g").With("header", "Bearer "+secret).Info("x")
+		log.Info("x", "path", "/x/"+key)
 	}
-	for _, s := range []string{secret, "hunter2", "c2VjcmV0"} {
+	for _, s := range []string{secret, key, "hunter2", "c2VjcmV0"} {
 		if strings.Contains(out.String(), s) {
 			t.Errorf("the log holds %s: %s", s, out.String())
 		}

@@ -46,7 +46,7 @@ func (s scrubber) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-var marks = [][]byte{[]byte("svc_"), []byte("whsec_"), []byte("://"), []byte("Bot ")}
+var marks = [][]byte{[]byte("svc_"), []byte("bot_"), []byte("whsec_"), []byte("://"), []byte("Bot ")}
 
 func suspicious(line []byte) bool {
 	for _, mark := range marks {
@@ -61,13 +61,13 @@ var secrets = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
-	{regexp.MustCompile(`svc_(live|test)_[A-Za-z0-9_-]{20,}`), "svc_${1}_[redacted]"},
+	{regexp.MustCompile(`(svc|bot)_(live|test)_[A-Za-z0-9_-]{20,}`), "${1}_${2}_[redacted]"},
 	{regexp.MustCompile(`whsec_[A-Za-z0-9+/=_-]{8,}`), "whsec_[redacted]"},
 	{regexp.MustCompile(`(://[^:/@\s]*):[^@/\s]+@`), "$1:[redacted]@"},
 	{regexp.MustCompile(`\bBot [A-Za-z0-9._-]{20,}`), "Bot [redacted]"},
 }
 
-// Redact removes tokens, signing secrets and passwords in URLs from a text.
+// Redact removes tokens, bot keys, signing secrets and passwords in URLs from a text.
 func Redact(text string) string {
 	for _, s := range secrets {
 		text = s.pattern.ReplaceAllString(text, s.instead)
