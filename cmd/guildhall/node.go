@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -189,7 +190,8 @@ func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vi
 }
 
 // closePublic ends the public listeners: after the drain, and when the requests under
-// way have been served or their time is over.
+// way have been served or their time is over. All end at once: a slow caller of one
+// leaves the callers of another their time.
 func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	n.log.Info("stopping", "drain", n.drain.String())
 	if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
@@ -197,10 +199,12 @@ func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	var errs []error
-	for _, s := range public {
-		errs = append(errs, s.Shutdown(limit))
+	errs := make([]error, len(public))
+	var all sync.WaitGroup
+	for i, s := range public {
+		all.Go(func() { errs[i] = s.Shutdown(limit) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
