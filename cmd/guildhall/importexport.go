@@ -79,6 +79,9 @@ func nothingKept(name string, err error) error {
 	if _, ok := errors.AsType[*guildfile.LineError](err); ok {
 		return fmt.Errorf("%s: %w (nothing was kept)", name, err)
 	}
+	if db.Uncertain(err) {
+		return fmt.Errorf("import %s: %w (the database was lost before it had said whether the file is in: look before you import it again)", name, err)
+	}
 	return fmt.Errorf("import %s: %w (nothing was kept)", name, err)
 }
 
