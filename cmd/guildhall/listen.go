@@ -50,10 +50,10 @@ func (c *listenCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := l.patiently(ctx, l.begin); err != nil || ctx.Err() != nil {
+	defer l.end(context.WithoutCancel(ctx))
+	if err := l.patiently(ctx, l.begin); err != nil {
 		return err
 	}
-	defer l.end(context.WithoutCancel(ctx))
 	for ctx.Err() == nil {
 		if err := l.patiently(ctx, l.step); err != nil {
 			return err
@@ -119,8 +119,21 @@ type listener struct {
 	endpoint, secret, complained string
 }
 
-// patiently does something until it succeeds, ctx ends, or the API refuses it for a
-// reason that time does not mend.
+// unprinted is that nobody reads what is printed any more: there is no use in going on.
+type unprinted struct{ error }
+
+func (e unprinted) Unwrap() error { return e.error }
+
+// say prints a line.
+func (l *listener) say(format string, args ...any) error {
+	if err := output.Say(l.io.out, format, args...); err != nil {
+		return unprinted{err}
+	}
+	return nil
+}
+
+// patiently does something until it succeeds, ctx ends, or it fails for a reason that
+// time does not mend: the API refuses it, or nothing can be printed.
 func (l *listener) patiently(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
@@ -131,7 +144,7 @@ func (l *listener) patiently(ctx context.Context, do func(context.Context) error
 		case err == nil:
 			l.complained = ""
 			return nil
-		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests:
+		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests, errors.As(err, new(unprinted)):
 			return err
 		}
 		if text := err.Error(); text != l.complained {
@@ -173,7 +186,7 @@ func (l *listener) begin(ctx context.Context) error {
 		}
 	}
 	l.endpoint, l.secret = made.Data.ID, made.Data.Secret
-	return output.Say(l.io.out, "listening to %s\nsecret %s", strings.Join(l.events, " "), l.secret)
+	return l.say("listening to %s\nsecret %s", strings.Join(l.events, " "), l.secret)
 }
 
 // choose asks for all events that the token may read, unless some were named.
@@ -217,8 +230,12 @@ func (l *listener) step(ctx context.Context) error {
 		if err := json.Unmarshal(payload, &e); err != nil {
 			return fault.Wrap(err, "read an event")
 		}
+		done, err := l.handle(ctx, e, payload)
+		if err != nil {
+			return err
+		}
 		what := "event_ids"
-		if !l.handle(ctx, e, payload) {
+		if !done {
 			what = "return_ids"
 		}
 		answer[what] = append(answer[what], e.ID)
@@ -244,7 +261,7 @@ func isOver(err error) bool {
 
 // handle prints an event, and forwards it if that was asked for. It reports whether the
 // event is done with.
-func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byte) bool {
+func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byte) (bool, error) {
 	line, done := fmt.Sprintf("%s  %s  %s", e.Timestamp.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type, e.ID), true
 	if l.forwardTo != "" {
 		status, err := l.forward(ctx, e, payload)
@@ -255,8 +272,7 @@ func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byt
 			line += fmt.Sprintf("  %d", status)
 		}
 	}
-	_ = output.Say(l.io.out, "%s", output.Visible(line))
-	return done
+	return done, l.say("%s", line)
 }
 
 // forward posts an event as a worker would.
@@ -279,8 +295,11 @@ func (l *listener) forward(ctx context.Context, e gen.WebhookEvent, payload []by
 	return res.StatusCode, err
 }
 
-// end removes the endpoint.
+// end removes the endpoint, if there is one.
 func (l *listener) end(ctx context.Context) {
+	if l.endpoint == "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := l.call(ctx, http.MethodDelete, "/webhooks/"+l.endpoint, nil, nil); err != nil {

@@ -238,3 +238,43 @@ func TestListenEndsWhenItIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// full is an output that takes a number of lines.
+type full struct{ left atomic.Int32 }
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left.Add(-1) < 0 {
+		return 0, errors.New("no space left")
+	}
+	return len(b), nil
+}
+
+// A listener whose output nobody takes any more ends and says so; it does not acknowledge
+// what nobody has seen.
+func TestListenEndsWhenItCannotPrint(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	from := newAway(t, api)
+	for lines := range int32(2) {
+		out := &full{}
+		out.left.Store(lines)
+		ended := make(chan error, 1)
+		go func() {
+			c := listenCommand{Token: api.Token, API: from.URL}
+			ended <- c.Run(t.Context(), streams{nil, out, io.Discard})
+		}()
+		if lines > 0 {
+			testutil.Eventually(t, "it listens", func() bool { return out.left.Load() == 0 })
+			api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "")
+		}
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), "no space left") {
+				t.Errorf("after %d lines it says %v", lines, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("after %d lines it goes on", lines)
+		}
+		api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
+	}
+}
