@@ -188,9 +188,11 @@ func showWebhook(c *call, e endpointRow) (reply, error) {
 	return c.webhookPage(v, 0), nil
 }
 
+// webhookPage is read again as long as somebody looks at it, but for the answer to a form:
+// at that address there is nothing to be read.
 func (c *call) webhookPage(v *webhookView, status int) reply {
 	return reply{status: status, page: "webhook", view: v, frame: frame{
-		Title: v.Endpoint.URL, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
+		Title: v.Endpoint.URL, Tab: "webhooks", Live: status == 0, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
 	}}
 }
 

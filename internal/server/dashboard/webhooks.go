@@ -103,6 +103,8 @@ func (e endpointRow) Why() string {
 		return "Its name leads to an address that may not be called."
 	case "not_fetched":
 		return "Nobody had fetched from it for seven days."
+	case delivery.ReasonRemoved:
+		return "This server was being removed, and was taken back."
 	default:
 		return *e.DisabledReason
 	}

@@ -153,7 +153,9 @@ func TestWebhooks(t *testing.T) {
 	for _, path := range []string{"/edit", "/enable", "/disable", "/rotate", "/test", "/recover", "/remove", delivery + "/redeliver"} {
 		b.post(other+path, since).wants(404)
 	}
-	b.post(one+"/remove", url.Values{"confirm": {"no"}}).wants(422, `id="confirm-error"`)
+	b.get(one).wants(200, "data-refresh")
+	// The answer to a form is no page that can be read again.
+	b.post(one+"/remove", url.Values{"confirm": {"no"}}).wants(422, `id="confirm-error"`).lacks("data-refresh")
 	b.post(one+"/remove", url.Values{"confirm": {receiver.URL}}).wants(303)
 	b.get(one).wants(404)
 	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{Target: id}, 100)
@@ -277,4 +279,6 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	}
 	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'not_fetched'`)
 	b.get(one).wants(200, "Nobody had fetched from it for seven days.")
+	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET disabled_reason = 'guild_removed'`)
+	b.get(one).wants(200, "This server was being removed, and was taken back.").lacks("guild_removed")
 }
