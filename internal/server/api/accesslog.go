@@ -67,6 +67,9 @@ func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 // failed answers with an error.
 func failed(rs *reqState, err error) {
 	f := classify(err, rs.id)
+	if f.Kind == fault.Unavailable && db.Uncertain(err) && rs.key == "" && !rs.reads() {
+		f = errUnknown.Because(err)
+	}
 	rs.closed = rs.gone() && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled) || rs.reads() && f.Kind != fault.Internal)
 	writeError(rs, f)
 	rs.refusal = f

@@ -20,6 +20,11 @@ var (
 	errTooLarge    = fault.New(fault.Forbidden, failure.PayloadTooLarge, "The body is too large.")
 	errMedia       = fault.New(fault.Forbidden, failure.UnsupportedMediaType, "The body must be sent as application/json, in UTF-8 and without a content encoding.")
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The service cannot answer now; try the same request again.").After(5 * time.Second)
+
+	// errUnknown is told of a write without a key whose COMMIT nobody has answered: sent
+	// again, it may be done twice.
+	errUnknown = errUnavailable.With("The database was lost before it had said whether this was done: look before you send it again. " +
+		"With an Idempotency-Key it could be sent again as it stands.")
 )
 
 // kept reports whether the contract keeps this refusal under the key of the

@@ -62,6 +62,30 @@ func TestLostCommitResponse(t *testing.T) {
 	}
 }
 
+// Without a key, a write whose COMMIT nobody has answered may be done: it is not to be sent
+// again unseen.
+func TestAWriteOfUnknownOutcomeSaysSo(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Bool
+	server := behind(t, func(sent []byte) dbtest.Fate {
+		if lose.Load() && bytes.Contains(sent, []byte("COMMIT")) {
+			return dbtest.Lose
+		}
+		return dbtest.Pass
+	})
+	lose.Store(true)
+	const note = `{"user_id":"9","moderator_id":"8","type":"note","reason":"seen"}`
+	server.Do(t, "createCase", note).WantError(t, 503, "service_unavailable").Want(t, 503, `{"error":{"message":"`+
+		`The database was lost before it had said whether this was done: look before you send it again. `+
+		`With an Idempotency-Key it could be sent again as it stands."}}`)
+	server.Key("note").Do(t, "createCase", note).
+		Want(t, 503, `{"error":{"message":"The service cannot answer now; try the same request again."}}`)
+	lose.Store(false)
+	if n := len(server.Do(t, "listCases", "").All(t, "id")); n != 2 {
+		t.Errorf("there are %d cases of two whose answer was lost", n)
+	}
+}
+
 // The driver reports a bad connection after the statement was sent.
 // No statement of a write may then run a second time. One that fails before its
 // COMMIT leaves nothing; one that is the whole transaction is there if Postgres
