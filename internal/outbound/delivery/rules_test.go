@@ -70,7 +70,7 @@ func TestParseSchedule(t *testing.T) {
 	if got, err := ParseSchedule(strings.Repeat("24h,", 100)); err != nil || len(got) != 100 {
 		t.Errorf("the longest schedule is %v, %v", got, err)
 	}
-	for _, bad := range []string{"1", "-1s", "0s", "25h", "1s,x", strings.Repeat("1s,", 101)} {
+	for _, bad := range []string{",", " , ", "1", "-1s", "0s", "25h", "1s,x", strings.Repeat("1s,", 101)} {
 		if _, err := ParseSchedule(bad); err == nil {
 			t.Errorf("%q passes", bad)
 		}

@@ -36,6 +36,9 @@ func ParseSchedule(s string) (Schedule, error) {
 		}
 		out = append(out, d)
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("webhook retries: %q names no pause: leave it out for the contract's", s)
+	}
 	if len(out) > 100 {
 		return nil, fmt.Errorf("webhook retries: %d pauses, at most 100 make sense", len(out))
 	}
