@@ -207,7 +207,7 @@ func (c *checked) checkListeners(found *problems) {
 	if c.HTTPListen == "off" {
 		c.HTTPListen = ""
 	}
-	if c.HTTPListen == "" && c.HTTPSListen == "" {
+	if c.api() && c.HTTPListen == "" && c.HTTPSListen == "" {
 		found.about("GUILDHALL_HTTP_LISTEN", errors.New("with plain HTTP off a certificate is needed: set GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"))
 	}
 	found.about("GUILDHALL_HTTPS_LISTEN", address(c.HTTPSListen))

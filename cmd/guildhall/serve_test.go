@@ -508,6 +508,9 @@ func TestSettings(t *testing.T) {
 		if _, err := (Settings{OpsListen: ""}).check(bothRoles); err == nil || !strings.Contains(err.Error(), "GUILDHALL_OPS_LISTEN: is empty") {
 			t.Errorf("an empty variable: %v", err)
 		}
+		if _, err := (Settings{HTTPListen: "off"}).check(roles{[]string{"worker"}}); strings.Contains(fmt.Sprint(err), "GUILDHALL_HTTP_LISTEN") {
+			t.Errorf("a worker, which listens nowhere, wants a certificate: %v", err)
+		}
 		if _, err := (Settings{}).check(roles{}); err == nil || !strings.Contains(err.Error(), "GUILDHALL_ROLES: is empty") {
 			t.Errorf("a node in no role: %v", err)
 		}
