@@ -184,6 +184,23 @@ func TestATestInstallationWithoutAKeyReadsWhatItWrote(t *testing.T) {
 	}
 }
 
+// A node for tests begins without the key that its database was sealed with, and names it.
+func TestATestInstallationThatHasLostItsKeySaysSo(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	b, err := box(someKey(t), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKey(t.Context(), url, b); err != nil {
+		t.Fatal(err)
+	}
+	node := begin(t, t.TempDir(), []string{
+		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_ENV=test", "GUILDHALL_ROLES=worker", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
+	}, "serve")
+	node.says(t, "it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")
+}
+
 // A database that does not answer is not told as a fault of the key.
 func TestTheKeyIsNotBlamedForTheDatabase(t *testing.T) {
 	t.Parallel()

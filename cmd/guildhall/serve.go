@@ -63,7 +63,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	warnOfSchema(log, schema)
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
-		log.Warn("what was sealed before cannot be read: its key was made for one run and is gone")
+		log.Warn("what is sealed in this database cannot be read: it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")
 	case err != nil:
 		return err
 	}
