@@ -84,6 +84,8 @@ func (s schedule) learn(batch []result) change {
 		c.health = c.after(r.decision, s.Now, r.quiet)
 		if r.decision.Failing {
 			c.url = r.url
+		}
+		if r.decision.Failing || r.Later {
 			c.Passes = c.Passes && (r.recoveredAt == nil || s.RecoveredAt == nil || !r.recoveredAt.Equal(*s.RecoveredAt))
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"

@@ -23,6 +23,7 @@ type result struct {
 	PauseMs       int64     `json:"pause_ms"`
 	Step          int       `json:"step"`
 	Logged        bool      `json:"logged"`
+	Later         bool      `json:"later"` // it could not be tried, and goes past no quiet time any more
 	StartedAt     time.Time `json:"started_at"`
 	DurationMs    int64     `json:"duration_ms"`
 	Outcome       outcome   `json:"outcome"`
@@ -147,7 +148,7 @@ func newResult(c claimed, v decision, response egress.Response, at time.Time, to
 	r := result{
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen,
 		State: v.State, PauseMs: v.Pause.Milliseconds(), Step: v.Step,
-		Logged: v.Logged, StartedAt: at, DurationMs: took.Milliseconds(), Outcome: v.Outcome,
+		Logged: v.Logged, Later: !v.Logged && v.Quiet > 0, StartedAt: at, DurationMs: took.Milliseconds(), Outcome: v.Outcome,
 		decision: v, quiet: c.Quiet, suspect: c.Suspect, recoveredAt: c.RecoveredAt,
 	}
 	if c.URL != nil {

@@ -290,10 +290,10 @@ type settled struct {
 func settling(log string) string {
 	return `
 		WITH r AS MATERIALIZED (
-			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
+			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, later, started_at, duration_ms, outcome, status,
 			       response_class, excerpt, error, reason
 			FROM jsonb_to_recordset($2::jsonb) AS r (
-				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
+				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean, later boolean,
 				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
 		), timed AS MATERIALIZED (
 			SELECT r.*, instant.at + r.pause_ms * interval '1 millisecond' AS due, coalesce($1::timestamptz, now()) AS completed,
@@ -302,7 +302,7 @@ func settling(log string) string {
 		), d AS (
 			UPDATE webhook_deliveries d
 			SET state = r.state, step = r.step, lease_until = NULL, fresh = false,
-			    urgent = d.urgent AND NOT r.logged,
+			    urgent = d.urgent AND NOT r.logged AND NOT r.later,
 			    attempts = d.attempts + CASE WHEN r.logged THEN 1 ELSE 0 END,
 			    lease_gen = CASE WHEN r.logged THEN d.lease_gen ELSE d.lease_gen - 1 END,
 			    due_at = CASE WHEN r.state = 'pending' AND r.logged THEN r.due ELSE d.due_at END,
