@@ -30,8 +30,13 @@ const (
 	envFile       = "env"          // for shells: where the API is, and a token for it
 )
 
-// devTokenTime is how long the tokens that dev prints are valid.
-const devTokenTime = 30 * 24 * time.Hour
+// The tokens that dev prints, one at each start: how they are called, how long they are
+// valid, and how many at a time, for a guild has room for a hundred.
+const (
+	devTokenName = "guildhall dev"
+	devTokenTime = 30 * 24 * time.Hour
+	devTokens    = 20
+)
 
 // loopback is what webhooks of dev may call besides public addresses.
 const loopback = "127.0.0.0/8,::1/128"
@@ -246,8 +251,26 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 			return auth.Token{}, err
 		}
 	}
+	return c.token(ctx, d)
+}
+
+// token makes the token of this start. Those of the starts before it stay good for the
+// shells that hold them, but for the oldest.
+func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
+	oldest, err := auth.Page(ctx, d, guildfile.DemoGuild, false, devTokens-1, 1000)
+	if err != nil {
+		return auth.Token{}, err
+	}
+	for _, t := range oldest {
+		if t.Name != devTokenName {
+			continue
+		}
+		if err := auth.Revoke(ctx, d, guildfile.DemoGuild, t.ID); err != nil {
+			return auth.Token{}, err
+		}
+	}
 	return auth.Create(ctx, d, auth.New{
-		GuildID: guildfile.DemoGuild, Env: c.Env, Name: "guildhall dev", Scopes: auth.Scopes, ExpiresIn: devTokenTime,
+		GuildID: guildfile.DemoGuild, Env: c.Env, Name: devTokenName, Scopes: auth.Scopes, ExpiresIn: devTokenTime,
 	})
 }
 

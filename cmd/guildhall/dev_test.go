@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/testutil"
@@ -185,4 +187,34 @@ func postmaster(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	return pid
+}
+
+// A guild has room for a hundred tokens that work, and dev makes one at each start.
+func TestDevStartsHoweverOftenItHasStarted(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	c := &devCommand{Settings: Settings{Env: "test"}}
+	if _, err := c.prepare(t.Context(), base.URL, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	own, err := auth.Create(t.Context(), base.DB, auth.New{GuildID: guildfile.DemoGuild, Env: "test", Name: "mine", Scopes: auth.Scopes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for start := range 120 {
+		if _, err := c.token(t.Context(), base.DB); err != nil {
+			t.Fatalf("start %d: %v", start, err)
+		}
+	}
+	works := make(map[string]int)
+	list, err := auth.Page(t.Context(), base.DB, guildfile.DemoGuild, false, 0, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range list {
+		works[token.Name]++
+	}
+	if works[devTokenName] != devTokens || works[own.Name] != 1 {
+		t.Errorf("these work: %v", works)
+	}
 }
