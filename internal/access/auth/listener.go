@@ -198,11 +198,7 @@ func (l *listener) warnIfSilent(ctx context.Context, begun time.Time) {
 // sendHeartbeat says that this node lives and up to which epoch it knows.
 func (l *listener) sendHeartbeat(ctx context.Context) error {
 	epoch := l.t.epoch.Load()
-	l.mu.Lock()
-	l.seq++
-	seq := l.seq
-	l.sent[seq] = l.t.clock()
-	l.mu.Unlock()
+	seq := l.begin()
 	return l.exec(ctx, fmt.Sprintf(`
 		WITH seen AS (
 			INSERT INTO auth_nodes AS n (id, epoch, seen_at, schema_version) VALUES (%s, %d, now(), %s)
@@ -210,6 +206,22 @@ func (l *listener) sendHeartbeat(ctx context.Context) error {
 			RETURNING id
 		)
 		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(l.t.node), epoch, programVersion(), channel, seq))
+}
+
+// begin numbers a heartbeat and notes when it is sent. Those that have been on their way
+// for too long are forgotten: behind a pooler none ever comes back.
+func (l *listener) begin() (seq uint64) {
+	now := l.t.clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, sent := range l.sent {
+		if now.Sub(sent) > notificationTimeout {
+			delete(l.sent, i)
+		}
+	}
+	l.seq++
+	l.sent[l.seq] = now
+	return l.seq
 }
 
 // programVersion is what this node's program knows of the schema: a migration

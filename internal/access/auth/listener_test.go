@@ -258,3 +258,24 @@ func TestTokensNeedADatabaseAndAnEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// Behind a pooler no heartbeat ever comes back, for weeks: what is kept of them stays little.
+func TestHeartbeatsThatDoNotComeBackAreForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	n := offline(t, now)
+	n.clock = func() time.Time { return now }
+	l := &listener{t: n, sent: map[uint64]time.Time{}}
+	for range 1000 {
+		l.begin()
+		now = now.Add(heartbeatInterval)
+	}
+	if most := int(notificationTimeout/heartbeatInterval) + 1; len(l.sent) > most {
+		t.Errorf("%d heartbeats are kept, want %d at most", len(l.sent), most)
+	}
+	late := now.Add(-notificationTimeout + heartbeatInterval)
+	l.onHeartbeat(map[string]time.Time{}, "here", "992")
+	if lease := n.lease.Load(); lease == nil || lease.Before(late) {
+		t.Errorf("of one that comes late the lease is %v, want one from %v on", lease, late)
+	}
+}
