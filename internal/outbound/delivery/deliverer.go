@@ -136,10 +136,14 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 		if err != nil && d.quietly.due("claim", time.Now(), logInterval) {
 			d.log.Error("claim webhook deliveries", "error", err)
 		}
-		rest.Reset(claimInterval)
-		if more || d.narrow && err == nil {
+		switch {
+		case err != nil: // the database is given time, and a guild that has rung waits
+			rest.Reset(pollInterval)
+		case more || d.narrow:
 			rest.Reset(backlogInterval)
 			d.bell.ringAll()
+		default:
+			rest.Reset(claimInterval)
 		}
 	}
 }
