@@ -41,8 +41,12 @@ type notice struct {
 }
 
 // announce stores, in the caller's unit, what the bot is to say in the
-// giveaway's channel, and the jobs that say it.
+// giveaway's channel, and the jobs that say it. Of one that the operator's bot runs it
+// is that bot's to say.
 func announce(ctx context.Context, tx *db.Tx, g row, kind string, list ...notice) error {
+	if g.BotRun {
+		return nil
+	}
 	work := make([]jobs.Args, 0, len(list))
 	for _, n := range list {
 		in, err := prepare(ctx, tx, g, kind, n)

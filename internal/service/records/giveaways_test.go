@@ -102,6 +102,33 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 		WantError(t, 422, "giveaway_not_active")
 }
 
+// Of a giveaway that the bot runs nothing is posted: neither the winners that are drawn
+// here, nor those of a reroll. One that no record has named is announced.
+func TestNothingIsPostedOfAGiveawayThatTheBotRuns(t *testing.T) {
+	t.Parallel()
+	for _, botRuns := range []bool{true, false} {
+		bot, _ := bot(t)
+		bot.Do(t, "writeRecords", `{"tell":false,"records":[`+hat+`},{"record":"giveaway_entry","giveaway_id":"g","user_id":"1"},
+			{"record":"giveaway_entry","giveaway_id":"g","user_id":"2"}]}`).Want(t, 200, "")
+		bot.Do(t, "endGiveaway", "", apitest.Path("id", "g")).Want(t, 202, "")
+		dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET bot_run = $1, `+dbtest.Earlier(`interval '1 minute'`, "drawing_at"), botRuns)
+		if err := giveaways.Draw(context.Background(), bot.DB(), bot.Guild, "g"); err != nil {
+			t.Fatal(err)
+		}
+		bot.Do(t, "rerollGiveaway", "", apitest.Path("id", "g")).Want(t, 200, "")
+		want := 2
+		if botRuns {
+			want = 0
+		}
+		if n := dbtest.Value[int](t, bot.DB(), `SELECT count(*) FROM chat_intents`); n != want {
+			t.Errorf("the bot runs it: %t; %d messages are to be posted of it, want %d", botRuns, n, want)
+		}
+		for _, typ := range []string{"giveaway.drawing", "giveaway.ended", "giveaway.rerolled"} {
+			bot.WantEvent(t, typ, "")
+		}
+	}
+}
+
 // A giveaway that is over is given as over, with its entries, and can be rerolled.
 func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
 	t.Parallel()
