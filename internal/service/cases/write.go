@@ -23,6 +23,7 @@ var writer = transfer.Writer[row]{
 		Counter: transfer.CaseNumbers,
 		Number:  func(c *row) *int64 { return &c.Number },
 		Taken:   `SELECT number FROM cases WHERE guild_id = $1 AND number = ANY ($2)`,
+		Past:    func(c *row) bool { return c.CreatedAt != transfer.Pending },
 	},
 	Store: store,
 	Tell:  tell,

@@ -194,13 +194,14 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 // tally is what entries add to a ticket.
 type tally struct {
 	at    wire.Time // of its last change
+	moved bool      // at is of this call
 	n     int64     // messages more
 	last  *wire.Time
 	again bool // the last message is looked for again
 }
 
-// storeEntries makes and changes entries, each a millisecond after the last change of
-// its ticket, and counts them.
+// storeEntries makes and changes entries after the last change of their ticket, those of
+// now a millisecond apart, and counts them.
 func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	held, err := holdTickets(ctx, tx, c, rows)
 	if err != nil {
@@ -229,17 +230,22 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 	return storeTallies(ctx, tx, c, tallies)
 }
 
-// count dates an entry and adds it to what its ticket shows.
+// count dates an entry and adds it to what its ticket shows. Those that were written in the
+// past share an instant: a millisecond for each of many would run ahead of the clock.
 func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
 	if !c.DatedLater {
-		if next := t.at.Time.Add(time.Millisecond); !r.At.Time.After(next) {
+		next, now := t.at.Time, r.Was == nil && !r.Is.CreatedAt.Time.Before(c.Now)
+		if now || !t.moved {
+			next = next.Add(time.Millisecond)
+		}
+		if !r.At.Time.After(next) {
 			r.At = wire.Bounded(next)
 		}
-		if r.Was == nil && !r.Is.CreatedAt.Time.Before(c.Now) {
+		if now {
 			r.Is.CreatedAt = r.At
 		}
 	}
-	t.at = r.At
+	t.at, t.moved = r.At, true
 	was, is := r.Was != nil && r.Was.Kind == kindMessage, r.Is.Kind == kindMessage
 	switch {
 	case is && !was:

@@ -17,6 +17,9 @@ type Counted[R any] struct {
 	Number func(r *R) *int64
 	// Taken is a statement that finds those of the numbers $2 that rows of the guild $1 have.
 	Taken string
+	// Past reports whether a new row bears an instant of its own, which need not follow
+	// those of the numbers before; nil: none does.
+	Past func(r *R) bool
 }
 
 // Counter is one of a guild's two.
@@ -97,7 +100,8 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 }
 
 // number gives new rows without one the guild's next numbers, over all that are
-// given, and new rows their instants in the order of their numbers.
+// given, and new rows of now their instants in the order of their numbers. Those of the
+// past are dated by the clock: a millisecond for each of many would run ahead of it.
 func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
 	last, at := &c.counters.last[n.Counter], &c.counters.at[n.Counter]
 	for _, row := range rows {
@@ -113,6 +117,9 @@ func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
 		if number := n.Number(&row.Is); *number == 0 {
 			*last++
 			*number = *last
+		}
+		if n.Past != nil && n.Past(&row.Is) {
+			continue
 		}
 		if !row.At.Time.After(at.Time) && !c.DatedLater {
 			row.At = wire.Bounded(at.Time.Add(time.Millisecond))
