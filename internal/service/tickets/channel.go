@@ -156,7 +156,8 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 			SET channel_lock = $4
 			WHERE guild_id = $1
 			  AND id = $2
-			  AND channel_lease_gen = $3`, w.GuildID, w.TicketID, w.LeaseGen, string(text))
+			  AND channel_lease_gen = $3
+			  AND channel_id = $5`, w.GuildID, w.TicketID, w.LeaseGen, string(text), w.ChannelID)
 		if err == nil && n == 0 {
 			return errChannelLease
 		}
@@ -165,9 +166,10 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 }
 
 // settle gives the lease back, and reports whether there is work again or still.
-// A channel that is gone leaves the ticket without one. When the lease was lost,
-// the order in which the platform was asked by us and by whoever had it next is
-// not known: then the ticket's present state is due once more.
+// A channel that is gone leaves the ticket without one, unless the bot has given it
+// another meanwhile. When the lease was lost, the order in which the platform was asked
+// by us and by whoever had it next is not known: then the ticket's present state is due
+// once more.
 func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
 	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {
@@ -182,14 +184,14 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			SET channel_lease_until = NULL,
 			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 THEN channel_due_at END,
 			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
-			    channel_id = CASE WHEN NOT $7 THEN channel_id END,
-			    updated_at = CASE WHEN $7 THEN `+db.Next("instant.at", "updated_at")+` ELSE updated_at END
+			    channel_id = CASE WHEN NOT $7 OR channel_id <> $8 THEN channel_id END,
+			    updated_at = CASE WHEN $7 AND channel_id = $8 THEN `+db.Next("instant.at", "updated_at")+` ELSE updated_at END
 			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_lease_gen = $3
 			RETURNING channel_due_at IS NOT NULL AND channel_id IS NOT NULL`,
-			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone)
+			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone, w.ChannelID)
 		if !db.Missing(err) {
 			return err
 		}

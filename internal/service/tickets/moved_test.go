@@ -1,0 +1,64 @@
+package tickets_test
+
+import (
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+)
+
+// moves has the operator's bot say that a ticket is open, in the channel with the number.
+func (s ticketAPI) moves(t *testing.T, id string, number int) {
+	t.Helper()
+	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"tell":false,"records":[{"record":"ticket","id":"`+id+`","status":"open",
+		"channel_id":"`+channelOf(number)+`"}]}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+}
+
+// The bot opens a ticket again in another channel while the one that it had is deleted.
+func TestATicketKeepsTheChannelThatItGetsWhileItsOldOneIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
+	id := ticket(t, s.API, 1, "open", true)
+	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	release, begun, done := make(chan struct{}), make(chan struct{}, 1), make(chan error)
+	s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))
+	go func() { done <- s.syncChannel(id) }()
+	<-begun
+	s.moves(t, id, 2)
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.platform.State(channelOf(1)); got != "deleted" {
+		t.Errorf("the old channel is %q", got)
+	}
+	s.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"open","channel_id":"`+channelOf(2)+`"}}`)
+}
+
+// The bot moves a ticket whose thread was archived to a channel that is no thread: closing
+// the ticket again takes the permission to write away there.
+func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := ticket(t, s.API, 1, "open", true)
+	s.platform.Text(channelOf(2), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
+	for number := 1; number <= 2; number++ {
+		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		if err := s.syncChannel(id); err != nil {
+			t.Fatal(err)
+		}
+		if number == 1 {
+			s.moves(t, id, 2)
+		}
+	}
+	if got := s.platform.Overwrites(channelOf(2))["4000"]; got.Deny&(1<<11) == 0 {
+		t.Errorf("in the archived channel the opener has %+v and can write", got)
+	}
+	lock := dbtest.Value[string](t, s.API.DB(), `SELECT channel_lock::text FROM tickets WHERE id = $1`, id)
+	if !strings.Contains(lock, "4000") {
+		t.Errorf("noted is %s", lock)
+	}
+}
