@@ -296,3 +296,28 @@ func TestGiveawaysThatAreOverAreFrozenByAnUpdateToo(t *testing.T) {
 		}
 	}
 }
+
+// A line without a number gets one that no other line has, wherever it stands in the file.
+func TestNumbersThatAreGivenAreNobodyElses(t *testing.T) {
+	t.Parallel()
+	const file = `{"record":"guild","id":"1"}
+{"record":"case","guild_id":"1","id":"free","user_id":"2","moderator_id":"3","type":"warn"}
+{"record":"case","guild_id":"1","id":"given","user_id":"2","moderator_id":"3","type":"warn","number":1}
+{"record":"ticket","guild_id":"1","id":"free","opener_id":"2"}
+{"record":"ticket","guild_id":"1","id":"given","opener_id":"2","number":1}
+`
+	for _, updates := range []bool{false, true} {
+		d := dbtest.New(t).DB
+		if !updates {
+			imported(t, d, file)
+		} else if _, err := (guildfile.Update{Balances: transfer.Keep}).Run(t.Context(), d, strings.NewReader(file), nil); err != nil {
+			t.Fatal(err)
+		}
+		got := dbtest.Value[string](t, d, `
+			SELECT string_agg(id || ' ' || number, ', ' ORDER BY number)
+			FROM (SELECT id, number FROM cases UNION ALL SELECT id, number FROM tickets) numbered`)
+		if want := "given 1, given 1, free 2, free 2"; got != want {
+			t.Errorf("updates %v: %s, want %s", updates, got, want)
+		}
+	}
+}

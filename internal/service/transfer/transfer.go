@@ -219,9 +219,9 @@ func MintID(id *string) {
 	}
 }
 
-// Number gives rows without a number their guild's next one, in their order, and
-// raises the guild's counter over every number that is given, so that the API goes
-// on from there. Counter is a column of guilds.
+// Number gives rows without a number their guild's next one, in their order, over all
+// that are given, and raises the guild's counter over every one of them, so that the API
+// goes on from there. Counter is a column of guilds.
 func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of func(r *R) (guild string, number *int64)) error {
 	byGuild := make(map[string][]*int64)
 	for i := range rows {
@@ -235,10 +235,13 @@ func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of 
 		}
 		last := was
 		for _, number := range byGuild[guild] {
-			if *number == 0 {
-				*number = last + 1
-			}
 			last = max(last, *number)
+		}
+		for _, number := range byGuild[guild] {
+			if *number == 0 {
+				last++
+				*number = last
+			}
 		}
 		if last == was {
 			continue
