@@ -27,6 +27,7 @@ type reqState struct {
 	refused *auth.Principal  // whose token it is, where it was not accepted
 	ended   bool             // that token was revoked, or has expired
 	noGuild error            // why the caller acts in no guild
+	making  bool             // the guild in which it acts was not there when it came
 	body    []byte           // of a write, as it was sent
 	value   any              // what the body holds, as validation has read it; nil: there is none
 	key     string           // of a write; empty when none was sent

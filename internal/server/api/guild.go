@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/fault"
 )
 
@@ -72,13 +74,28 @@ func requireGuild(next handler) handler {
 	return func(rs *reqState) error {
 		if rs.op.MakesGuild && errors.As(rs.noGuild, new(mayCome)) {
 			rs.actIn(rs.by.In(rs.Request().Header.Get(guildHeader)))
-			rs.noGuild = nil
+			rs.noGuild, rs.making = nil, true
 		}
 		if rs.op.OfGuild && rs.noGuild != nil {
 			return rs.noGuild
 		}
 		return next(rs)
 	}
+}
+
+// repeat sends the response that the key has from before: but not to who would make a guild,
+// or take it back, that has left since, for the guild is not there.
+func (u *units) repeat(rs *reqState, response idempotency.Response) error {
+	if rs.making && response.Status < http.StatusBadRequest {
+		_, err := chooseGuild(rs.ctx, u.login, rs.by, []string{rs.by.GuildID})
+		if f, ok := fault.As(err); ok && f.Kind == fault.NotFound {
+			return f.With("%s The answer under this Idempotency-Key is from before that: send another key.", f.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return send(rs, response)
 }
 
 // ofGuild reports whether an operation is a guild's, by its security in the document.

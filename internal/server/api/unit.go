@@ -145,9 +145,10 @@ func (u *units) underKey(rs *reqState, r idempotency.Request, next handler) erro
 	if err != nil {
 		return err
 	}
-	if !response.Replayed {
-		u.settle(rs)
+	if response.Replayed {
+		return u.repeat(rs, response)
 	}
+	u.settle(rs)
 	return send(rs, response)
 }
 
@@ -170,7 +171,7 @@ func (u *units) once(rs *reqState, first func(idempotency.Request) error) error 
 		return err
 	}
 	if replay != nil {
-		return send(rs, *replay)
+		return u.repeat(rs, *replay)
 	}
 	defer unlock()
 	return first(r)

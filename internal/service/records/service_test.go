@@ -1,6 +1,8 @@
 package records_test
 
 import (
+	"strings"
+	"sync"
 	"testing"
 
 	"guildhall/internal/base/db/dbtest"
@@ -105,6 +107,29 @@ func TestALevelThatFallsIsTold(t *testing.T) {
 	bot.Do(t, "writeRecords", records(`{"record":"level","user_id":"`+one+`","total_xp":0,"if_updated_at":"`+at+`"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "xp.level_down", `{"origin":{"type":"bot"},"data":{"level":0,"previous_level":1}}`)
 	bot.WantNoEvent(t)
+}
+
+// A bot that is removed and comes back within a day may send the same key: it is not told
+// once more that the guild was made, which would then be deleted behind its back.
+func TestAKeyDoesNotAnswerForAGuildThatHasLeft(t *testing.T) {
+	t.Parallel()
+	back := apitest.New(t)
+	bot := back.Bot(t).In("77")
+	joined := records(`{"record":"guild"},{"record":"wallet","user_id":"` + one + `","balance":3}`)
+	var racing sync.WaitGroup
+	for range 6 {
+		racing.Go(func() {
+			bot.Key("joined").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"created"},{"result":"created"}]}`)
+		})
+	}
+	racing.Wait()
+	bot.Do(t, "removeGuild", "").Want(t, 202, "")
+	got := bot.Key("joined").Do(t, "writeRecords", joined).WantError(t, 404, "not_found").Str(t, "error.message")
+	if !strings.Contains(got, "being removed") || !strings.Contains(got, "send another key") {
+		t.Errorf("the message is %q", got)
+	}
+	bot.Key("joined-again").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"unchanged"},{"result":"unchanged"}]}`)
+	bot.Key("joined").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"created"},{"result":"created"}]}`)
 }
 
 func TestAGuildThatLeavesIsTakenBackByItsRecord(t *testing.T) {
