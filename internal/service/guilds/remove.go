@@ -67,13 +67,21 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 	return after, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRemoved, Target: guild, After: map[string]any{"removed_after": after}})
 }
 
+// disableEndpoints disables those of a guild. It locks the others too: one may be about to
+// be enabled.
 func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
-	enabled, err := db.Select[string](ctx, tx, `SELECT id FROM webhook_endpoints WHERE guild_id = $1 AND enabled ORDER BY id FOR UPDATE`, guild)
+	endpoints, err := db.Select[struct {
+		ID      string `db:"id"`
+		Enabled bool   `db:"enabled"`
+	}](ctx, tx, `SELECT id, enabled FROM webhook_endpoints WHERE guild_id = $1 ORDER BY id FOR UPDATE`, guild)
 	if err != nil {
 		return fault.Wrap(err, "list the endpoints of guild", guild)
 	}
-	for _, id := range enabled {
-		if err := delivery.Disable(ctx, tx, guild, id, delivery.ReasonRemoved); err != nil {
+	for _, e := range endpoints {
+		if !e.Enabled {
+			continue
+		}
+		if err := delivery.Disable(ctx, tx, guild, e.ID, delivery.ReasonRemoved); err != nil {
 			return err
 		}
 	}

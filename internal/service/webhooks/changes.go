@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
@@ -152,6 +153,11 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 	}
 	if reflect.DeepEqual(e, was) {
 		return was, nil
+	}
+	if e.Enabled && !was.Enabled {
+		if err := auth.WantGuild(ctx, tx, e.GuildID); err != nil { // it may have left since the request came
+			return endpoint{}, err
+		}
 	}
 	e, err := update(ctx, tx, e)
 	if err != nil {

@@ -35,9 +35,9 @@ var noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook end
 // columns are those of an endpoint.
 const columns = `guild_id, id, delivery, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`
 
-// lockGuild makes registrations of a guild take turns.
+// lockGuild makes registrations of a guild take turns. It is NotFound for one that leaves.
 func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
-	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 AND removed_at IS NULL FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such guild.")
 	}
