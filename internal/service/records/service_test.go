@@ -81,6 +81,27 @@ func TestANewThingNeedsItsMembers(t *testing.T) {
 		Want(t, 422, `{"error":{"code":"record_refused","message":"body /records/0/balance: is required of what is new"}}`)
 }
 
+// A refused record is answered with the id that it names, and with none where it names
+// none: nothing has been made.
+func TestARefusedRecordIsAnsweredWithTheIDThatItNames(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	for record, want := range map[string]string{
+		`{"record":"ticket","opener_id":"1","close_reason":"x"}`:                                 `null`,
+		`{"record":"ticket","id":"mine","opener_id":"1","close_reason":"x"}`:                     `"mine"`,
+		`{"record":"giveaway","prize":"p","channel_id":"7","ended_at":"2024-01-01T00:00:00Z"}`:   `null`,
+		`{"record":"ticket_message","ticket_id":"none","content":"x"}`:                           `null`,
+		`{"record":"ticket_message","ticket_id":"t","id":"m","content":"x"}`:                     `"m"`,
+		`{"record":"case","id":"c","user_id":"1"}`:                                               `"c"`,
+		`{"record":"wallet","user_id":"` + one + `"}`:                                            `"` + one + `"`,
+		`{"record":"level","user_id":"` + one + `"}`:                                             `"` + one + `"`,
+		`{"record":"giveaway_entry","giveaway_id":"none","user_id":"` + one + `"}`:               `"` + one + `"`,
+		`{"record":"reference","reference":"r","if_updated_at":null},{"record":"case","id":"c"}`: `"r"},{"id":"c"`,
+	} {
+		bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[`+record+`]}`).Want(t, 200, `{"data":[{"id":`+want+`}]}`)
+	}
+}
+
 func TestAGuildThatIsNotThereIsNotFound(t *testing.T) {
 	t.Parallel()
 	back := apitest.New(t)

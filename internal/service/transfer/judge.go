@@ -134,7 +134,7 @@ func (b *batch[R]) result(row *Row[R]) {
 		if row.Was != nil {
 			r.Shown = b.Shown(row.Was)
 		} else {
-			r.ID = b.Shown(&row.Is).ID
+			r.ID = row.named // not one that it would have got
 		}
 		return
 	case row.kept:

@@ -119,6 +119,7 @@ type Row[R any] struct {
 	Err error     // why the record is refused
 
 	record *Record
+	named  string // the id that the record says; empty: none
 	stored bool
 	kept   bool
 }
@@ -213,6 +214,7 @@ func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	if err != nil {
 		return false, fault.Wrap(err, "read a record that has been checked")
 	}
+	row.named = b.Shown(&row.Is).ID
 	key := b.Key(&row.Is)
 	again = key != "" && b.named[key]
 	b.named[key] = true
