@@ -117,13 +117,13 @@ const entriesToUpdate = `
 
 // reviseEntry completes an entry. One that is taken away where none is stays so.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
-	r.Is.EnteredAt = transfer.Past(r.Is.EnteredAt, c.Now)
 	switch {
-	case r.Is.Entries > 0:
-	case r.Was == nil:
+	case r.Was == nil && r.Is.Entries == 0:
 		return transfer.ErrNothing
-	default:
+	case r.Was != nil && (r.Is.Entries == 0 || r.Is.EnteredAt.Alike(r.Was.EnteredAt)):
 		r.Is.EnteredAt = r.Was.EnteredAt
+	default:
+		r.Is.EnteredAt = transfer.Past(r.Is.EnteredAt, c.Now)
 	}
 	return nil
 }

@@ -143,9 +143,10 @@ func refOf(guild, id string) transfer.Ref {
 func complete(g *row, now time.Time) error {
 	transfer.MintID(&g.ID)
 	g.CreatedAt = transfer.Past(g.CreatedAt, now)
-	for _, past := range []*wire.Time{g.PausedAt, g.EndedAt} {
-		if past != nil {
-			*past = transfer.Past(*past, now)
+	for _, past := range []**wire.Time{&g.PausedAt, &g.EndedAt} {
+		if *past != nil {
+			at := transfer.Past(**past, now)
+			*past = &at
 		}
 	}
 	if g.StartsAt == transfer.Absent {

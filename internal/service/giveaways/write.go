@@ -81,10 +81,8 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		if was.Status == paused && is.Status != paused {
 			is.PausedAt = nil
 		}
-		if was.Status == ended {
-			is.EndedAt = was.EndedAt
-		}
 	}
+	stays := was != nil && is.PausedAt != nil && was.PausedAt != nil && is.PausedAt.Alike(*was.PausedAt)
 	if err := complete(is, c.Now); err != nil {
 		return err
 	}
@@ -97,6 +95,12 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		return nil
 	}
 	is.UpdatedAt = was.UpdatedAt
+	if was.Status == ended {
+		is.EndedAt = was.EndedAt
+	}
+	if stays {
+		is.PausedAt = was.PausedAt // the giveaway may have been paused after the call began
+	}
 	if is.ChannelID == "" {
 		return transfer.Broken("channel_id", "must not be null")
 	}

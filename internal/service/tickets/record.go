@@ -102,7 +102,8 @@ func complete(t *row, now time.Time) error {
 	}
 	t.CreatedAt = transfer.Past(t.CreatedAt, now)
 	if t.ClosedAt != nil {
-		*t.ClosedAt = transfer.Past(*t.ClosedAt, now)
+		at := transfer.Past(*t.ClosedAt, now)
+		t.ClosedAt = &at
 	}
 	t.UpdatedAt = transfer.Pending
 	return t.Metadata.Check()

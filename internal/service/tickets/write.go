@@ -57,10 +57,14 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 			}
 		}
 	}
+	stays := was != nil && is.ClosedAt != nil && was.ClosedAt != nil && is.ClosedAt.Alike(*was.ClosedAt)
 	if err := complete(is, c.Now); err != nil || was == nil {
 		return err
 	}
 	is.CreatedAt, is.UpdatedAt = was.CreatedAt, was.UpdatedAt
+	if stays {
+		is.ClosedAt = was.ClosedAt // the ticket may have been closed after the call began
+	}
 	return nil
 }
 
