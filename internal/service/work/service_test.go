@@ -7,6 +7,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	server "guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/tickets"
 )
 
@@ -34,6 +35,35 @@ func TestAKeyAnswersTheWorkOfItsGuildsOnly(t *testing.T) {
 	answer(t, neighbour, a, `{"done":{}}`).WantError(t, 404, "not_found")
 	api.Do(t, "answerBotWork", `{"done":{}}`, apitest.Path("id", a.WorkID)).WantError(t, 403, "insufficient_scope")
 	answer(t, api.Bot(t, api.Guild), a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
+}
+
+// A guild that has come from another's file may have things of the same ids. An answer that
+// is sent twice answers for the one guild alone.
+func TestWorkOfEqualThingsInTwoGuildsIsAnsweredInEach(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, next := api.Bot(t), api.Next(t)
+	for _, guild := range []string{api.Guild, next.Guild} {
+		dbtest.Exec(t, api.DB(), `
+			INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at,
+				source, pot, drawing_at, redraw_at)
+			VALUES ($1, 'same', 'drawing', 'A hat', 1, '7002', '800', now(), now(), 'api', 'gathering', now(), now())`, guild)
+		if err := giveaways.Gather(background(t), api.DB(), platform(api), guild, "same"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := fetch(t, bot, `,"wait":5`)
+	if len(list) != 2 {
+		t.Fatalf("asked for is %+v", list)
+	}
+	for i, a := range list {
+		for range 2 {
+			answer(t, bot, a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
+		}
+		if n := dbtest.Value[int](t, api.DB(), `SELECT count(result) FROM bot_work`); n != i+1 {
+			t.Errorf("after the answers to %d pieces of work %d are answered", i+1, n)
+		}
+	}
 }
 
 func TestAnswersThatDoNotFitAreRefused(t *testing.T) {
