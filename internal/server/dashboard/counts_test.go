@@ -80,7 +80,7 @@ func wantPages(t *testing.T, s *site, b *browser) {
 		       count(*) FILTER (WHERE d.state = 'failed' AND recent) AS failed,
 		       count(*) FILTER (WHERE d.state = 'pending') AS waiting, count(*) FILTER (WHERE d.state = 'held') AS held
 		FROM webhook_endpoints e
-		JOIN webhook_deliveries d ON d.endpoint_id = e.id
+		JOIN webhook_deliveries d ON d.guild_id = e.guild_id AND d.endpoint_id = e.id
 		CROSS JOIN LATERAL (SELECT d.completed_at >= date_trunc('hour', now()) - interval '23 hours' AS recent) r
 		GROUP BY e.id`)
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
@@ -77,8 +78,8 @@ func TestTheInstantsOfAGiveawayThatAreSentAsTheyAreShownAreUnchanged(t *testing.
 	bot, _ := bot(t)
 	bot.Do(t, "writeRecords", records(hat+`,"starts_at":"2024-01-01T00:00:00Z"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "giveaway.created", "")
-	dbtest.Exec(t, bot.DB(), `
-		UPDATE giveaways SET starts_at = starts_at + interval '1 microsecond', ends_at = ends_at + interval '1 microsecond'`)
+	ends := dbtest.Value[time.Time](t, bot.DB(), `SELECT ends_at FROM giveaways`)
+	dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET starts_at = '2024-01-01T00:00:00.000001Z', ends_at = $1`, ends.Add(time.Microsecond))
 	bot.Do(t, "writeRecords", records(hat+`,"starts_at":"2024-01-01T00:00:00Z","winner_count":2}`)).
 		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "giveaway.updated", `{"data":{"changed":["winner_count"]}}`)

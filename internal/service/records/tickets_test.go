@@ -3,6 +3,7 @@ package records_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
@@ -62,9 +63,8 @@ func TestAClosedTicketIsOpenedByWhatIsShownOfIt(t *testing.T) {
 	bot, back := bot(t)
 	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"42"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "ticket.opened", "")
-	dbtest.Exec(t, bot.DB(), `
-		UPDATE tickets
-		SET status = 'closed', close_reason = 'Done', closed_at = created_at + interval '1 day 1 microsecond'`)
+	closed := time.Now().AddDate(0, 0, 1).Truncate(time.Millisecond).Add(time.Microsecond)
+	dbtest.Exec(t, bot.DB(), `UPDATE tickets SET status = 'closed', close_reason = 'Done', closed_at = $1`, closed)
 	shown := back.Do(t, "getTicket", "", apitest.Path("id", "t")).Str(t, "data.closed_at")
 	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","status":"open","close_reason":"Done","closed_at":"`+shown+`"}`)).
 		Want(t, 200, `{"data":[{"result":"updated"}]}`)
