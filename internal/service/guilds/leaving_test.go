@@ -39,7 +39,7 @@ func TestNoEndpointIsEnabledBesideTheRemovalOfItsGuild(t *testing.T) {
 			<-held
 			go func() { answered <- api.Do(t, operation, body, path...) }()
 			testutil.Eventually(t, "the call waits", func() bool {
-				return len(answered) > 0 || dbtest.Value[bool](t, api.DB(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+				return len(answered) > 0 || dbtest.Waiting(t, api.DB()) > 0
 			})
 			close(leave)
 			if err := <-gone; err != nil {
