@@ -376,3 +376,36 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 		t.Errorf("%d maps are left: the ranks were counted without one", n)
 	}
 }
+
+// What was forgotten stands under one id. A request for that id ends too, however much
+// stands there, and lets it be.
+func TestWhoStandsForTheForgottenCanBeForgotten(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild)
+	for _, statement := range []string{
+		`INSERT INTO tickets (guild_id, id, number, status, opener_id, subject)
+			SELECT $1, n::text, n, 'open', $2, CASE WHEN n = 1 THEN 'help me' END FROM generate_series(1, 10001) n`,
+		`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, status)
+			SELECT $1, n::text, n, $2, '8', 'warn', CASE WHEN n = 1 THEN 'about them' ELSE '' END, 'api', 'deleted'
+			FROM generate_series(1, 10001) n`,
+	} {
+		dbtest.Exec(t, d, statement, guild, "1")
+	}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := removal.Noted(ctx, tx, auth.System(guild), "1", true)
+		return err
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := removal.Members(ctx, d); err != nil {
+		t.Fatal(err)
+	}
+	got := dbtest.Value[string](t, d, `
+		SELECT concat((SELECT count(*) FROM forgotten_members), ' ', (SELECT count(*) FROM tickets WHERE updated_at > created_at), ' ',
+			(SELECT count(*) FROM tickets WHERE subject <> ''), ' ', (SELECT count(*) FROM cases WHERE updated_at > created_at), ' ',
+			(SELECT count(*) FROM cases WHERE reason <> ''))`)
+	if got != "0 1 0 1 0" {
+		t.Errorf("requests left, tickets and cases written and still full: %s", got)
+	}
+}

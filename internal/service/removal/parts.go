@@ -90,11 +90,12 @@ var parts = []part{
 		SET author_id = NULL, content = '` + removed + `'
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
 	// A worker at the channel of such a ticket loses its lease, and begins anew without the
-	// member.
+	// member. Where the member is somebody, what is forgotten already is not found again.
 	{what: "tickets", most: 50, find: `
 		SELECT id
 		FROM tickets
 		WHERE guild_id = $1 AND opener_id = $2 AND created_at <= $3
+		  AND ($2 <> '` + somebody + `' OR subject IS NOT NULL OR metadata <> '{}')
 		LIMIT $4`, changes: []string{`
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE tickets
@@ -111,6 +112,7 @@ var parts = []part{
 		SELECT id
 		FROM cases
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead + `
+		  AND ($2 <> '` + somebody + `' OR status <> 'deleted' OR reason <> '' OR metadata <> '{}')
 		LIMIT $4`, changes: []string{`
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE cases
