@@ -72,7 +72,7 @@ func compressed(body []byte) []byte {
 func (c *call) takesGzip() bool {
 	for coding := range strings.SplitSeq(c.r.Header.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if strings.EqualFold(name, "gzip") && weight != "q=0" {
+		if strings.EqualFold(name, "gzip") && (weight == "" || strings.Trim(weight, "qQ=0.") != "") {
 			return true
 		}
 	}

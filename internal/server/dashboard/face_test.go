@@ -35,7 +35,7 @@ func TestPagesAreCompressedAndAssetsAreSentOnce(t *testing.T) {
 		must(t, err)
 		text, err := io.ReadAll(r)
 		must(t, err)
-		for _, coding := range []string{"identity", "gzip;q=0"} {
+		for _, coding := range []string{"identity", "gzip;q=0", "gzip; q=0.0", "gzip;Q=0.000"} {
 			plain := b.get(path, "Accept-Encoding", coding)
 			if plain.header.Get("Content-Encoding") != "" || len(plain.body) != len(text) {
 				t.Errorf("%s for %s comes as %v, %d bytes instead of %d", path, coding, plain.header, len(plain.body), len(text))
