@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -166,6 +167,24 @@ func List(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
 // those that were revoked or have expired.
 func Page(ctx context.Context, d *db.DB, guild string, ended bool, skip, limit int) ([]Token, error) {
 	rows, err := pageOf(ctx, d.Reader(), guild, ended, skip, limit)
+	tokens := make([]Token, 0, len(rows))
+	for _, r := range rows {
+		tokens = append(tokens, show(r))
+	}
+	return tokens, err
+}
+
+// Working returns the tokens of a guild that work, oldest first. They are never many.
+func Working(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
+	tokens, err := Page(ctx, d, guild, false, 0, maxActive)
+	slices.Reverse(tokens)
+	return tokens, err
+}
+
+// Named returns those of a guild's tokens that have these ids, oldest first, revoked and
+// expired ones too.
+func Named(ctx context.Context, d *db.DB, guild string, ids []string) ([]Token, error) {
+	rows, err := byIDs(ctx, d.Reader(), guild, ids)
 	tokens := make([]Token, 0, len(rows))
 	for _, r := range rows {
 		tokens = append(tokens, show(r))

@@ -205,6 +205,21 @@ func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, l
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
+const byIDsRows = `
+	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+	FROM api_tokens t
+	LEFT JOIN api_token_uses u ON u.token_id = t.id
+	WHERE t.guild_id = $1
+	  AND t.id = ANY ($2)
+	ORDER BY t.created_at, t.id`
+
+// byIDs returns those of a guild's tokens that have these ids, oldest first.
+func byIDs(ctx context.Context, q db.Querier, guild string, ids []string) ([]row, error) {
+	rows, err := db.Select[row](ctx, q, byIDsRows, guild, db.Array(ids))
+	return rows, fault.Wrap(err, "read tokens of guild", guild)
+}
+
 // guildsAfter returns the next guilds that have tokens, in the order of their ids.
 func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
 	ids, err := db.Select[string](ctx, q, `

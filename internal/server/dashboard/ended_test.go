@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db/dbtest"
 )
 
 // A manager of a guild sees that a token of it is used after its end: when, how often
@@ -43,4 +44,21 @@ func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
 	b.get(page(guildID, "requests")).wants(200, "Ended tokens that are still used", one+"#after", "Old payday").lacks("Neighbour", theirs.ID)
 	b.get(page(neighbourID, "requests")).wants(200, "Ended tokens that are still used", "Neighbour").lacks("Old payday", mine.ID)
 	b.get(page(neighbourID, "tokens", mine.ID)).wants(404)
+}
+
+// A guild may have ended any number of tokens. The pages that many look at read those
+// that work, and of the others those only that they name.
+func TestPagesNameNoTokensThatHaveEndedForNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	used := s.makeToken(t, guildID, func(n *auth.New) { n.Name = "Long gone" })
+	s.makeToken(t, guildID, func(n *auth.New) { n.Name = "At work" })
+	must(t, auth.Revoke(t.Context(), s.DB, guildID, used.ID))
+	b := s.as(t, "manager")
+	requests := page(guildID, "requests")
+	b.get(requests).wants(200, "At work").lacks("Long gone")
+	b.get(requests+"?token="+used.ID).wants(200, "At work", `value="`+used.ID+`" selected`, "Long gone")
+	b.get(page(guildID)).wants(200, "<b>1</b>").lacks("<b>Done:</b> <a href=\"/docs\">")
+	dbtest.Exec(t, s.DB, `INSERT INTO api_token_uses (token_id, last_used_at) VALUES ($1, now())`, used.ID)
+	b.get(page(guildID)).wants(200, "<b>1</b>", "<b>Done:</b> <a href=\"/docs\">")
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"time"
 
 	"guildhall/internal/access/auth"
@@ -21,16 +22,14 @@ type overviewView struct {
 func (v overviewView) New() bool { return v.Active == 0 || !v.Called || v.Webhooks.Total == 0 }
 
 func overview(c *call) (reply, error) {
-	tokens, err := auth.List(c.ctx, c.cfg.DB, c.guild.ID)
+	tokens, err := auth.Working(c.ctx, c.cfg.DB, c.guild.ID)
 	if err != nil {
 		return reply{}, err
 	}
 	v := overviewView{}
 	for _, t := range tokens {
 		row := tokenRow{t, c.now()}
-		if row.State() == "active" {
-			v.Active++
-		}
+		v.Active++
 		if row.Soon() {
 			v.Expiring = append(v.Expiring, row)
 		}
@@ -44,6 +43,12 @@ func overview(c *call) (reply, error) {
 	}
 	v.Plot = hourly("Requests per hour, 24 hours", start, hours, counted)
 	v.Called = v.Called || v.Plot.Total > 0
+	if !v.Called { // one of the newest that have ended may have been; older ones can be any number
+		if tokens, err = auth.Page(c.ctx, c.cfg.DB, c.guild.ID, true, 0, tokensPage); err != nil {
+			return reply{}, err
+		}
+		v.Called = slices.ContainsFunc(tokens, func(t auth.Token) bool { return t.LastUsedAt != nil })
+	}
 	if v.Groups, err = usage.Groups(c.ctx, c.cfg.DB.Reader(), c.guild.ID); err != nil {
 		return reply{}, err
 	}

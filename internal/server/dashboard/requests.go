@@ -112,21 +112,42 @@ func listRequests(c *call) (reply, error) {
 		next.Set("below", refusals[refusalsPage-1].RequestID)
 		v.Next = "?" + next.Encode() + "#newest"
 	}
-	if v.Tokens, err = auth.List(c.ctx, c.cfg.DB, c.guild.ID); err != nil {
+	ended, err := usage.EndedTokens(c.ctx, db, c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	ended = ended[:min(maxEnded, len(ended))]
+	if v.Tokens, err = c.tokensOf(refusals, ended, v.Filter.Token); err != nil {
 		return reply{}, err
 	}
 	names := namesOf(v.Tokens)
 	for _, r := range refusals {
 		v.Refusals = append(v.Refusals, refusalRow{r, cmp.Or(names[r.TokenID], r.TokenID)})
 	}
-	ended, err := usage.EndedTokens(c.ctx, db, c.guild.ID)
-	if err != nil {
-		return reply{}, err
-	}
-	for _, e := range ended[:min(maxEnded, len(ended))] {
+	for _, e := range ended {
 		v.Ended = append(v.Ended, endedRow{e, cmp.Or(names[e.TokenID], e.TokenID)})
 	}
 	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
+}
+
+// tokensOf are the tokens that work, and those that a page names: a guild may have ended
+// any number of others.
+func (c *call) tokensOf(refusals []usage.Refusal, ended []usage.Ended, chosen string) ([]auth.Token, error) {
+	tokens, err := auth.Working(c.ctx, c.cfg.DB, c.guild.ID)
+	if err != nil {
+		return nil, err
+	}
+	named := []string{chosen}
+	for _, r := range refusals {
+		named = append(named, r.TokenID)
+	}
+	for _, e := range ended {
+		named = append(named, e.TokenID)
+	}
+	names := namesOf(tokens)
+	named = slices.DeleteFunc(named, func(id string) bool { return names[id] != "" })
+	more, err := auth.Named(c.ctx, c.cfg.DB, c.guild.ID, named)
+	return append(tokens, more...), err
 }
 
 // pageNumber is the page that the query string names, the first otherwise.
