@@ -96,6 +96,9 @@ func (r *restoreReport) add(ctx context.Context, old, restored db.Querier) error
 	return nil
 }
 
+// everyKey is what to revoke where it cannot be known what works again.
+const everyKey = "every token with `guildhall token revoke --all --every-guild` and each bot key with `guildhall bot-key revoke ID`"
+
 func (r restoreReport) print(io streams, asJSON bool) error {
 	undone := 0
 	rows := [][]string{{"STATE", "KIND", "ID", "GUILD", "CHANGES"}}
@@ -131,9 +134,9 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 	case undone > 0:
 		return fmt.Errorf("the restore has undone changes of %d tokens, bot keys and endpoints: revoke, remove or change again those that are revived or reverted", undone)
 	case !r.Compared && !asJSON:
-		return output.Say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all` and `guildhall bot-key revoke`.")
+		return output.Say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke "+everyKey)
 	case r.More && r.Compared:
-		return errors.New("more has changed than could be compared: revoke with `guildhall token revoke --all` and `guildhall bot-key revoke`")
+		return errors.New("more has changed than could be compared: revoke " + everyKey)
 	}
 	return nil
 }

@@ -1,11 +1,29 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"guildhall/internal/base/db/dbtest"
 )
+
+// Without the old database all has to be revoked, by the command that the check names.
+func TestRestoreCheckNamesACommandThatRuns(t *testing.T) {
+	t.Parallel()
+	restored := dbtest.New(t)
+	dbtest.AddGuilds(t, restored.DB, guild)
+	token(t, restored.URL)
+	out := call(t, "", "restore", "check", "--since", "1h", "--database-url", restored.URL).ok(t)
+	named := regexp.MustCompile("`guildhall (token revoke [^`]+)`").FindStringSubmatch(out)
+	if named == nil {
+		t.Fatalf("no command is named: %s", out)
+	}
+	call(t, "", append(strings.Fields(named[1]), "--database-url", restored.URL)...).ok(t)
+	if n := dbtest.Value[int](t, restored.DB, `SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL`); n != 0 {
+		t.Errorf("%d tokens still work", n)
+	}
+}
 
 // A restore is clean when it has revived nothing: what is lost with it cannot be
 // mended here. One that has revived a token is told of, whenever the token was revoked.
