@@ -123,3 +123,20 @@ func (w *writers) Write(b []byte) (int, error) {
 	w.stacks = append(w.stacks, string(debug.Stack()))
 	return len(b), nil
 }
+
+// A password goes whole, though somebody has not escaped an @ in it; what stands behind
+// the host stays.
+func TestAPasswordInAnAddressGoesWhole(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"postgres://u:p@h/db":                     "postgres://u:[redacted]@h/db",
+		"postgres://u:p@ss@host/db":               "postgres://u:[redacted]@host/db",
+		"postgres://u:p@ss:w@rd@host:5432/db@x y": "postgres://u:[redacted]@host:5432/db@x y",
+		"http://host:80/a and b@c":                "http://host:80/a and b@c",
+		`{"a":"postgres://u:p@h","b":"x@y"}`:      `{"a":"postgres://u:[redacted]@h","b":"x@y"}`,
+	} {
+		if got := Redact(text); got != want {
+			t.Errorf("%q is logged as %q, want %q", text, got, want)
+		}
+	}
+}

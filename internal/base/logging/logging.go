@@ -63,7 +63,7 @@ var secrets = []struct {
 }{
 	{regexp.MustCompile(`(svc|bot)_(live|test)_[A-Za-z0-9_-]{20,}`), "${1}_${2}_[redacted]"},
 	{regexp.MustCompile(`whsec_[A-Za-z0-9+/=_-]{8,}`), "whsec_[redacted]"},
-	{regexp.MustCompile(`(://[^:/@\s]*):[^@/\s]+@`), "$1:[redacted]@"},
+	{regexp.MustCompile(`(://[^:/@\s]*):[^@/\s]+@(?:[^@/\s"]*@)*`), "$1:[redacted]@"},
 	{regexp.MustCompile(`\bBot [A-Za-z0-9._-]{20,}`), "Bot [redacted]"},
 }
 
