@@ -33,7 +33,7 @@ const (
 // The tokens that dev prints, one at each start: how they are called, how long they are
 // valid, and how many at a time, for a guild has room for a hundred.
 const (
-	devTokenName = "guildhall dev"
+	startedByDev = "guildhall dev"
 	devTokenTime = 30 * 24 * time.Hour
 	devTokens    = 20
 )
@@ -262,7 +262,7 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 		return auth.Token{}, err
 	}
 	for _, t := range oldest {
-		if t.Name != devTokenName {
+		if t.Name != startedByDev {
 			continue
 		}
 		if err := auth.Revoke(ctx, d, guildfile.DemoGuild, t.ID); err != nil {
@@ -270,7 +270,7 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 		}
 	}
 	return auth.Create(ctx, d, auth.New{
-		GuildID: guildfile.DemoGuild, Env: c.Env, Name: devTokenName, Scopes: auth.Scopes, ExpiresIn: devTokenTime,
+		GuildID: guildfile.DemoGuild, Env: c.Env, Name: startedByDev, Scopes: auth.Scopes, ExpiresIn: devTokenTime,
 	})
 }
 

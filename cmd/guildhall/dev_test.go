@@ -214,7 +214,7 @@ func TestDevStartsHoweverOftenItHasStarted(t *testing.T) {
 	for _, token := range list {
 		works[token.Name]++
 	}
-	if works[devTokenName] != devTokens || works[own.Name] != 1 {
+	if works[startedByDev] != devTokens || works[own.Name] != 1 {
 		t.Errorf("these work: %v", works)
 	}
 }

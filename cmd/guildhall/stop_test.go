@@ -23,7 +23,7 @@ func TestListenersEndTogether(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	go func() {
-		if res, err := slow.Client().Get(slow.URL); err == nil { //nolint:noctx // it ends with the test
+		if res, err := slow.Client().Get(slow.URL); err == nil {
 			res.Body.Close()
 		}
 	}()

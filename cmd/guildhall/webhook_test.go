@@ -124,8 +124,10 @@ func TestWebhooksOfAnInstallationWithoutAKey(t *testing.T) {
 		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_ENV=test", "GUILDHALL_ROLES=worker", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
 	}, "serve")
 	node.says(t, `"msg":"ready"`)
-	add := []string{"webhook", "add", "--database-url", url, "--guild", guild, "--all-events",
-		"--url", "https://192.0.2.1/", "--webhook-allow", "192.0.2.0/24"}
+	add := []string{
+		"webhook", "add", "--database-url", url, "--guild", guild, "--all-events",
+		"--url", "https://192.0.2.1/", "--webhook-allow", "192.0.2.0/24",
+	}
 	call(t, "", append(add, "--env", "test")...).ok(t)
 	call(t, "", add...).refused(t, 1, "a key is needed")
 }

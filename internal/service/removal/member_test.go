@@ -377,7 +377,7 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 	}
 }
 
-// What was forgotten stands under one id. A request for that id ends too, however much
+// All that was forgotten stands under one id. A request for that id ends too, however much
 // stands there, and lets it be.
 func TestWhoStandsForTheForgottenCanBeForgotten(t *testing.T) {
 	t.Parallel()
