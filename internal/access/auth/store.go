@@ -51,15 +51,18 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	return rows, fault.Wrap(err, "read", strconv.Itoa(len(hashes)), "tokens")
 }
 
+// rowsOfGuild reads the tokens of a guild; conditions and an order may follow.
+const rowsOfGuild = `
+	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+	FROM api_tokens t
+	LEFT JOIN api_token_uses u ON u.token_id = t.id
+	WHERE t.guild_id = $1`
+
 // byGuild returns the guild's tokens, oldest first.
 func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
-	rows, err := db.Select[row](ctx, q, `
-		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
-		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
-		FROM api_tokens t
-		LEFT JOIN api_token_uses u ON u.token_id = t.id
-		WHERE t.guild_id = $1
-		ORDER BY t.created_at, t.id`, guild)
+	rows, err := db.Select[row](ctx, q, rowsOfGuild+`
+	ORDER BY t.created_at, t.id`, guild)
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
@@ -86,12 +89,7 @@ func seconds(expiresIn time.Duration) *int64 {
 
 // tokenByID returns one token of the guild.
 func tokenByID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	r, err := db.Get[row](ctx, q, `
-		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
-		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
-		FROM api_tokens t
-		LEFT JOIN api_token_uses u ON u.token_id = t.id
-		WHERE t.guild_id = $1 AND t.id = $2`, guild, id)
+	r, err := db.Get[row](ctx, q, rowsOfGuild+` AND t.id = $2`, guild, id)
 	return r, fault.Wrap(err, "read token", id, "of guild", guild)
 }
 
@@ -188,12 +186,7 @@ func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "count the tokens of guild", guild)
 }
 
-const pageOfRows = `
-	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
-	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
-	FROM api_tokens t
-	LEFT JOIN api_token_uses u ON u.token_id = t.id
-	WHERE t.guild_id = $1
+const pageOfRows = rowsOfGuild + `
 	  AND (t.revoked_at IS NOT NULL OR coalesce(t.expires_at <= now(), false)) = $2
 	ORDER BY t.created_at DESC, t.id DESC
 	LIMIT $3 OFFSET $4`
@@ -205,18 +198,11 @@ func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, l
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
-const byIDsRows = `
-	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
-	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
-	FROM api_tokens t
-	LEFT JOIN api_token_uses u ON u.token_id = t.id
-	WHERE t.guild_id = $1
-	  AND t.id = ANY ($2)
-	ORDER BY t.created_at, t.id`
-
 // byIDs returns those of a guild's tokens that have these ids, oldest first.
 func byIDs(ctx context.Context, q db.Querier, guild string, ids []string) ([]row, error) {
-	rows, err := db.Select[row](ctx, q, byIDsRows, guild, db.Array(ids))
+	rows, err := db.Select[row](ctx, q, rowsOfGuild+`
+	  AND t.id = ANY ($2)
+	ORDER BY t.created_at, t.id`, guild, db.Array(ids))
 	return rows, fault.Wrap(err, "read tokens of guild", guild)
 }
 
