@@ -35,8 +35,11 @@ func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 			t.Parallel()
 			s := newTicketAPI(t)
 			id, other := closedTicket(t, s, 1), closedTicket(t, s, 2)
-			// As the one that is worked on will have it.
-			dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_gen = 1 WHERE id = $1`, other)
+			// As the one that is worked on will have it, also the channel.
+			dbtest.Exec(t, s.API.DB(), `
+				UPDATE tickets
+				SET channel_lease_gen = 1, channel_lease_until = now() + interval '1 hour', channel_id = $2
+				WHERE id = $1`, other, channelOf(1))
 			was := rowOf(t, s, other)
 			s.platform.In(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool {
 				if lost {

@@ -1,7 +1,9 @@
 package tickets_test
 
 import (
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"guildhall/internal/base/db/dbtest"
@@ -9,10 +11,10 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// moves has the operator's bot say that a ticket is open, in the channel with the number.
-func (s ticketAPI) moves(t *testing.T, id string, number int) {
+// moves has the operator's bot say that a ticket has a status, in the channel with the number.
+func (s ticketAPI) moves(t *testing.T, id, status string, number int) {
 	t.Helper()
-	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"tell":false,"records":[{"record":"ticket","id":"`+id+`","status":"open",
+	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"tell":false,"records":[{"record":"ticket","id":"`+id+`","status":"`+status+`",
 		"channel_id":"`+channelOf(number)+`"}]}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 }
 
@@ -27,7 +29,8 @@ func TestATicketKeepsTheChannelThatItGetsWhileItsOldOneIsDeleted(t *testing.T) {
 	s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))
 	go func() { done <- s.syncChannel(id) }()
 	<-begun
-	s.moves(t, id, 2)
+	s.moves(t, id, "open", 2)
+	moved := s.Do(t, "getTicket", "", apitest.Path("id", id)).Str(t, "data.updated_at")
 	close(release)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -35,7 +38,8 @@ func TestATicketKeepsTheChannelThatItGetsWhileItsOldOneIsDeleted(t *testing.T) {
 	if got := s.platform.State(channelOf(1)); got != "deleted" {
 		t.Errorf("the old channel is %q", got)
 	}
-	s.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"open","channel_id":"`+channelOf(2)+`"}}`)
+	s.Do(t, "getTicket", "", apitest.Path("id", id)).
+		Want(t, 200, `{"data":{"status":"open","channel_id":"`+channelOf(2)+`","updated_at":"`+moved+`"}}`)
 }
 
 // The bot moves a ticket whose thread was archived to a channel that is no thread: closing
@@ -51,7 +55,7 @@ func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if number == 1 {
-			s.moves(t, id, 2)
+			s.moves(t, id, "open", 2)
 		}
 	}
 	if got := s.platform.Overwrites(channelOf(2))["4000"]; got.Deny&(1<<11) == 0 {
@@ -60,5 +64,48 @@ func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
 	lock := dbtest.Value[string](t, s.API.DB(), `SELECT channel_lock::text FROM tickets WHERE id = $1`, id)
 	if !strings.Contains(lock, "4000") {
 		t.Errorf("noted is %s", lock)
+	}
+}
+
+// The bot moves a closed ticket while its old channel is looked at, or is archived: the
+// channel that it has now is archived as well, and what is noted is that one's.
+func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
+	t.Parallel()
+	for at, lookup := range map[string]bool{"lookup": true, "change": false} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			s := newTicketAPI(t)
+			id := closedTicket(t, s, 1)
+			s.platform.Text(channelOf(2), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
+			var once sync.Once
+			move := func(http.ResponseWriter, *http.Request, func() any) bool {
+				once.Do(func() { s.moves(t, id, "closed", 2) })
+				return false
+			}
+			if lookup {
+				s.platform.Lookup(channelOf(1), move)
+			} else {
+				s.platform.In(channelOf(1), move)
+			}
+			if err := s.syncChannel(id); (err != nil) != lookup { // nothing was noted: it is told, and tried again
+				t.Fatal(err)
+			}
+			if touched := s.platform.Overwrites(channelOf(1))["4000"].Deny != 0; touched == lookup {
+				t.Errorf("the old channel is locked: %t", touched)
+			}
+			if err := s.syncChannel(id); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.platform.Overwrites(channelOf(2))["4000"]; got.Deny&(1<<11) == 0 {
+				t.Errorf("in the channel that it has now the opener has %+v and can write", got)
+			}
+			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			if err := s.syncChannel(id); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.platform.Overwrites(channelOf(2))["4000"]; got.Allow != 1<<10|1<<11 || got.Deny != 0 {
+				t.Errorf("opened again, the opener has %+v there", got)
+			}
+		})
 	}
 }
