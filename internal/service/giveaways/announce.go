@@ -138,19 +138,19 @@ func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
 	return err == nil && g.PostID != nil && *g.PostID == a.IntentID && g.Status != active && g.Status != paused, err
 }
 
-// posted notes the message by which members enter, and that the bot is to add
-// its reaction.
+// posted notes the message by which members enter, with the channel where it stands, since
+// the giveaway may have moved meanwhile, and that the bot is to add its reaction.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
-		SET message_id = $3, updated_at = `+next+`,
+		SET message_id = $3, channel_id = $4, updated_at = `+next+`,
 		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0,
 		    edit_at = CASE WHEN status IN ('drawing', 'ended') THEN instant.at END
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message)
+		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message, in.ChannelID)
 	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
 }
 

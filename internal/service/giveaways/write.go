@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/transfer"
 )
@@ -203,13 +204,31 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		return db.Again
 	}
 	for _, r := range rows {
-		if r.Is.Status == active && (r.Was == nil || r.Was.Status == scheduled) {
-			if err := present(ctx, tx, r.Is); err != nil {
-				return err
-			}
+		err := moveMessage(ctx, tx, r)
+		if err == nil && r.Is.Status == active && (r.Was == nil || r.Was.Status == scheduled) {
+			err = present(ctx, tx, r.Is)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// moveMessage has the message by which members enter posted in the channel in which a
+// record puts its giveaway, unless the record says which message that is. One that may be
+// posted already stays, and the giveaway is where that one is; see posted.
+func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
+	is, was := &r.Is, r.Was
+	if was == nil || was.PostID == nil || is.ChannelID == was.ChannelID {
+		return nil
+	}
+	gone, err := chat.Withdraw(ctx, tx, is.GuildID, *was.PostID)
+	if err != nil || !gone || is.MessageID != nil {
+		return err
+	}
+	is.PostID = nil
+	return present(ctx, tx, *is)
 }
 
 // A giveaway that the bot has ended has had its first round, of which there is no

@@ -1,0 +1,87 @@
+package giveaways_test
+
+import (
+	"net/http"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+)
+
+const otherChannel = "4001"
+
+// announced waits until there is nothing left to be posted.
+func (s giveawayAPI) announced() {
+	s.t.Helper()
+	testutil.Eventually(s.t, "the jobs to end", func() bool {
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job WHERE kind = 'announce_giveaway' AND finalized_at IS NULL`) == 0
+	})
+}
+
+// The bot moves a giveaway whose message could not be posted yet, or is being posted: the
+// giveaway is in the channel where its message comes to stand, and who reacts there wins.
+func TestAGiveawayThatMovesIsWhereItsMessageIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		posting    bool
+		where, not string
+	}{
+		"before":    {false, otherChannel, channel},
+		"meanwhile": {true, channel, otherChannel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, server := opened(t)
+			release, begun := make(chan struct{}), make(chan struct{}, 100)
+			server.In(channel, func(w http.ResponseWriter, r *http.Request, act func() any) bool {
+				begun <- struct{}{}
+				return chattest.Until(release)(w, r, act)
+			})
+			id := s.create("A hat", 1)
+			if c.posting {
+				defer s.work(discord(t, server.URL))()
+				<-begun
+			}
+			s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"`+id+`","channel_id":"`+otherChannel+`"}]}`).
+				Want(t, 200, `{"data":[{"result":"updated"}]}`)
+			s.WantEvent(t, "giveaway.updated", `{"data":{"changed":["channel_id"]}}`)
+			close(release)
+			if !c.posting {
+				defer s.work(discord(t, server.URL))()
+			}
+			s.announced()
+			testutil.Eventually(t, "the message", func() bool {
+				return dbtest.Value[bool](t, s.DB(), `SELECT message_id IS NOT NULL AND react_at IS NULL FROM giveaways WHERE id = $1`, id)
+			})
+			if here, there := len(server.Messages(c.where)), len(server.Messages(c.not)); here != 1 || there != 0 {
+				t.Fatalf("%d messages are where it is to be, %d in the other channel", here, there)
+			}
+			message := server.Messages(c.where)[0].ID
+			s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+c.where+`","message_id":"`+message+`"}}`)
+			server.React(c.where, message, party, "3000")
+			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+			testutil.Eventually(t, "the winner", func() bool {
+				return dbtest.Value[string](t, s.DB(), `SELECT array_to_string(winners, ' ') FROM giveaways WHERE id = $1`, id) == "3000"
+			})
+		})
+	}
+}
+
+// The bot moves such a giveaway and has posted the message itself: no other is posted.
+func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	id := s.create("A hat", 1)
+	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords",
+		`{"records":[{"record":"giveaway","id":"`+id+`","channel_id":"`+otherChannel+`","message_id":"77"}]}`).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	stop := s.work(discord(t, server.URL))
+	s.announced()
+	stop()
+	if n := len(server.Messages(channel)) + len(server.Messages(otherChannel)); n != 0 {
+		t.Errorf("%d messages were posted", n)
+	}
+	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+otherChannel+`","message_id":"77"}}`)
+}
