@@ -109,3 +109,24 @@ func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
 		})
 	}
 }
+
+// The bot changes a ticket whose channel is archived and says again where that is: opened
+// again, the opener has back what was taken.
+func TestATicketThatStaysKeepsWhatWasNotedOfItsChannel(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := closedTicket(t, s, 1)
+	s.platform.Text(channelOf(1), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
+	if err := s.syncChannel(id); err != nil {
+		t.Fatal(err)
+	}
+	s.moves(t, id, "open", 1)
+	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	if err := s.syncChannel(id); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.platform.Overwrites(channelOf(1))["4000"]; got.Allow != 1<<10|1<<11 || got.Deny != 0 {
+		t.Errorf("the opener has %+v", got)
+	}
+}
