@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -68,10 +69,10 @@ type request struct {
 }
 
 // task is something to be done in the channel. It has the same id whenever the same is
-// to be done for the same purpose, in the same guild: another's things may have the same
-// ids, and the bot answers by this one alone.
+// to be done for the same purpose in the same channel of the same guild: another's things
+// may have the same ids, a ticket may move, and the bot answers by this one alone.
 func (c Channel) task(kind, what string) task {
-	id := Nonce(kind + "/" + c.GuildID + "/" + c.For.SubjectID + "/" + c.For.Change + "/" + what)
+	id := Nonce(strings.Join([]string{kind, c.GuildID, c.ID, c.For.SubjectID, c.For.Change, what}, "/"))
 	return task{guild: c.GuildID, subject: c.For.SubjectID, request: request{WorkID: id, Kind: kind, ChannelID: c.ID}}
 }
 

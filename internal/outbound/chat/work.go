@@ -182,7 +182,7 @@ func (w *Work) SendMessage(ctx context.Context, m Message) (string, error) {
 
 // EditMessage has the bot edit the message of a giveaway.
 func (w *Work) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
-	t := c.task(workEditGiveaway, content)
+	t := c.task(workEditGiveaway, messageID+"/"+content)
 	t.request.GiveawayID, t.request.MessageID, t.request.Content = &t.subject, &messageID, &content
 	_, err := w.do(ctx, t)
 	return err
@@ -237,7 +237,7 @@ func (*Work) AddReaction(context.Context, Channel, string, string) error { retur
 
 // Reactors has the bot write the entries itself. It returns nobody once that is done.
 func (w *Work) Reactors(ctx context.Context, c Channel, messageID, _ string, _ Reaction, _ string) ([]Reactor, error) {
-	t := c.task(workCollectEntries, "")
+	t := c.task(workCollectEntries, messageID)
 	t.request.GiveawayID, t.request.MessageID = &t.subject, &messageID
 	_, err := w.do(ctx, t)
 	return nil, err

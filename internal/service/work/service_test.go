@@ -37,6 +37,52 @@ func TestAKeyAnswersTheWorkOfItsGuildsOnly(t *testing.T) {
 	answer(t, api.Bot(t, api.Guild), a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
 }
 
+// The bot moves a closed ticket before it answers that the old channel is closed: it is
+// asked to close the new one, too.
+func TestWorkOnAChannelIsNotAnsweredByWorkOnAnother(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot := api.Bot(t)
+	old := closing(t, api, bot)
+	bot.In(api.Guild).Do(t, "writeRecords", `{"records":[{"record":"ticket","id":"closing","channel_id":"7002"}]}`).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	answer(t, bot, old, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
+	if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, "closing"); err != nil {
+		t.Fatal(err)
+	}
+	if a := one(t, bot, "close_channel"); old.ChannelID != "7001" || a.ChannelID != "7002" || a.WorkID == old.WorkID {
+		t.Errorf("after %+v the bot is asked for %+v", old, a)
+	}
+}
+
+// The message of a giveaway is another one by the time that the bot answers, with the same
+// text: that one is edited, and its entries are asked for, as well.
+func TestWorkOnAMessageIsNotAnsweredByWorkOnAnother(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot := api.Bot(t)
+	dbtest.Exec(t, api.DB(), `
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at,
+			source, pot, drawing_at, redraw_at, edit_at)
+		VALUES ($1, 'one', 'drawing', 'A hat', 1, '7002', '800', now(), now(), 'api', 'gathering', now(), now(), now())`, api.Guild)
+	for _, message := range []string{"800", "801"} {
+		dbtest.Exec(t, api.DB(), `UPDATE giveaways SET message_id = $1, redraw_at = now(), edit_at = now()`, message)
+		if err := giveaways.Gather(background(t), api.DB(), platform(api), api.Guild, "one"); err != nil {
+			t.Fatal(err)
+		}
+		list := fetch(t, bot, `,"wait":5`)
+		if len(list) != 2 {
+			t.Fatalf("for message %s asked for is %+v", message, list)
+		}
+		for _, a := range list {
+			if a.MessageID != message {
+				t.Errorf("asked for is %+v, want it of message %s", a, message)
+			}
+			answer(t, bot, a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
+		}
+	}
+}
+
 // A guild that has come from another's file may have things of the same ids. An answer that
 // is sent twice answers for the one guild alone.
 func TestWorkOfEqualThingsInTwoGuildsIsAnsweredInEach(t *testing.T) {
