@@ -124,7 +124,7 @@ func (l *giveawayLife) round(commands []*lifeCommand) {
 	if l.after(steps, found); !found[now] {
 		l.rt.Fatalf("the giveaway is %+v, was %+v, and may be %v", now, l.life, slices.Collect(maps.Keys(found)))
 	}
-	if !passes && !resumed && !g.EndsAt.Time.Equal(l.was.EndsAt.Time) {
+	if !passes && !resumed && !g.EndsAt.Alike(l.was.EndsAt) {
 		l.rt.Fatalf("it was to end at %v and ends at %v", l.was.EndsAt, g.EndsAt)
 	}
 	if !passes && g.UpdatedAt.Time.Before(l.was.UpdatedAt.Time) {
@@ -179,6 +179,9 @@ func (l *giveawayLife) holds(g row) {
 	}
 	if (g.Status == ended) != (g.Rounds > 0) || (g.Status == ended) != (g.EndedAt != nil) || (g.Status == paused) != (g.PausedAt != nil) {
 		l.rt.Fatalf("a giveaway that is %s: %d rounds, ended at %v, paused at %v", g.Status, g.Rounds, g.EndedAt, g.PausedAt)
+	}
+	if len(l.room.astray) > 0 {
+		l.rt.Fatalf("looked for was %q", l.room.astray)
 	}
 	entrants := l.entrants()
 	if g.EntrantCount != int64(len(entrants)) || g.EntryCount != int64(len(entrants)) {
@@ -257,7 +260,9 @@ func (l *giveawayLife) ends() {
 			dbtest.Value[string](l.rt, l.DB, `SELECT coalesce(jsonb_agg(to_jsonb(i)), '[]')::text FROM chat_intents i`))
 	}
 	if g.MessageID != nil {
-		if m := l.room.message(*g.MessageID); !m.deleted && !m.uneditable && m.content != overText(g) {
+		if m := l.room.message(*g.MessageID); m.channel != g.ChannelID {
+			l.rt.Fatalf("in the end the message is in %s, the giveaway in %s", m.channel, g.ChannelID)
+		} else if !m.deleted && !m.uneditable && m.content != overText(g) {
 			l.rt.Fatalf("in the end the message says %q", m.content)
 		}
 	}

@@ -15,13 +15,16 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/service/transfer"
 )
+
+var lifeChannels = []string{"381886868708655104", "381886868708655105"}
 
 // create makes the giveaway that the sequence drives.
 func (l *giveawayLife) create() {
 	s := &Service{Chat: l.room}
 	body := gen.CreateGiveawayRequest{
-		ChannelID: "381886868708655104", Prize: "Nitro", WinnerCount: rapid.IntRange(1, 3).Draw(l.rt, "winners"),
+		ChannelID: lifeChannels[0], Prize: "Nitro", WinnerCount: rapid.IntRange(1, 3).Draw(l.rt, "winners"),
 		EndsAt: wire.At(time.Now().Add(3 * time.Hour)),
 	}
 	if rapid.Bool().Draw(l.rt, "starts later") {
@@ -70,7 +73,8 @@ func (l *giveawayLife) asked(n *lifeNode, do func(context.Context) error) func(c
 // the platform is away and back, between rounds.
 func (l *giveawayLife) draw() (list []*lifeCommand) {
 	makes := map[string]func(*lifeNode) *lifeCommand{
-		"pause": l.pause, "resume": l.resume, "end": l.end, "reroll": l.reroll, "transitions": l.transitions, "announce": l.announce,
+		"pause": l.pause, "resume": l.resume, "end": l.end, "reroll": l.reroll, "move": l.move,
+		"transitions": l.transitions, "announce": l.announce,
 		"draw": l.lane(0), "gather": l.lane(1), "react": l.lane(2), "edit": l.lane(3),
 		"pass": func(n *lifeNode) *lifeCommand {
 			return l.passes(n, rapid.SampledFrom([]time.Duration{
@@ -93,7 +97,8 @@ func (l *giveawayLife) draw() (list []*lifeCommand) {
 		},
 	}
 	names := []string{
-		"pause", "resume", "resume", "end", "end", "reroll", "reroll", "transitions", "transitions", "announce", "announce", "announce",
+		"pause", "resume", "resume", "move", "move", "end", "end", "reroll", "reroll",
+		"transitions", "transitions", "announce", "announce", "announce",
 		"draw", "draw", "gather", "gather", "gather", "react", "edit", "edit", "pass", "pass", "platform", "members", "delete",
 	}
 	free := slices.Clone(l.nodes)
@@ -177,6 +182,31 @@ func (l *giveawayLife) reroll(n *lifeNode) *lifeCommand {
 		more.rerolls++
 		return []outcome{{s, "not_enough_entries"}, {more, ""}}
 	}}
+	return c
+}
+
+// move is a record by which the bot puts the giveaway into another channel, as long as its
+// message is not there. Where the giveaway has changed meanwhile, it is refused.
+func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
+	if l.was.MessageID != nil {
+		return nil
+	}
+	record := fmt.Sprintf(`{"record":"giveaway","guild_id":"%s","id":"%s","channel_id":"%s","if_updated_at":"%s"}`,
+		guild, l.id, rapid.SampledFrom(lifeChannels).Draw(l.rt, "channel"), l.was.UpdatedAt)
+	run := l.asked(n, func(ctx context.Context) error {
+		tx := db.Write(ctx)
+		c, r := &transfer.Call{By: auth.By{GuildID: guild}, Now: time.Now(), Tell: true}, &transfer.Record{Text: []byte(record)}
+		b := transfer.NewBatch(Records)
+		if _, err := b.Add(c, r); err != nil {
+			return err
+		}
+		if err := errors.Join(b.Write(ctx, tx, c), r.Err); err != nil {
+			return err
+		}
+		return b.Tell(ctx, tx, c)
+	})
+	c := called("move", run, "", nil)
+	c.effects = []func(life) []outcome{func(s life) []outcome { return []outcome{{s, ""}, {s, "record_changed"}} }}
 	return c
 }
 

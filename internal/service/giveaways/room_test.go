@@ -27,15 +27,15 @@ type stand struct {
 
 // posting is a message in the channel.
 type posting struct {
-	id, nonce           string
+	id, nonce, channel  string
 	said, content       string // when it was posted, and now
 	at                  time.Time
 	deleted, uneditable bool
 }
 
-// room is a platform with one channel: up, away (nothing is done, and no response
-// comes), refusing, or losing its responses. It knows a nonce no longer than it has
-// to. Members react to its first message, before it is there as well.
+// room is a platform: up, away (nothing is done, and no response comes), refusing, or
+// losing its responses. It knows a nonce no longer than it has to. Members react to its
+// first message, before it is there as well.
 type room struct {
 	chat.StandIn
 
@@ -46,6 +46,7 @@ type room struct {
 	churn  []int    // the changes that come with the pages that are read
 	gone   int      // how often a message was told to be posted and deleted
 	asked  []string // what was asked for, for the report of a failure
+	astray []string // messages that were looked for in another channel than theirs
 
 	// Of the time since drawing began, or may have: who has stood there all along, and
 	// who at all.
@@ -186,7 +187,9 @@ func (r *room) SendMessage(_ context.Context, m chat.Message) (string, error) {
 	})
 	if i < 0 {
 		i = len(r.posts)
-		r.posts = append(r.posts, &posting{id: strconv.Itoa(900_000 + i), nonce: m.Nonce, said: m.Content, content: m.Content, at: time.Now()})
+		r.posts = append(r.posts, &posting{
+			id: strconv.Itoa(900_000 + i), nonce: m.Nonce, channel: m.Channel.ID, said: m.Content, content: m.Content, at: time.Now(),
+		})
 	}
 	switch {
 	case failed != nil:
@@ -198,10 +201,20 @@ func (r *room) SendMessage(_ context.Context, m chat.Message) (string, error) {
 	return r.posts[i].id, nil
 }
 
+// lookedFor notes where a message is looked for.
+func (r *room) lookedFor(c chat.Channel, id string) {
+	for _, m := range r.posts {
+		if m.id == id && m.channel != c.ID {
+			r.astray = append(r.astray, id+" of "+m.channel+" in "+c.ID)
+		}
+	}
+}
+
 // EditMessage gives a message another content.
-func (r *room) EditMessage(_ context.Context, _ chat.Channel, id, content string) error {
+func (r *room) EditMessage(_ context.Context, c chat.Channel, id, content string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lookedFor(c, id)
 	done, err := r.answer()
 	for _, m := range r.posts {
 		switch {
@@ -226,7 +239,7 @@ func (r *room) FindMessages(_ context.Context, wanted chat.Message, _ time.Time)
 		return nil, err
 	}
 	for _, m := range r.posts {
-		if m.content == wanted.Content && !m.deleted {
+		if m.content == wanted.Content && m.channel == wanted.Channel.ID && !m.deleted {
 			ids = append(ids, m.id)
 		}
 	}
@@ -234,17 +247,19 @@ func (r *room) FindMessages(_ context.Context, wanted chat.Message, _ time.Time)
 }
 
 // AddReaction adds the bot's.
-func (r *room) AddReaction(context.Context, chat.Channel, string, string) error {
+func (r *room) AddReaction(_ context.Context, c chat.Channel, id, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lookedFor(c, id)
 	_, err := r.answer()
 	return err
 }
 
 // Reactors returns a page, after which some come or go.
-func (r *room) Reactors(_ context.Context, _ chat.Channel, id, _ string, way chat.Reaction, after string) (page []chat.Reactor, err error) {
+func (r *room) Reactors(_ context.Context, c chat.Channel, id, _ string, way chat.Reaction, after string) (page []chat.Reactor, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lookedFor(c, id)
 	if _, err := r.answer(); err != nil {
 		return nil, err
 	}
