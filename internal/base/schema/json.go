@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -33,7 +34,7 @@ func (p Problem) String() string { return p.Place + ": " + p.Text }
 // that many values, and no number written with a fraction or an exponent, since
 // the contract knows only integers. It returns the value for Check and the
 // places that are wrong; ok is false when there is no value to check. A text may be
-// blank only where it is empty or a member of the name mayBeBlank.
+// blank only where it is empty or its place is one of mayBeBlank, /records/*/content.
 func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, []Problem{{"", "must be valid UTF-8"}}, false
@@ -66,7 +67,7 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 type parser struct {
 	*jsontext.Decoder
 	maxValues  int
-	mayBeBlank string // name of a member, or empty
+	mayBeBlank string // a pattern of places, or empty
 	values     int
 	problems   []Problem
 }
@@ -120,8 +121,10 @@ func (p *parser) value() (any, error) {
 		text := tok.String()
 		if strings.ContainsRune(text, 0) {
 			p.wrong("must not contain U+0000")
-		} else if text != "" && Blank(text) && (p.mayBeBlank == "" || p.StackPointer().LastToken() != p.mayBeBlank) {
-			p.wrong("must contain a character that is not blank")
+		} else if text != "" && Blank(text) {
+			if may, _ := path.Match(p.mayBeBlank, string(p.StackPointer())); !may {
+				p.wrong("must contain a character that is not blank")
+			}
 		}
 		return text, nil
 	default:

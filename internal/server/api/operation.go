@@ -25,7 +25,7 @@ type operation struct {
 	Body       *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust   bool
 	MaxBody    int64  // bytes that a body may have
-	MayBeBlank string // name of the member whose text may be blank
+	MayBeBlank string // places of texts that may be blank
 	MaxValues  int    // values that it may hold; see validateBody
 	Query      map[string]*openapi3.Parameter
 	Path       []*openapi3.Parameter
