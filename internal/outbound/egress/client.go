@@ -97,6 +97,8 @@ type Response struct {
 	Err        error
 }
 
+var errNoStatus = errors.New("the answer's status is below 100")
+
 // Post makes one attempt within the timeout. Its error is ErrNotAllowed, in
 // the sense of errors.Is, if the address was not permitted.
 func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) Response {
@@ -117,6 +119,9 @@ func (c *Client) Post(ctx context.Context, url string, header http.Header, body 
 		return Response{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode < http.StatusContinue { // net/http takes any three digits
+		return Response{Err: errNoStatus}
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the bare connection, which no timeout ends
 		return Response{Status: res.StatusCode}
 	}

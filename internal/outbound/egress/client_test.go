@@ -60,7 +60,8 @@ func TestAnAttemptIsCutOffInTime(t *testing.T) {
 			_ = c.SetReadDeadline(time.Now().Add(AttemptTimeout + 5*time.Second))
 			_, _ = c.Read(make([]byte, 1))
 		}), 101, 0},
-		"a huge body": {drip("HTTP/1.1 500 Oops\r\n\r\n", strings.Repeat("c", 64<<10)), 500, 2048},
+		"a status that is none": {hijack(func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 099 X\r\nContent-Length: 0\r\n\r\n")) }), 0, 0},
+		"a huge body":           {drip("HTTP/1.1 500 Oops\r\n\r\n", strings.Repeat("c", 64<<10)), 500, 2048},
 		"a gzip bomb": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			_, _ = rw.Write(bomb)
