@@ -4555,7 +4555,7 @@ type ListCasesParams struct {
 	//         since = (newest created_at that was kept) - 15 s
 	//
 	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import.
+	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Until Only what was created before this instant (RFC 3339 with offset; write the + of an offset as %2B).
@@ -4619,7 +4619,7 @@ type ListLedgerEntriesParams struct {
 	//         since = (newest created_at that was kept) - 15 s
 	//
 	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import.
+	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -4755,7 +4755,7 @@ type ListTicketMessagesParams struct {
 	//         since = (newest created_at that was kept) - 15 s
 	//
 	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import.
+	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Order `asc` is reading order, `desc` begins with the last entry.
@@ -4801,7 +4801,7 @@ type ListWebhookDeliveriesParams struct {
 	//         since = (newest created_at that was kept) - 15 s
 	//
 	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import.
+	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
