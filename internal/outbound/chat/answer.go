@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -25,6 +26,7 @@ type Answered struct {
 	IntentID    string // the message that was to be posted; empty: there was none
 	Result      string
 	MessageID   *string
+	Deleted     string // the channel that the bot has deleted; empty: none
 }
 
 // FindWork finds a piece of work by its id, in the guilds that are named, or in any if
@@ -90,7 +92,33 @@ func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) 
 	if err := delivery.SettleStreamed(ctx, tx, guild, delivery.StreamWork, p.EventID); err != nil {
 		return done, false, err
 	}
-	return p.answered(), true, p.note(ctx, tx, now)
+	done = p.answered()
+	if done.Deleted, err = p.deleted(ctx, tx); err != nil {
+		return done, false, err
+	}
+	return done, true, p.note(ctx, tx, now)
+}
+
+// deleted is the channel that the bot has deleted. The event by which it was asked says so.
+func (p piece) deleted(ctx context.Context, tx *db.Tx) (channelID string, err error) {
+	if p.Kind != workCloseChannel || *p.Result != WorkDone {
+		return "", nil
+	}
+	payload, err := db.Get[[]byte](ctx, tx, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, p.GuildID, p.EventID)
+	switch {
+	case db.Missing(err): // it is forgotten
+		return "", nil
+	case err != nil:
+		return "", fault.Wrap(err, "read the event of work", p.ID, "of guild", p.GuildID)
+	}
+	var asked struct{ Data request }
+	if err := json.Unmarshal(payload, &asked); err != nil {
+		return "", fault.Wrap(err, "read what work", p.ID, "of guild", p.GuildID, "asks for")
+	}
+	if *asked.Data.Action != "delete" {
+		return "", nil
+	}
+	return asked.Data.ChannelID, nil
 }
 
 // Unanswered is the reason of work that nobody has answered in time.

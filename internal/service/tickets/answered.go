@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/jobs"
 	"guildhall/internal/outbound/chat"
 )
@@ -14,5 +15,24 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	if a.IntentID != "" {
 		return nil
 	}
+	if a.Deleted != "" {
+		if err := loseChannel(ctx, tx, a.GuildID, a.TicketID, a.Deleted); err != nil {
+			return err
+		}
+	}
 	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: a.GuildID, TicketID: a.TicketID})
+}
+
+// loseChannel leaves a ticket without the channel that the bot has deleted, though it may
+// have been reopened meanwhile: nothing restores that channel.
+func loseChannel(ctx context.Context, tx *db.Tx, guild, ticket, channelID string) error {
+	_, err := db.Exec(ctx, tx, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
+		UPDATE tickets
+		SET channel_id = NULL, channel_due_at = NULL, channel_lock = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND channel_id = $3`, guild, ticket, channelID)
+	return fault.Wrap(err, "take the deleted channel from ticket", ticket, "of guild", guild)
 }
