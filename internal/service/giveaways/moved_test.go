@@ -22,6 +22,7 @@ func (s giveawayAPI) announced() {
 
 // The bot moves a giveaway whose message could not be posted yet, or is being posted: the
 // giveaway is in the channel where its message comes to stand, and who reacts there wins.
+// RELIABILITY.md, Giveaways.
 func TestAGiveawayThatMovesIsWhereItsMessageIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -69,6 +69,7 @@ func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
 
 // The bot moves a closed ticket while its old channel is looked at, or is archived: the
 // channel that it has now is archived as well, and what is noted is that one's.
+// RELIABILITY.md, Messages.
 func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
 	t.Parallel()
 	for at, lookup := range map[string]bool{"lookup": true, "change": false} {

@@ -39,6 +39,7 @@ func TestAKeyAnswersTheWorkOfItsGuildsOnly(t *testing.T) {
 
 // The bot moves a closed ticket before it answers that the old channel is closed: it is
 // asked to close the new one, too.
+// RELIABILITY.md, Messages.
 func TestWorkOnAChannelIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -57,6 +58,7 @@ func TestWorkOnAChannelIsNotAnsweredByWorkOnAnother(t *testing.T) {
 
 // The message of a giveaway is another one by the time that the bot answers, with the same
 // text: that one is edited, and its entries are asked for, as well.
+// RELIABILITY.md, Giveaways.
 func TestWorkOnAMessageIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
