@@ -735,6 +735,7 @@ END) STORED,
 -- Indexes
 
 CREATE INDEX api_tokens_guild ON public.api_tokens USING btree (guild_id, created_at, id);
+CREATE INDEX api_tokens_working ON public.api_tokens USING btree (guild_id, COALESCE(expires_at, 'infinity'::timestamp with time zone)) WHERE (revoked_at IS NULL);
 CREATE INDEX audit_log_action ON public.audit_log USING btree (guild_id, action, id);
 CREATE INDEX audit_log_actor ON public.audit_log USING btree (guild_id, actor_id, id);
 CREATE INDEX audit_log_age ON public.audit_log USING btree (at);

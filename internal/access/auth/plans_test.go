@@ -1,8 +1,13 @@
 package auth
 
 import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 )
 
@@ -10,7 +15,61 @@ import (
 func TestAPageOfTokensIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	for _, ended := range []bool{false, true} {
-		dbtest.WantIndex(t, d, "api_tokens_guild", pageOfRows, "1", ended, 51, 50)
+	dbtest.WantIndex(t, d, "api_tokens_guild", endedRows, "1", 51, 50)
+}
+
+// Tokens that were revoked or have expired pile up. Those that work are listed and
+// counted at the same cost, however many have ended.
+func TestTokensThatHaveEndedCostThoseThatWorkNothing(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	tokens := func(id, expires, revoked string, n int) {
+		dbtest.Exec(t, d, `
+			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at, expires_at, revoked_at)
+			SELECT $1 || n, '1', 't', 'p', sha256(($1 || n)::bytea), '{}', now() + n * interval '1 second', `+expires+`, `+revoked+`
+			FROM generate_series(1, $2::int) n`, id, n)
+		dbtest.Exec(t, d, `ANALYZE api_tokens`)
 	}
+	tokens("works", `CASE WHEN n % 2 = 0 THEN now() + interval '1 hour' END`, `NULL`, 20)
+	list, count := pages(t, d, workingRows), pages(t, d, countWorking)
+	tokens("revoked", `NULL`, `now()`, 10_000)
+	tokens("expired", `now() - interval '1 hour'`, `NULL`, 10_000)
+	if now := pages(t, d, workingRows); now > list+40 {
+		t.Errorf("beside 20,000 tokens that have ended those that work are listed with %d pages, without them with %d", now, list)
+	}
+	if now := pages(t, d, countWorking); now > count+20 {
+		t.Errorf("beside 20,000 tokens that have ended those that work are counted with %d pages, without them with %d", now, count)
+	}
+}
+
+var buffers = regexp.MustCompile(`(?m)^ *Buffers: shared hit=(\d+)`)
+
+// pages is how many pages a statement touches that concerns guild 1.
+func pages(t *testing.T, d *db.DB, statement string) (n int) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `PREPARE working AS `+statement); err != nil {
+			return err
+		}
+		for range 8 { // from then on Postgres has one plan for all guilds
+			if _, err := tx.ExecContext(ctx, `EXECUTE working('1')`); err != nil {
+				return err
+			}
+		}
+		var lines []string
+		if err := tx.SelectContext(ctx, &lines, `EXPLAIN (ANALYZE, BUFFERS, TIMING off) EXECUTE working('1')`); err != nil {
+			return err
+		}
+		plan := strings.Join(lines, "\n")
+		m := buffers.FindStringSubmatch(plan)
+		if m == nil {
+			t.Fatalf("the plan names no pages:\n%s", plan)
+		}
+		n, _ = strconv.Atoi(m[1])
+		t.Logf("%d pages:\n%s", n, plan)
+		_, err := tx.ExecContext(ctx, `DEALLOCATE working`)
+		return err
+	})
+	return n
 }

@@ -176,25 +176,35 @@ func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	if err != nil {
 		return fault.Wrap(err, "lock guild", guild)
 	}
-	have, err := db.Get[int](ctx, tx, `
-		SELECT count(*)
-		FROM api_tokens
-		WHERE guild_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, guild)
+	have, err := db.Get[int](ctx, tx, countWorking, guild)
 	if have >= maxActive {
 		return fault.New(fault.Refused, "token_limit_reached", "%d tokens of this guild work, which is the most. Revoke one that is not needed any more first.", maxActive)
 	}
 	return fault.Wrap(err, "count the tokens of guild", guild)
 }
 
-const pageOfRows = rowsOfGuild + `
-	  AND (t.revoked_at IS NOT NULL OR coalesce(t.expires_at <= now(), false)) = $2
+// The tokens that work are few, and an index leads to them alone. They are read whole: with
+// a limit Postgres would take the index that has their order, and pass by all that have ended.
+const (
+	working = ` AND revoked_at IS NULL AND coalesce(expires_at, 'infinity') > now()`
+
+	countWorking = `SELECT count(*) FROM api_tokens WHERE guild_id = $1` + working
+	workingRows  = rowsOfGuild + working + `
+	ORDER BY t.created_at DESC, t.id DESC`
+	endedRows = rowsOfGuild + `
+	  AND (t.revoked_at IS NOT NULL OR t.expires_at <= now())
 	ORDER BY t.created_at DESC, t.id DESC
-	LIMIT $3 OFFSET $4`
+	LIMIT $2 OFFSET $3`
+)
 
 // pageOf returns tokens of a guild, the newest first: those that work, or those
 // that have ended.
-func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, limit int) ([]row, error) {
-	rows, err := db.Select[row](ctx, q, pageOfRows, guild, ended, limit, skip)
+func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, limit int) (rows []row, err error) {
+	if ended {
+		rows, err = db.Select[row](ctx, q, endedRows, guild, limit, skip)
+	} else if rows, err = db.Select[row](ctx, q, workingRows, guild); err == nil {
+		rows = rows[min(skip, len(rows)):min(skip+limit, len(rows))]
+	}
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
