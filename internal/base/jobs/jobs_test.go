@@ -367,6 +367,9 @@ func TestSweeps(t *testing.T) {
 	if !hasLine(&log, "a sweep failed", `"sweep":"broken"`, "panic: once", "jobs_test.go") {
 		t.Errorf("no line says where the sweep has panicked:\n%s", log.String())
 	}
+	if n := strings.Count(log.String(), "a sweep failed"); n != 1 {
+		t.Errorf("the log hears %d times at once of a sweep that goes on failing, want 1:\n%s", n, log.String())
+	}
 }
 
 func TestNew(t *testing.T) {

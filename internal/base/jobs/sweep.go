@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 // Sweep is work that is looked for instead of asked for. Every node sweeps on
@@ -16,17 +17,20 @@ type Sweep struct {
 	Run      func(ctx context.Context) error
 }
 
-// loop sweeps until ctx ends. A failure is logged and tried again next time.
+// loop sweeps until ctx ends. A failure is logged, now and then, and tried again next time.
 func (r *Runner) loop(ctx context.Context, s Sweep) {
 	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
+	var quietly logging.Sometimes
 	for {
 		switch err := s.once(ctx); {
 		case err == nil:
 			r.metrics.sweeps.WithLabelValues(s.Name, "done").Inc()
 		case ctx.Err() == nil:
 			r.metrics.sweeps.WithLabelValues(s.Name, "failed").Inc()
-			r.cfg.Log.WarnContext(ctx, "a sweep failed", "sweep", s.Name, "error", err)
+			if quietly.Due(s.Name, time.Now(), logging.Interval) {
+				r.cfg.Log.WarnContext(ctx, "a sweep failed", "sweep", s.Name, "error", err)
+			}
 		}
 		select {
 		case <-ctx.Done():

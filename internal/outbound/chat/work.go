@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/logging"
 )
 
 // Work takes the platform's place where the operator's bot does what has to be done
@@ -51,6 +52,7 @@ func NewWork(d *db.DB, log *slog.Logger, asked func(guild string)) *Work {
 func (w *Work) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
+	var quietly logging.Sometimes
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,7 +60,7 @@ func (w *Work) Run(ctx context.Context) error {
 		case <-w.rung:
 		case <-tick.C:
 		}
-		if err := w.look(ctx); err != nil && ctx.Err() == nil {
+		if err := w.look(ctx); err != nil && ctx.Err() == nil && quietly.Due("look", time.Now(), logging.Interval) {
 			w.log.WarnContext(ctx, "look for answers of the bot", "error", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/logging"
 	"guildhall/internal/base/tracing"
 	"guildhall/internal/outbound/egress"
 )
@@ -29,9 +30,6 @@ const (
 	// is less than the database lets a transaction stand idle: a process that was
 	// frozen that long no longer holds the locks of its claim.
 	beginWithin = 5 * time.Second
-
-	// logInterval is how often the log hears of the same trouble.
-	logInterval = 10 * time.Second
 )
 
 // Deliverer sends what is due. Each node runs one; they share the work by way
@@ -55,9 +53,9 @@ type Deliverer struct {
 	bell    *bell
 	limiter *limiter
 	results chan result
-	scan    endpointID // where the next look for fresh deliveries begins
-	narrow  bool       // the last look was at guilds that had rung, though more was to be looked at
-	quietly sometimes  // trouble with single endpoints
+	scan    endpointID        // where the next look for fresh deliveries begins
+	narrow  bool              // the last look was at guilds that had rung, though more was to be looked at
+	quietly logging.Sometimes // trouble with single endpoints
 }
 
 // New prepares a Deliverer. It does nothing before Run.
@@ -133,7 +131,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 			d.bell.ringAll()
 		}
 		more, err := d.claim(ctx, start)
-		if err != nil && d.quietly.due("claim", time.Now(), logInterval) {
+		if err != nil && d.quietly.Due("claim", time.Now(), logging.Interval) {
 			d.log.Error("claim webhook deliveries", "error", err)
 		}
 		switch {
@@ -380,24 +378,4 @@ func (b *bell) take() (guilds []string, all bool) {
 	}
 	all, b.all = b.all, false
 	return guilds, all
-}
-
-// sometimes lets the log hear of a thing now and then. All of it is guarded by mu.
-type sometimes struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-// due reports whether it is time to speak of the thing again.
-func (s *sometimes) due(thing string, now time.Time, interval time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.last[thing]) < interval {
-		return false
-	}
-	if s.last == nil || len(s.last) > 1000 {
-		s.last = make(map[string]time.Time)
-	}
-	s.last[thing] = now
-	return true
 }

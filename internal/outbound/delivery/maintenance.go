@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 const (
@@ -101,7 +102,7 @@ func (d *Deliverer) every(ctx context.Context, interval time.Duration, what stri
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		if err := do(ctx); err != nil && ctx.Err() == nil && d.quietly.due(what, time.Now(), logInterval) {
+		if err := do(ctx); err != nil && ctx.Err() == nil && d.quietly.Due(what, time.Now(), logging.Interval) {
 			d.log.Warn(what, "error", err)
 		}
 		select {

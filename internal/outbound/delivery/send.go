@@ -135,7 +135,7 @@ func (d *Deliverer) unsent(c claimed) (decision, bool) {
 // the operator is told.
 func (d *Deliverer) unreadable(c claimed, err error) decision {
 	d.metrics.unreadable.Inc()
-	if d.quietly.due(c.EndpointID, time.Now(), unreadablePause) {
+	if d.quietly.Due(c.EndpointID, time.Now(), unreadablePause) {
 		d.log.Error("the signing secret of a webhook endpoint cannot be read; its deliveries wait: is GUILDHALL_SECRET_KEY the one it was sealed with?",
 			"guild", c.GuildID, "endpoint", c.EndpointID, "error", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 const (
@@ -80,7 +81,7 @@ func (d *Deliverer) settle(ctx context.Context, batch []result) {
 			d.log.Error("webhook deliveries could not be settled; they will be sent again", "count", len(batch), "error", err)
 			return
 		}
-		if d.quietly.due("settle", time.Now(), logInterval) {
+		if d.quietly.Due("settle", time.Now(), logging.Interval) {
 			d.log.Warn("settle webhook deliveries", "count", len(batch), "error", err)
 		}
 		time.Sleep(pause)
@@ -331,10 +332,10 @@ func settling(log string) string {
 		           WHERE s.failing_since IS NOT NULL), '[]') AS unwell`
 }
 
-// logging is the step that writes the log, a table of its own. When that cannot be
+// logged is the step that writes the log, a table of its own. When that cannot be
 // written, the attempts are put aside in the deliveries' own rows, from where
 // moveUnlogged takes them later.
-const logging = `, a AS (
+const logged = `, a AS (
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
 			SELECT r.guild_id /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
 			FROM r /*: r JOIN guilds home ON home.id = $4 */
@@ -343,7 +344,7 @@ const logging = `, a AS (
 		)`
 
 var (
-	settleLogged   = newStatement(settling(logging))
+	settleLogged   = newStatement(settling(logged))
 	settlePutAside = newStatement(settling(""))
 )
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -286,30 +285,6 @@ func TestAnOrderSaysWhatMayBeTaken(t *testing.T) {
 		if o := s.order(5); o.Mode != c.mode || o.Take != c.take || (o.NotBefore != nil) != c.waits {
 			t.Errorf("%s: takes %d of %q, want %d of %q; not before %v", name, o.Take, o.Mode, c.take, c.mode, o.NotBefore)
 		}
-	}
-}
-
-// The log hears of a thing once in an interval, and forgets things when there are many.
-func TestTheLogHearsOfAThingNowAndThen(t *testing.T) {
-	t.Parallel()
-	var s sometimes
-	now := time.Now()
-	for i, c := range []struct {
-		thing string
-		after time.Duration
-		due   bool
-	}{
-		{"a", 0, true}, {"b", 1, true}, {"a", time.Second - 1, false}, {"a", time.Second, true},
-	} {
-		if got := s.due(c.thing, now.Add(c.after), time.Second); got != c.due {
-			t.Errorf("%d: of %s after %v: %t", i, c.thing, c.after, got)
-		}
-	}
-	for i := range 3000 {
-		s.due(strconv.Itoa(i), now, time.Second)
-	}
-	if n := len(s.last); n > 1001 {
-		t.Errorf("%d things are remembered", n)
 	}
 }
 

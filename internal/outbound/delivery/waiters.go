@@ -14,6 +14,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 // lookInterval is the least time between two looks for those who wait: so that a rush of
@@ -30,7 +31,7 @@ const lookInterval = 3 * time.Millisecond
 type Waiters struct {
 	db      *db.DB
 	log     *slog.Logger
-	quietly sometimes
+	quietly logging.Sometimes
 	bell    *bell
 
 	// done counts the units that have committed, by guild. Guilds share counters: one too
@@ -198,7 +199,7 @@ func (w *Waiters) Run(ctx context.Context) error {
 		case <-ticker.C:
 			w.bell.ringAll()
 		}
-		if err := w.look(ctx); err != nil && ctx.Err() == nil && w.quietly.due("look", time.Now(), logInterval) {
+		if err := w.look(ctx); err != nil && ctx.Err() == nil && w.quietly.Due("look", time.Now(), logging.Interval) {
 			w.log.Warn("look for what can be fetched", "error", err)
 		}
 		rest.Reset(lookInterval)

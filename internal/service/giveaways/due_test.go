@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
 )
 
@@ -287,5 +288,21 @@ func TestGuildsInWhichNothingIsDueHideNobody(t *testing.T) {
 		if want := []db.Found{{GuildID: "01005", ID: "01005"}}; !slices.Equal(s.queue, want) || s.after != c.ends {
 			t.Errorf("after %q %v are found, want %v; the next look begins after %q, want %q", c.begins, s.queue, want, s.after, c.ends)
 		}
+	}
+}
+
+// While the database is away the log hears of it once in ten seconds, and not with each look.
+func TestALookForGiveawaysThatFailsIsToldOfNowAndThen(t *testing.T) {
+	t.Parallel()
+	link := dbtest.NewLink(t, dbtest.New(t).URL)
+	far := dbtest.Open(t, link.URL).DB
+	link.Down()
+	var log testutil.Log
+	s := (&Worker{DB: far, Log: slog.New(slog.NewTextHandler(&log, nil))}).shift(lane{name: "draw", due: drawsDue, slots: 4}, nil)
+	for range 5 {
+		s.look(t.Context())
+	}
+	if n := strings.Count(log.String(), "looking for work on giveaways failed"); n != 1 {
+		t.Errorf("in five looks the log hears of the outage %d times, want 1:\n%s", n, log.String())
 	}
 }

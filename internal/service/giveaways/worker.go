@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 	"guildhall/internal/outbound/chat"
 )
 
@@ -190,6 +191,7 @@ type shift struct {
 	running map[db.Found]bool // begun
 	used    map[string]int    // slots that each guild has
 	after   string            // the guild after which the next look begins
+	quietly logging.Sometimes // trouble with looks
 }
 
 func (w *Worker) shift(l lane, outcomes *prometheus.CounterVec) *shift {
@@ -284,7 +286,7 @@ func (s *shift) look(ctx context.Context) {
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
 		found, err := db.Select[db.Found](ctx, s.w.DB.Reader(), s.due.on(s.w.DB), s.after, guildsPerLook, s.slots)
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && s.quietly.Due("look", time.Now(), logging.Interval) { //nolint:forbidigo // how often the log hears, no instant
 				s.w.Log.WarnContext(ctx, "looking for work on giveaways failed", "kind", s.name, "error", err)
 			}
 			return
