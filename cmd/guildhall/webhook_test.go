@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"guildhall/gen"
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/egress/egresstest"
 	"guildhall/internal/server/api/apitest"
 )
@@ -95,6 +96,8 @@ func TestWebhooks(t *testing.T) {
 	if out := command("list", "--guild", guild).ok(t); !strings.Contains(out, e.ID) || strings.Contains(out, rotated.Secret) {
 		t.Errorf("list prints %s", out)
 	}
+	dbtest.Exec(t, dbtest.Open(t, url).DB, `UPDATE webhook_endpoints SET secret = '\x00' WHERE guild_id = $1`, guild)
+	command("test", e.ID).refused(t, 1, "secret cannot be read")
 	command("remove", e.ID).ok(t)
 	command("remove", e.ID).refused(t, 1, "No such webhook endpoint.")
 	if out := command("list", "--guild", guild, "--json").ok(t); strings.TrimSpace(out) != "[]" {

@@ -82,9 +82,12 @@ func Redeliver(ctx context.Context, d *db.DB, guild, id, deliveryID string) (gen
 // ErrNoWorker says that nobody made the attempt that Test waited for.
 var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serve` running with the role worker, on this database?")
 
+// ErrNoSecret says that a worker was there, and could not sign what Test sent.
+var ErrNoSecret = errors.New("the endpoint's signing secret cannot be read, so no attempt was made: is the GUILDHALL_SECRET_KEY of `guildhall serve` the one it was sealed with?")
+
 // Test sends a ping to an endpoint and waits for the first attempt, which a
 // running worker makes. It returns what the receiver answered. Without an
-// attempt in time it is ErrNoWorker, with the delivery, which stays queued. No worker
+// attempt in time it is ErrNoWorker or ErrNoSecret, with the delivery, which stays queued. No worker
 // attempts a pull endpoint: its ping waits to be fetched.
 func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)
@@ -100,6 +103,9 @@ func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery,
 	row, err := AwaitAttempt(waiting, d.Reader(), guild, id, ping)
 	if err != nil && waiting.Err() != nil {
 		err = context.Cause(waiting)
+	}
+	if err == nil && row.putOff() {
+		err = ErrNoSecret
 	}
 	return showDelivery(row), err
 }

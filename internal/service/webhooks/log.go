@@ -40,6 +40,12 @@ type Attempt struct {
 	Error      *string   `db:"error"`
 }
 
+// putOff reports whether no attempt could be made of what was to go out now, which a
+// worker has put off.
+func (d Logged) putOff() bool {
+	return d.Attempts == 0 && d.State == delivery.StatePending && d.NextAttemptAt != nil && d.NextAttemptAt.After(d.CreatedAt)
+}
+
 var noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
 
 // The values of Filter's Status and ResponseClass.
@@ -153,7 +159,7 @@ func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) 
 	return d, fault.Wrap(err, "read delivery", id, "of guild", guild)
 }
 
-// AwaitAttempt waits until a delivery was tried, or is settled, and returns it
+// AwaitAttempt waits until a delivery was tried, put off or settled, and returns it
 // as it is then. When ctx ends before, it returns it as it was last, and the
 // error of ctx.
 func AwaitAttempt(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
@@ -165,7 +171,7 @@ func AwaitAttempt(ctx context.Context, q db.Querier, guild, endpoint, id string)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return last, ctx.Err()
-		case err != nil || d.Attempts > 0 || d.State != delivery.StatePending:
+		case err != nil || d.Attempts > 0 || d.State != delivery.StatePending || d.putOff():
 			return d, err
 		}
 		last = d
