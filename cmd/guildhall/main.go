@@ -63,12 +63,18 @@ The documents are in the folder docs of the source; a running server shows the c
 
 // help prints a command's help, and where to begin below the program's own.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil {
-		return err
+	err := kong.DefaultHelpPrinter(options, ctx)
+	if err == nil && ctx.Selected() == nil {
+		_, err = fmt.Fprint(ctx.Stdout, whereToBegin)
 	}
-	_, err := fmt.Fprint(ctx.Stdout, whereToBegin)
-	return err
+	if err != nil {
+		return unwritten{err}
+	}
+	return nil
 }
+
+// unwritten is why help could not be printed, which is no wrong usage.
+type unwritten struct{ error }
 
 // streams is where a command reads and writes.
 type streams struct {
@@ -166,8 +172,11 @@ func run(ctx context.Context, args []string, io streams) int {
 	if err == nil {
 		err = saysSomething(parsed)
 	}
+	failed, isHelp := errors.AsType[unwritten](err)
 	switch {
-	case misspelt != nil: // first: without it the command misses a setting that somebody gave
+	case isHelp:
+		err = failed
+	case misspelt != nil: // before the rest: without it the command misses a setting that somebody gave
 		err = misspelt
 	case err != nil:
 		err = usageError{fmt.Errorf("%w (try --help)", err)}

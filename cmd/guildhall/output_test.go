@@ -6,12 +6,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/output"
 )
+
+// fullDisk has no room left.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A command that cannot say what it has to say has failed, and was typed well.
+func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	for _, line := range []string{
+		"", "--help", "token --help", "token list --help", "version", "openapi", "guild list --database-url " + url,
+		"token list --json --guild " + guild + " --database-url " + url, "export --guild " + guild + " --database-url " + url,
+	} {
+		var errs bytes.Buffer
+		code := run(t.Context(), strings.Fields(line), streams{strings.NewReader(""), fullDisk{}, &errs})
+		result{code, "", errs.String()}.refused(t, 1, syscall.ENOSPC.Error())
+		if strings.Contains(errs.String(), "try --help") {
+			t.Errorf("%q is called wrong usage: %s", line, errs.String())
+		}
+	}
+}
 
 // hostile is a text of a neighbour who means harm to whoever reads it in a
 // terminal: commands, a cleared line, text that runs backwards, text that is
