@@ -83,9 +83,11 @@ func login(c *call) (reply, error) {
 	return reply{to: c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier))}, nil
 }
 
-// callback finishes a sign-in that began in this browser, once.
+// callback finishes a sign-in that began in this browser, once. One that fails is spent,
+// so that its page leads to a fresh one.
 func callback(c *call) (reply, error) {
 	a, err := c.pendingSignIn()
+	c.anew = Prefix + "/login?to=" + url.QueryEscape(localPath(a.To))
 	if err != nil {
 		return reply{}, err
 	}

@@ -50,6 +50,7 @@ type call struct {
 	cookies []string   // to be set beside the session's
 	said    string     // a sentence for the page itself
 	failure *errorView // what went wrong with the form that the page shows again
+	anew    string     // where a sign-in is begun again, if this one fails
 }
 
 // handler answers a call, or fails.
@@ -329,6 +330,9 @@ func (c *call) refuse(err error) reply {
 	v := errorView{Title: titleOf(f), Code: f.Code, Message: f.Message, RequestID: c.id, To: c.loginPath(), SignIn: f == errSignedIn && c.cfg.Discord != nil}
 	if f == errSignedIn && c.r.Method == http.MethodPost {
 		v.Message, v.To = c.ended(), Prefix+"/login?to="+url.QueryEscape(c.formPage())
+	}
+	if c.anew != "" {
+		v.SignIn, v.To = true, c.anew
 	}
 	out := reply{page: "error", frame: frame{Title: v.Title}, view: v}
 	if c.comesBack(f) {
