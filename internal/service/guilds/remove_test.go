@@ -36,7 +36,7 @@ func restore(t *testing.T, d *db.DB, guild string) (taken bool, err error) {
 
 // Two nodes share the database. Both have seen the guild, its token and the key
 // before it is removed over one of them.
-// RELIABILITY.md, Guilds.
+// RELIABILITY.md, Guilds and Writes.
 func TestARemovedGuildIsThereForNobodyOnAnyNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "")
