@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"go.yaml.in/yaml/v3"
+
+	"guildhall/internal/base/db/dbtest"
 )
 
 // The files that operators install name settings that there are: a misspelt one would
@@ -55,5 +58,57 @@ func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The program starts with the values that compose.yaml gives it, and with those that the
+// file has people write into .env. The addresses are the test's own.
+func TestComposeStartsTheProgram(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployFolder, "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Command     []string
+			Environment map[string]string
+		}
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dotenv := map[string]string{"GUILDHALL_HOST": "api.example.com", "POSTGRES_PASSWORD": "x", "GUILDHALL_SECRET_KEY": key}
+	asked := regexp.MustCompile(`\$\{([A-Z_]+)(:\?[^}]*)?\}`)
+	env := []string{"GUILDHALL_DISCORD_URL=off", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_HOST=api.example.com"}
+	program := compose.Services["guildhall"]
+	for name, value := range program.Environment {
+		switch name {
+		case "GUILDHALL_DATABASE_URL":
+			value = dbtest.Empty(t, "template0") // --migrate fills it
+		case "GUILDHALL_REDIS_URL":
+			value = "redis://" + miniredis.RunT(t).Addr() + "/0"
+		case "GUILDHALL_OPS_LISTEN":
+			value = "127.0.0.1:0"
+		}
+		env = append(env, name+"="+asked.ReplaceAllStringFunc(value, func(found string) string {
+			from := asked.FindStringSubmatch(found)[1]
+			if dotenv[from] == "" {
+				t.Errorf("%s takes %s, which the file tells nobody to set", name, from)
+			}
+			return dotenv[from]
+		}))
+	}
+	if len(env) < 10 {
+		t.Fatalf("only %d settings were found", len(env))
+	}
+	p := begin(t, t.TempDir(), env, program.Command...)
+	p.says(t, `"msg":"ready"`)
+	if _, log := p.text(); strings.Contains(log, "no settings of this program") {
+		t.Errorf("variables are handed on that are no settings: %s", log)
 	}
 }
