@@ -96,7 +96,7 @@ func (x *examination) connections(ctx context.Context) Finding {
 	case x.Connections > admits.Connections:
 		return fail("%s: raise max_connections, or the limit of the role or the database, or let nodes take fewer", text)
 	case admits.Nodes*x.Connections > admits.Connections:
-		return warn("%s, and %d nodes run: raise max_connections, or let them take fewer", text, admits.Nodes)
+		return warn("%s, and %d nodes with the role api run: raise max_connections, or let them take fewer", text, admits.Nodes)
 	}
 	return ok("%s", text)
 }

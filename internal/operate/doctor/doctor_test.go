@@ -183,7 +183,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 9 `)
 			s.Connections = 4
 			dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n::text, 0, now() FROM generate_series(1, 3) AS n`)
-		}, doctor.Connections, doctor.Warn, "3 nodes run"},
+		}, doctor.Connections, doctor.Warn, "3 nodes with the role api run"},
 		"connections of a pooler": {func(_ *testing.T, s *installed) {
 			s.Connections, s.ListenURL = 100_000, s.ListenURL+"&connect_timeout=3"
 		}, doctor.Connections, doctor.OK, "pooler"},
