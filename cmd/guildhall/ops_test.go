@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestTheOperatorsListenerAnswersToKnownNamesOnly(t *testing.T) {
@@ -93,6 +94,11 @@ func TestReadyWaitsForAServerAndSaysWhyNoneCame(t *testing.T) {
 	none.refused(t, 1, "not ready within 1s")
 	none.refused(t, 1, "refused")
 	none.refused(t, 1, "journalctl -u guildhall")
+	began := time.Now()
+	call(t, "", "ready", "--ops-listen", "9090", "--wait", "1m").refused(t, 1, `GUILDHALL_OPS_LISTEN: "9090" is not an address`)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("an address that is none was asked for %v", took)
+	}
 	asked.Store(-1000)
 	call(t, "", "ready", "--ops-listen", at, "--wait", "1s").refused(t, 1, "not ready within 1s")
 }

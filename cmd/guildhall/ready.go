@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ type readyCommand struct {
 func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if c.OpsListen == "off" {
 		return errors.New("GUILDHALL_OPS_LISTEN is off: there is no listener to ask")
+	}
+	if _, _, err := net.SplitHostPort(c.OpsListen); err != nil { // which no waiting mends
+		return fault.Wrap(cmp.Or(address(c.OpsListen), err), "GUILDHALL_OPS_LISTEN")
 	}
 	end := time.Now().Add(c.Wait)
 	err := c.ask(ctx)
