@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 const (
@@ -76,6 +77,7 @@ func passed(from, to time.Time) (d time.Duration, believable bool) {
 func (t *Tokens) listen(ctx context.Context) {
 	const shortest, longest = 50 * time.Millisecond, time.Second
 	pause := shortest
+	var quietly logging.Sometimes
 	for {
 		worked, err := t.listenOnce(ctx)
 		if ctx.Err() != nil {
@@ -85,7 +87,9 @@ func (t *Tokens) listen(ctx context.Context) {
 			pause = shortest
 		}
 		t.met.lost.Inc()
-		t.log.WarnContext(ctx, "tokens are read from the database on each request: the line that announces revocations was lost", "error", err)
+		if quietly.Due("line", time.Now(), logging.Interval) {
+			t.log.WarnContext(ctx, "tokens are read from the database on each request: the line that announces revocations was lost", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return

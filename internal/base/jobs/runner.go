@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 	"guildhall/internal/base/tracing"
 )
 
@@ -99,11 +100,12 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // work runs River's workers.
 func (r *Runner) work(ctx context.Context) error {
+	var quietly logging.Sometimes
 	for {
 		client, err := river.NewClient(driver{riverdatabasesql.New(r.cfg.DB)}, &river.Config{
 			Queues:                      map[string]river.QueueConfig{queueName: {MaxWorkers: workers}},
 			Workers:                     r.workers(),
-			Logger:                      slog.New(warnings{r.cfg.Log.Handler()}),
+			Logger:                      slog.New(newWarnings(r.cfg.Log.Handler())),
 			PollOnly:                    true,
 			FetchCooldown:               fetchCooldown,
 			FetchPollInterval:           pollInterval,
@@ -122,7 +124,9 @@ func (r *Runner) work(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // stopped as asked
 		}
-		r.cfg.Log.WarnContext(ctx, "the job workers are not running, they start again in a second", "error", err)
+		if quietly.Due("start", time.Now(), logging.Interval) {
+			r.cfg.Log.WarnContext(ctx, "the job workers are not running, they start again in a second", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -193,8 +197,22 @@ func (r *Runner) gauge(ctx context.Context) error {
 	return rows.Err()
 }
 
-// warnings drops what River has to say when all is well.
-type warnings struct{ slog.Handler }
+// warnings drops what River has to say when all is well, and what it has just said: while
+// the database is away it tries to fetch jobs six times a second.
+type warnings struct {
+	slog.Handler
+	quietly *logging.Sometimes
+}
+
+func newWarnings(h slog.Handler) warnings { return warnings{h, new(logging.Sometimes)} }
+
+// Handle passes on a sentence that was not said a moment ago.
+func (w warnings) Handle(ctx context.Context, r slog.Record) error {
+	if !w.quietly.Due(r.Message, r.Time, logging.Interval) {
+		return nil
+	}
+	return w.Handler.Handle(ctx, r)
+}
 
 // Enabled reports whether a record of this level is kept.
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
@@ -203,8 +221,10 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 
 // WithAttrs keeps the restriction.
 func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warnings{w.Handler.WithAttrs(attrs)}
+	return warnings{w.Handler.WithAttrs(attrs), w.quietly}
 }
 
 // WithGroup keeps the restriction.
-func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
+func (w warnings) WithGroup(name string) slog.Handler {
+	return warnings{w.Handler.WithGroup(name), w.quietly}
+}

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 )
 
 // Keeper makes maps for large leaderboards and keeps them in shape. Any number
@@ -62,19 +63,22 @@ const (
 	draftTime = time.Second
 )
 
-// Run keeps the maps until ctx ends. A fault of a round is logged, and the next round
-// tries again.
+// Run keeps the maps until ctx ends. A fault of a round is logged, now and then, and the
+// next round tries again.
 func (k *Keeper) Run(ctx context.Context) error {
 	every := cmp.Or(k.Interval, time.Second)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
+	var quietly logging.Sometimes
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
-		if err := k.Maintain(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
+		err := k.Maintain(ctx)
+		now := time.Now() //nolint:forbidigo // how often the log hears, no instant
+		if err != nil && ctx.Err() == nil && k.Log != nil && quietly.Due("round", now, logging.Interval) {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
 		}
 		if k.busy { // every rank reads the moves that are not added up yet
