@@ -68,13 +68,10 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 		_, err = fmt.Fprint(ctx.Stdout, whereToBegin)
 	}
 	if err != nil {
-		return unwritten{err}
+		return unprinted{err} // which is no wrong usage
 	}
 	return nil
 }
-
-// unwritten is why help could not be printed, which is no wrong usage.
-type unwritten struct{ error }
 
 // streams is where a command reads and writes.
 type streams struct {
@@ -172,7 +169,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	if err == nil {
 		err = saysSomething(parsed)
 	}
-	failed, isHelp := errors.AsType[unwritten](err)
+	failed, isHelp := errors.AsType[unprinted](err)
 	switch {
 	case isHelp:
 		err = failed
