@@ -112,15 +112,16 @@ func TestGaugesBeyondTheirBoundShowTheEstimate(t *testing.T) {
 }
 
 // The delay from an event to its arrival is of first attempts: a retry's says how long the
-// receiver was away.
+// receiver was away, and so does that of an event that is sent once more.
 func TestTheDelayIsOfFirstAttempts(t *testing.T) {
 	t.Parallel()
 	m := newDeliveryDB(t).deliverer().metrics
 	for attempts := range 3 {
 		m.attempted(claimed{Attempts: attempts}, decision{Logged: true, Outcome: delivered}, time.Second)
 	}
+	m.attempted(claimed{Cause: "redelivery"}, decision{Logged: true, Outcome: delivered}, time.Second)
 	if n := testutil.Sample(t, m.delay); n != 1 {
-		t.Errorf("%v delays are noted of one first attempt and two retries", n)
+		t.Errorf("%v delays are noted of one first attempt, two retries and a redelivery", n)
 	}
 }
 
