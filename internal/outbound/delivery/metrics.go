@@ -104,7 +104,7 @@ func (m *metrics) attempted(c claimed, v decision, took time.Duration) {
 	}
 	m.attempts.WithLabelValues(string(v.Outcome)).Inc()
 	m.duration.Observe(took.Seconds())
-	if c.Attempts == 0 && c.Cause != "redelivery" { // whose event may be weeks old
+	if c.Attempts == 0 && c.Cause != "redelivery" { // the event of one may be weeks old
 		m.delay.Observe((c.Now.Sub(c.OccurredAt) + took).Seconds())
 	}
 }
