@@ -21,6 +21,8 @@ import (
 	"guildhall/internal/base/output"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/guildfile"
+	"guildhall/internal/service/guilds"
+	"guildhall/internal/service/removal"
 )
 
 // dev keeps these in its folder, beside the database.
@@ -139,6 +141,9 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	return n.run(ctx)
 }
 
+// demoLoaded is whether the demo guild is in the database, be it that it is being removed.
+const demoLoaded = `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`
+
 // forTrying refuses a database that holds guilds and not the demo's: it must be an
 // installation's, for which dev makes no tokens.
 func forTrying(ctx context.Context, url string) error {
@@ -155,7 +160,7 @@ func forTrying(ctx context.Context, url string) error {
 	if err != nil || !filled {
 		return err
 	}
-	ours, err := auth.GuildExists(ctx, d.Reader(), guildfile.DemoGuild)
+	ours, err := db.Get[bool](ctx, d.Reader(), demoLoaded, guildfile.DemoGuild)
 	if err == nil && !ours {
 		err = errors.New("this database holds an installation's guilds: give guildhall dev an empty one, or one that it has filled itself")
 	}
@@ -235,7 +240,7 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 		return auth.Token{}, err
 	}
 	defer d.Close()
-	loaded, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT 1 FROM guilds)`)
+	loaded, err := takeBack(ctx, d)
 	if err != nil {
 		return auth.Token{}, fault.Wrap(err, "look for the demo guild")
 	}
@@ -243,15 +248,57 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 		if err := output.Say(progress, "Loading the demo guild ..."); err != nil {
 			return auth.Token{}, err
 		}
-		var file bytes.Buffer
-		if err := guildfile.Demo(&file); err != nil {
-			return auth.Token{}, err
-		}
-		if _, err := guildfile.Import(ctx, d, &file, nil); err != nil {
+		if err := loadDemo(ctx, d); err != nil {
 			return auth.Token{}, err
 		}
 	}
 	return c.token(ctx, d)
+}
+
+// loadDemo makes the demo guild. The network's listings belong to no guild, so those of a
+// demo guild that has gone are there still.
+func loadDemo(ctx context.Context, d *db.DB) error {
+	var file, lines bytes.Buffer
+	if err := guildfile.Demo(&file); err != nil {
+		return err
+	}
+	listed, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT FROM network_listings)`)
+	if err != nil {
+		return fault.Wrap(err, "look for listings")
+	}
+	for line := range bytes.Lines(file.Bytes()) {
+		if !listed || !bytes.Contains(line, []byte(`"record":"network_listing"`)) {
+			lines.Write(line)
+		}
+	}
+	_, err = guildfile.Import(ctx, d, &lines, nil)
+	return err
+}
+
+// takeBack has the demo guild stay if it is being removed, and reports whether it is there.
+// One whose day has come is deleted first, which no worker does before the start.
+func takeBack(ctx context.Context, d *db.DB) (there bool, err error) {
+	for {
+		there, err = db.Get[bool](ctx, d.Reader(), demoLoaded, guildfile.DemoGuild)
+		if err != nil || !there {
+			return there, err
+		}
+		err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := guilds.Restore(ctx, tx, guildfile.DemoGuild)
+			return err
+		})
+		if !fault.Is(err, "guild_being_removed") {
+			return err == nil, err
+		}
+		if err := removal.Guilds(ctx, d); err != nil {
+			return false, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond): // its day may have come just now
+		}
+	}
 }
 
 // token makes the token of this start. Those of the starts before it stay good for the

@@ -1,22 +1,26 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/service/guildfile"
+	"guildhall/internal/service/guilds"
 )
 
 // anyPorts lets the test run beside whatever uses the usual ones.
@@ -216,5 +220,36 @@ func TestDevStartsHoweverOftenItHasStarted(t *testing.T) {
 	}
 	if works[startedByDev] != devTokens || works[own.Name] != 1 {
 		t.Errorf("these work: %v", works)
+	}
+}
+
+// The demo guild that was removed is there again at the next start: taken back before its
+// day, and made anew after it.
+func TestDevHasItsGuildBackAfterItWasRemoved(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	c := &devCommand{Settings: Settings{Env: "test"}}
+	for _, day := range []string{"", "interval '1 minute'", "interval '10 days'"} { // how long ago it was
+		if day != "" {
+			dbtest.Do(t, base.DB, func(ctx context.Context, tx *db.Tx) error {
+				_, err := guilds.Remove(ctx, tx, guildfile.DemoGuild, 7)
+				return err
+			})
+			dbtest.Exec(t, base.DB, `UPDATE guilds SET `+dbtest.Earlier(day, "removed_at", "removed_after"))
+		}
+		if err := forTrying(t.Context(), base.URL); err != nil {
+			t.Fatalf("after %q: %v", day, err)
+		}
+		made, err := c.prepare(t.Context(), base.URL, io.Discard)
+		if err != nil {
+			t.Fatalf("after %q: %v", day, err)
+		}
+		list, err := auth.Working(t.Context(), base.DB, guildfile.DemoGuild)
+		if err != nil || !slices.ContainsFunc(list, func(is auth.Token) bool { return is.ID == made.ID }) {
+			t.Errorf("after %q: %v work, %v", day, list, err)
+		}
+		if n := dbtest.Value[int](t, base.DB, `SELECT count(*) FROM wallets`); n == 0 {
+			t.Errorf("after %q nobody has a wallet", day)
+		}
 	}
 }
