@@ -51,12 +51,18 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
 	found = append(found, settle("", s, value)...)
 	for _, p := range Visit(s, value) {
-		// One complaint about a place is enough, and the first is the plainer one.
-		if !slices.ContainsFunc(found, func(first Problem) bool { return first.Place == p.Place }) {
-			found = append(found, p)
-		}
+		found = once(found, p)
 	}
 	return found
+}
+
+// once adds a problem to those that were found. One complaint about a place is enough, and
+// the first is the plainer one.
+func once(found []Problem, p Problem) []Problem {
+	if slices.ContainsFunc(found, func(first Problem) bool { return first.Place == p.Place }) {
+		return found
+	}
+	return append(found, p)
 }
 
 // Describe is a message that names the first of what was found.
@@ -128,7 +134,7 @@ func flatten(err error, found []Problem) []Problem {
 	for _, key := range se.JSONPointer() {
 		at += "/" + Printable(key)
 	}
-	return append(found, Problem{at, phrase(se)})
+	return once(found, Problem{at, phrase(se)})
 }
 
 // phrase says what the schema wants, and never what was sent.

@@ -30,6 +30,26 @@ func TestNoMemberIsReadOrWrittenAlone(t *testing.T) {
 }
 
 // BenchmarkCheck reads bodies and holds them against their schemas.
+// A value that is wrong in two ways is complained about once: a number that has neither the
+// format's size nor the maximum, an id that is too long and has letters.
+func TestAPlaceIsComplainedAboutOnce(t *testing.T) {
+	t.Parallel()
+	doc, err := Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters := doc.Components.Parameters
+	for name, value := range map[string]any{"Page": 999999999999.0, "UserIdFilter": strings.Repeat("x", 30)} {
+		p := parameters[name]
+		if p == nil {
+			t.Fatalf("there is no parameter %s", name)
+		}
+		if found := Visit(p.Value.Schema.Value, value); len(found) != 1 {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
 func BenchmarkCheck(b *testing.B) {
 	record := `{"record":"wallet","user_id":"%d","balance":%d,"if_updated_at":"2026-11-25T18:25:07.163Z"}`
 	var records []string
