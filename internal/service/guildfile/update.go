@@ -53,7 +53,7 @@ func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(by
 		if err != nil {
 			return fault.Wrap(err, "import")
 		}
-		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool)}
+		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool), stood: transfer.NewStood()}
 		if u.DryRun {
 			b.held = guilds.Leaving
 		}
@@ -85,6 +85,7 @@ type updates struct {
 	counts  map[string]*Outcome
 	there   map[string]bool            // guilds that are
 	changed map[string]map[string]bool // guilds by the kinds whose rows came in
+	stood   *transfer.Stood
 	calls   []*guildCall
 	byGuild map[string]*guildCall
 	waiting int
@@ -160,7 +161,7 @@ func (u *updates) of(guild string) *guildCall {
 
 // begin gives the guild's records batches that know of nothing yet.
 func (c *guildCall) begin(u *updates) {
-	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun, Named: u.known}
+	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun, Named: u.known, Stood: u.stood}
 	c.batches, c.byName = records.Batches(), make(map[string]transfer.Batch)
 	for _, b := range c.batches {
 		c.byName[b.Name()] = b

@@ -348,3 +348,30 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 }
 
 func second[A, B any](_ A, b B) B { return b }
+
+// A thing stands in a file once, however many batches lie between its lines: added twice
+// would be a balance, and written twice whatever stands there.
+func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	g := `"guild_id":"` + api.Guild + `"`
+	api.Do(t, "adjustBalance", `{"user_id":"1","delta":7}`).Want(t, 200, "")
+	var between strings.Builder
+	for i := range 17_000 { // more than a batch
+		fmt.Fprintf(&between, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+	}
+	for kind, line := range map[string]string{
+		"wallet": `{"record":"wallet",` + g + `,"user_id":"1","balance":5}`,
+		"level":  `{"record":"level",` + g + `,"user_id":"1","total_xp":5}`,
+		"case":   `{"record":"case",` + g + `,"id":"c","user_id":"1","moderator_id":"2","type":"warn"}`,
+		"guild":  `{"record":"guild","id":"` + api.Guild + `","name":"Harbour"}`,
+	} {
+		for _, dry := range []bool{true, false} {
+			_, err := guildfile.Update{Balances: transfer.Add, DryRun: dry}.Run(t.Context(), api.DB(),
+				strings.NewReader(line+"\n"+between.String()+line), nil)
+			if want := "line 17002: " + kind + ": what it names stands in a line before already"; err == nil || err.Error() != want {
+				t.Errorf("dry %v: %v, want %s", dry, err, want)
+			}
+		}
+	}
+}

@@ -74,6 +74,8 @@ type Call struct {
 	// name so far: they would make what is not there.
 	Look  bool
 	Named map[Ref]bool
+	// Stood is what stood in the batches of the file before; nil outside of an import.
+	Stood *Stood
 
 	// Noted is what one kind has to know of what the call has for another.
 	Noted map[Ref]bool
@@ -164,7 +166,7 @@ type Batch interface {
 	Name() string
 	// Check holds the value of a record against the schema of its kind.
 	Check(value any) []schema.Problem
-	// Add takes a record. A thing stands once in a call: again is then true.
+	// Add takes a record. A thing stands once in a call and in a file: again is then true.
 	Add(c *Call, r *Record) (again bool, err error)
 	// Counts reports whether rows of the kind have numbers, and MayCount whether some may
 	// be made.
@@ -216,7 +218,7 @@ func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	}
 	row.named = b.Shown(&row.Is).ID
 	key := b.Key(&row.Is)
-	again = key != "" && b.named[key]
+	again = key != "" && (b.named[key] || c.Stood.already(Ref{b.kind.Name, c.By.GuildID, key}))
 	b.named[key] = true
 	b.rows = append(b.rows, row)
 	if b.Note != nil {
