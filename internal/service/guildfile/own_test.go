@@ -297,7 +297,7 @@ func TestGiveawaysThatAreOverAreFrozenByAnUpdateToo(t *testing.T) {
 	}
 }
 
-// A line without a number gets one that no other line has, wherever it stands in the file.
+// A line without a number gets one that no other line of its batch has, wherever it stands there.
 func TestNumbersThatAreGivenAreNobodyElses(t *testing.T) {
 	t.Parallel()
 	const file = `{"record":"guild","id":"1"}
