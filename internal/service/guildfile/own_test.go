@@ -321,3 +321,27 @@ func TestNumbersThatAreGivenAreNobodyElses(t *testing.T) {
 		}
 	}
 }
+
+// A draw of a file leaves room for the rerolls that follow: answers count no further than
+// to 2147483647.
+func TestARoundThatAFileGivesLeavesRoomForThoseThatFollow(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	hash := strings.Repeat("0", 64)
+	file := func(round string) string {
+		of := `"guild_id":"` + api.Guild + `"`
+		return `{"record":"giveaway",` + of + `,"id":"g","prize":"x","channel_id":"5","status":"ended","winners":["42"]}
+			{"record":"giveaway_entry",` + of + `,"giveaway_id":"g","user_id":"42"}
+			{"record":"giveaway_entry",` + of + `,"giveaway_id":"g","user_id":"43"}
+			{"record":"giveaway_draw",` + of + `,"giveaway_id":"g","round":` + round + `,"seed":"` + hash + `","entries_hash":"` + hash + `"}`
+	}
+	const most = 1<<30 - 1
+	_, err := guildfile.Import(t.Context(), api.DB(), strings.NewReader(file(fmt.Sprint(most+1))), nil)
+	if want := "line 4: giveaway_draw: round must be an integer, at least 1, at most " + fmt.Sprint(most); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	imported(t, api.DB(), file(fmt.Sprint(most)))
+	api.Do(t, "rerollGiveaway", "", apitest.Path("id", "g")).Want(t, 200, "")
+	api.WantEvent(t, "giveaway.rerolled", "")
+	api.Do(t, "listGiveawayDraws", "", apitest.Path("id", "g")).Want(t, 200, fmt.Sprintf(`{"data":[{"round":%d},{"round":%d}]}`, most, most+1))
+}
