@@ -2,7 +2,9 @@ package guildfile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -374,4 +376,43 @@ func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A plain import puts a guild's settings in the place of the defaults: a change of them
+// that waits for it meets the new ones.
+func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t).In(api.Guild)
+	file, end := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := guildfile.Import(context.Background(), api.DB(), file, nil)
+		done <- err
+	}()
+	g := `"guild_id":"` + api.Guild + `"`
+	var lines strings.Builder
+	fmt.Fprintf(&lines, `{"record":"settings",%s,"timezone":"Europe/Paris"}`+"\n", g)
+	for i := range 16_384 {
+		fmt.Fprintf(&lines, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+	}
+	lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
+	if _, err := io.WriteString(end, lines.String()); err != nil {
+		t.Fatal(err)
+	}
+	var patch sync.WaitGroup
+	patch.Go(func() {
+		got, err := bot.Settle(apitest.Find(t, "updateGuildSettings"), `{"tickets":{"require_close_reason":true}}`)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got.Want(t, 200, `{"data":{"timezone":"Europe/Paris","tickets":{"require_close_reason":true}}}`)
+	})
+	testutil.Eventually(t, "the change waits for the import", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
+	if err := errors.Join(end.Close(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	patch.Wait()
+	api.WantEvent(t, "guild.updated", `{"data":{"changed":["tickets"]}}`)
 }

@@ -249,8 +249,11 @@ func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve,
 		query = storedSettings
 	}
 	s, err := db.Get[settings](ctx, tx, query, c.By.GuildID)
-	if c.Look && db.Missing(err) { // the file would make the guild
+	switch {
+	case c.Look && db.Missing(err): // the file would make the guild
 		return nil
+	case db.Missing(err): // an import put others in their place while this waited
+		return db.Again
 	}
 	s.Curve, r.Was = curve, &s
 	return fault.Wrap(err, "hold the settings of guild", c.By.GuildID)
