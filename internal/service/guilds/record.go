@@ -209,12 +209,7 @@ func Settings(curve Curve) transfer.Kind[settings] {
 		Name: "settings", Schema: "GuildFileSettings", Table: "guild_settings", Columns: settingsColumns, Order: "guild_id",
 		Refusals: map[string]string{"guild_settings_pkey": "this guild has settings already"},
 		Guild:    func(s *settings) string { return s.GuildID },
-		New: func(time.Time) settings {
-			return settings{
-				Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
-				Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC",
-			}
-		},
+		New:      func(time.Time) settings { return defaults(curve) },
 		Complete: func(s *settings, _ time.Time) error {
 			s.UpdatedAt = transfer.Pending
 			return s.check(curve)
@@ -242,6 +237,14 @@ func Settings(curve Curve) transfer.Kind[settings] {
 	}
 }
 
+// defaults are the settings of a guild that has set nothing.
+func defaults(curve Curve) settings {
+	return settings{
+		Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
+		Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC",
+	}
+}
+
 // holdSettings holds those of a guild, which every guild has that is there.
 func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
 	query := heldSettings
@@ -250,8 +253,9 @@ func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve,
 	}
 	s, err := db.Get[settings](ctx, tx, query, c.By.GuildID)
 	switch {
-	case c.Look && db.Missing(err): // the file would make the guild
-		return nil
+	case c.Look && db.Missing(err): // the file would make the guild, and with it these
+		s, err = defaults(curve), nil
+		s.GuildID = c.By.GuildID
 	case db.Missing(err): // an import put others in their place while this waited
 		return db.Again
 	}
