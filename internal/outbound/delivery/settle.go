@@ -89,13 +89,20 @@ func (d *Deliverer) settle(ctx context.Context, batch []result) {
 	}
 }
 
-// settleOnce writes the batch. If the log refuses it, the attempts are put
-// aside; if one row spoils even that, the others are written without it. An
-// error says that what it returns is not written and can be tried again.
+// settleOnce switches off the endpoints that have gone and writes the batch. An error
+// says that what it returns is not written and can be tried again.
 func (d *Deliverer) settleOnce(ctx context.Context, batch []result) (left []result, err error) {
-	if err := d.disableGone(ctx, batch); err != nil {
+	n, err := d.disableGone(ctx, batch)
+	if n == 0 {
 		return batch, err
 	}
+	left, failed := d.writeOnce(ctx, batch[:n])
+	return slices.Concat(left, batch[n:]), cmp.Or(failed, err)
+}
+
+// writeOnce writes the batch. If the log refuses it, the attempts are put
+// aside; if one row spoils even that, the others are written without it.
+func (d *Deliverer) writeOnce(ctx context.Context, batch []result) (left []result, err error) {
 	err = d.write(ctx, batch, false)
 	if err == nil {
 		return nil, nil
@@ -113,7 +120,7 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) (left []resu
 	}
 	err = nil
 	for i := range batch {
-		row, refused := d.settleOnce(ctx, batch[i:i+1])
+		row, refused := d.writeOnce(ctx, batch[i:i+1])
 		left, err = append(left, row...), cmp.Or(refused, err)
 	}
 	return left, err
@@ -121,21 +128,27 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) (left []resu
 
 // disableGone switches off the endpoints that answered 410, before their
 // deliveries are settled as held. Where the URL has been changed since, the
-// answer was another receiver's: that delivery is tried again.
-func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
+// answer was another receiver's: that delivery is tried again. The results of endpoints
+// that cannot be switched off come behind the others, which are the first n.
+func (d *Deliverer) disableGone(ctx context.Context, batch []result) (n int, err error) {
 	for i, r := range batch {
-		if r.decision.Disable == "" {
-			continue
+		if r.decision.Disable != "" {
+			off, failed := d.disable(ctx, r.id(), r.decision.Disable, r.url)
+			if failed != nil && db.Unavailable(failed) && !db.LockTimeout(failed) {
+				return 0, failed
+			}
+			if failed != nil {
+				err = cmp.Or(err, failed)
+				continue
+			}
+			if !off {
+				d.anew(&batch[i])
+			}
 		}
-		off, err := d.disable(ctx, r.id(), r.decision.Disable, r.url)
-		if err != nil {
-			return err
-		}
-		if !off {
-			d.anew(&batch[i])
-		}
+		batch[n], batch[i] = batch[i], batch[n]
+		n++
 	}
-	return nil
+	return n, err
 }
 
 // whereNow is the statement of forgetPauses.

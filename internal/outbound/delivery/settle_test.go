@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/egress"
 )
@@ -127,6 +129,43 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 			t.Errorf("%s is broken: %s", name, w.states())
 		}
 		w.logged(log, saysAside, c.asides)
+	}
+}
+
+// An endpoint that cannot be switched off holds its own delivery alone.
+func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
+	t.Parallel()
+	for name, locked := range map[string]bool{"its lock is another's": true, "the log refuses it": false} {
+		w := newDeliveryDB(t)
+		dead, _ := w.add(w.guild, "https://gone.example/")
+		w.record(w.guild, 1)
+		d, _, batch := w.taken(2)
+		for _, c := range w.takes(d, dead, 1) {
+			batch = slices.Insert(batch, 1, newResult(c, d.schedule.judge(c.Step, gone, 0, 0), egress.Response{Status: 410}, time.Now(), 0))
+		}
+		settle := func() (left []result, err error) { return d.settleOnce(t.Context(), batch) }
+		var left []result
+		var err error
+		if locked {
+			w.unit(func(ctx context.Context, tx *db.Tx) error {
+				if _, err := tx.ExecContext(ctx, `SELECT FROM webhook_endpoints WHERE id = $1 FOR UPDATE`, dead.ID); err != nil {
+					return err
+				}
+				left, err = settle()
+				return nil
+			})
+		} else {
+			w.exec(`ALTER TABLE audit_log ADD CONSTRAINT broken CHECK (action <> 'webhook.disabled') NOT VALID`)
+			left, err = settle()
+			w.exec(`ALTER TABLE audit_log DROP CONSTRAINT broken`)
+		}
+		if n := w.inState(StateDelivered); n != 2 || err == nil || len(left) != 1 || left[0].id().endpoint != dead.ID {
+			t.Errorf("%s: %d delivered, %d left, %v", name, n, len(left), err)
+		}
+		batch = left
+		if left, err = settle(); err != nil || len(left) > 0 || w.inState(StateHeld) != 1 {
+			t.Errorf("%s: afterwards %s, %v", name, w.states(), err)
+		}
 	}
 }
 
