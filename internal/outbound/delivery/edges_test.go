@@ -51,6 +51,26 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 	}
 }
 
+// Sends begin before their claim commits. Where the commit fails they are made again, and
+// the log of a delivery has the attempt of which its state comes.
+func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	uncommitted := w.takes(d, e, 1)
+	w.exec(`UPDATE webhook_deliveries SET lease_gen = lease_gen - 1, lease_until = NULL`)
+	w.settles(d, uncommitted, serverError, 0)
+	w.settles(d, w.takes(d, e, 1), delivered, 0)
+	w.settles(d, uncommitted, serverError, 0) // as late as can be
+	const log = `SELECT string_agg(d.state || ' ' || attempts || ' ' || outcome, ', ')
+		FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id`
+	if got := dbtest.Value[string](t, w.DB, log); got != "delivered 1 delivered" {
+		t.Errorf("the state, its attempts and their log: %s", got)
+	}
+}
+
 // An endpoint whose failures are forgotten is due at once.
 func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	t.Parallel()

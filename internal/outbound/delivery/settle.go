@@ -348,11 +348,13 @@ func settling(log string) string {
 // logged is the step that writes the log, a table of its own. When that cannot be
 // written, the attempts are put aside in the deliveries' own rows, from where
 // moveUnlogged takes them later.
+// An attempt of a claim that did not commit is left out: the next claim has its number.
 const logged = `, a AS (
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
 			SELECT r.guild_id /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
 			FROM r /*: r JOIN guilds home ON home.id = $4 */
-			WHERE r.logged
+			JOIN webhook_deliveries w ON w.guild_id = r.guild_id /*: home.id */ AND w.id = r.id
+			WHERE r.logged AND w.lease_gen >= r.lease_gen
 			ON CONFLICT DO NOTHING
 		)`
 
