@@ -58,6 +58,12 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 			return fault.Wrap(err, "--old-database-url")
 		}
 		defer told.Close()
+		switch itself, err := restore.Itself(ctx, told.Reader(), d.Reader()); {
+		case err != nil:
+			return err
+		case itself:
+			return usageError{errors.New("--old-database-url: that is the restored database itself")}
+		}
 	}
 	report := restoreReport{Since: wire.At(since), Compared: told != d, Things: []restore.Thing{}}
 	things, more, err := restore.Since(ctx, told.Reader(), since)

@@ -45,3 +45,15 @@ func TestRestoreCheckFailsForWhatWorksAgainAlone(t *testing.T) {
 	}
 	check().refused(t, 1, "undone changes of 1 tokens")
 }
+
+// A shell that has read the settings again after they name the restored database would
+// compare that with itself, and all would be the same.
+func TestRestoreCheckComparesNoDatabaseWithItself(t *testing.T) {
+	t.Parallel()
+	restored := dbtest.New(t)
+	check := func(old string) result {
+		return call(t, "", "restore", "check", "--since", "1h", "--database-url", restored.URL, "--old-database-url", old)
+	}
+	check(restored.URL).refused(t, 2, "--old-database-url: that is the restored database itself")
+	check("postgres://127.0.0.1:1/old").refused(t, 1, "--old-database-url: ")
+}

@@ -111,6 +111,17 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 	return things, len(rows) > Limit, nil
 }
 
+// Itself reports whether both are one database of one server.
+func Itself(ctx context.Context, old, restored db.Querier) (bool, error) {
+	const name = `SELECT pg_postmaster_start_time() || ' ' || current_database()`
+	was, err := db.Get[string](ctx, old, name)
+	if err != nil {
+		return false, fault.Wrap(err, "--old-database-url")
+	}
+	is, err := db.Get[string](ctx, restored, name)
+	return was == is, fault.Wrap(err, "ask the restored database for its name")
+}
+
 // Differing returns the tokens and endpoints of the old database, and of the
 // restored one, that do not stand in both as they are, whatever the log says of
 // them and when: up to Limit, and whether there are more. They bear no changes.
