@@ -72,7 +72,8 @@ type conversion struct {
 	ids     rounding
 	wallets map[uint64]int64
 	levels  map[uint64]int64
-	records map[string]int // ids of cases, tickets and giveaways, with their lines
+	records map[string]int64 // ids of cases, tickets and giveaways, with their rows
+	names   []string         // of the files that have been begun
 	cases   *casebook
 	curve   *curve // the source's, nil if it is not known
 	own     *curve // that of guild files
@@ -203,7 +204,8 @@ func (r *conversion) convert(inputs []*Input) error {
 // pass goes through all the input once.
 func (r *conversion) pass(s stage, inputs []*Input) error {
 	r.stage, r.documents = s, 0
-	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]int{}
+	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]int64{}
+	r.names = nil
 	r.cases.rewind()
 	if s == writing {
 		if err := r.open(); err != nil {
@@ -226,6 +228,7 @@ func (r *conversion) pass(s stage, inputs []*Input) error {
 
 // file reads one file.
 func (r *conversion) file(in *Input) error {
+	r.names = append(r.names, in.Name)
 	src, err := in.open()
 	if err != nil {
 		return err

@@ -355,7 +355,7 @@ func (h *csvHandler) incident(it *item, c columnMap, user string) error {
 		return err
 	}
 	if r.records[i.id] > 0 {
-		return wrong(c.cell(it, "number"), fmt.Sprintf("case %d comes twice, first on line %d; leave one row of each case", i.number, r.records[i.id]))
+		return wrong(c.cell(it, "number"), fmt.Sprintf("case %d comes twice, first on %s; leave one row of each case", i.number, r.rowPlace(r.records[i.id])))
 	}
 	return r.incident(i)
 }

@@ -209,11 +209,11 @@ func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64
 	before, twice := seen[key]
 	switch {
 	case !twice && r.f.once:
-		seen[key] = int64(it.line)
+		seen[key] = r.row(it.value)
 	case !twice:
 		seen[key] = n
 	case r.f.once:
-		return false, wrong(it.who, "member "+user+" comes twice, first on line "+strconv.FormatInt(before, 10)+"; leave one row of each member")
+		return false, wrong(it.who, "member "+user+" comes twice, first on "+r.rowPlace(before)+"; leave one row of each member")
 	case before != n:
 		r.leave(it.value, "came twice, with another value")
 	default:

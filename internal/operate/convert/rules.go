@@ -233,8 +233,20 @@ func (r *conversion) cameBefore(id string, at *value) bool {
 		r.leave(at, "came twice")
 		return true
 	}
-	r.records[id] = at.line
+	r.records[id] = r.row(at)
 	return false
+}
+
+// row is where a value stands in the input, file and line.
+func (r *conversion) row(at *value) int64 { return int64(len(r.names))<<32 | int64(at.line) }
+
+// rowPlace says where a row stands, as seen from the file that is being read.
+func (r *conversion) rowPlace(row int64) string {
+	line := "line " + strconv.FormatInt(row&(1<<32-1), 10)
+	if file := int(row >> 32); file < len(r.names) {
+		line += " of " + r.names[file-1]
+	}
+	return line
 }
 
 // drop counts what is known to have no place.

@@ -426,6 +426,22 @@ func TestTheFirstOfAMemberStandsAndTheOthersAreCounted(t *testing.T) {
 	}
 }
 
+// Rows that come twice may stand in two files: the first is named where it is another.
+func TestARowThatComesTwiceNamesTheFileOfTheFirst(t *testing.T) {
+	t.Parallel()
+	for record, c := range map[string][2]string{
+		"wallet": {"id,coins\n" + ada + ",1\n", `b.csv: line 2: column "id": member ` + ada + ` comes twice, first on line 2 of a.csv`},
+		"case": {
+			"number,user_id,type\n7," + ada + ",warn\n", `b.csv: line 2: column "number": case 7 comes twice, first on line 2 of a.csv`,
+		},
+	} {
+		r := of(t, Options{From: "csv", Record: record, Guild: g1}, "a.csv", c[0], "b.csv", c[0])
+		if want := c[1] + "; leave one row of each " + cond(record == "case", "case", "member"); r.err == nil || r.err.Error() != want {
+			t.Errorf("%v, want %s", r.err, want)
+		}
+	}
+}
+
 func TestUnknownMembersAreCountedByTheirPathAndShownWhole(t *testing.T) {
 	t.Parallel()
 	file := `{"guild":{"id":"` + g1 + `","shards":[1]},` + "\n" + `"season":{"a":{"b":1}},"players":[{"id":"` + ada +
