@@ -36,6 +36,7 @@ func (x *examination) books(ctx context.Context) Finding {
 			more = len(rows) == walletStep
 		}
 		lost, err := withoutWallet(ctx, x.db.Reader(), guild)
+		wallets += len(lost)
 		wrong = append(wrong, lost...)
 		return err
 	})

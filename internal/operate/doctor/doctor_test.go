@@ -422,7 +422,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a ledger without a wallet": {func(t *testing.T, s *installed) {
 			s.wallet(t, 5, 3, 2)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets`)
-		}, doctor.Books, doctor.Fail, guild + "/7"},
+		}, doctor.Books, doctor.Fail, "1 of 1 wallets are not the sum of their ledger: " + guild + "/7"},
 		"a wallet among thousands": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `
@@ -431,7 +431,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
-		}, doctor.Books, doctor.Fail, guild + "/777, " + guild + "/333"},
+		}, doctor.Books, doctor.Fail, "2 of 999 wallets are not the sum of their ledger: " + guild + "/777, " + guild + "/333"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
