@@ -71,6 +71,22 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	}
 }
 
+// Where the answer to a commit is lost the batch is written once more: its failures count once.
+func TestWhatIsSettledAgainTeachesNothing(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	rows := w.takes(d, e, 1)
+	for range 3 {
+		w.settles(d, rows, serverError, 0)
+	}
+	if n := w.count(`SELECT failures FROM webhook_schedule WHERE endpoint_id = $1`, e.ID); n != 1 {
+		t.Errorf("one failure counts as %d", n)
+	}
+}
+
 // An endpoint whose failures are forgotten is due at once.
 func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	t.Parallel()

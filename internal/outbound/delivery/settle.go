@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -263,10 +264,10 @@ func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batc
 	if err = d.forgetPauses(ctx, tx, batch); err != nil {
 		return nil, written, err
 	}
-	news = learn(held, batch)
 	if written, err = settle(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
 		return nil, written, err
 	}
+	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }))
 	return news, written, store(ctx, tx, d.oneGuild, news)
 }
 
@@ -291,6 +292,7 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 // settled is what settle has found.
 type settled struct {
 	Count  int          // deliveries that were still under the lease they were sent under
+	Late   []string     // those that were not: another result counts, or this one has been counted
 	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
 }
 
@@ -327,7 +329,7 @@ func settling(log string) string {
 			FROM timed r
 			WHERE d.guild_id = r.guild_id /*: $4 */ AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
-			RETURNING d.guild_id, d.endpoint_id, d.state, d.completed_at
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.state, d.completed_at
 		), counted AS (
 			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
 			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*)
@@ -338,6 +340,7 @@ func settling(log string) string {
 			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
 		)` + log + `
 		SELECT (SELECT count(*) FROM d) AS settled,
+		       coalesce((SELECT jsonb_agg(r.id) FROM r WHERE r.id NOT IN (SELECT id FROM d)), '[]') AS late,
 		       coalesce((
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
 		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
@@ -375,16 +378,19 @@ func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch
 	err = run(how, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		type outcome struct {
 			Settled int    `db:"settled"`
+			Late    []byte `db:"late"`
 			Unwell  []byte `db:"unwell"`
 		}
 		row, err := db.Get[outcome](ctx, tx, query, append([]any{now, in, putAside}, guild...)...)
 		if err != nil {
 			return err
 		}
+		var late []string
 		var unwell []order
-		if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
-			return fault.Wrap(err, "read which endpoints fail")
+		if err := errors.Join(json.Unmarshal(row.Unwell, &unwell), json.Unmarshal(row.Late, &late)); err != nil {
+			return fault.Wrap(err, "read which endpoints fail, and what came too late")
 		}
+		out.Late = append(out.Late, late...)
 		out.Count += row.Settled
 		for _, e := range unwell {
 			out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
