@@ -48,6 +48,7 @@ func TestRestoreCheckFailsForWhatWorksAgainAlone(t *testing.T) {
 
 // A shell that has read the settings again after they name the restored database would
 // compare that with itself, and all would be the same.
+// RELIABILITY.md, Operation.
 func TestRestoreCheckComparesNoDatabaseWithItself(t *testing.T) {
 	t.Parallel()
 	restored := dbtest.New(t)

@@ -53,6 +53,7 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 
 // Sends begin before their claim commits. Where the commit fails they are made again, and
 // the log of a delivery has the attempt of which its state comes.
+// RELIABILITY.md, Events.
 func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -72,6 +73,7 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 }
 
 // Where the answer to a commit is lost the batch is written once more: its failures count once.
+// RELIABILITY.md, Events.
 func TestWhatIsSettledAgainTeachesNothing(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -133,6 +133,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 }
 
 // An endpoint that cannot be switched off holds its own delivery alone.
+// RELIABILITY.md, Events.
 func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
 	t.Parallel()
 	for name, locked := range map[string]bool{"its lock is another's": true, "the log refuses it": false} {

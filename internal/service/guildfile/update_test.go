@@ -360,6 +360,7 @@ func second[A, B any](_ A, b B) B { return b }
 
 // A thing stands in a file once, however many batches lie between its lines: added twice
 // would be a balance, and written twice whatever stands there.
+// RELIABILITY.md, Input.
 func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
