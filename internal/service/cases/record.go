@@ -2,9 +2,12 @@ package cases
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
@@ -48,18 +51,39 @@ var Records = transfer.Kind[row]{
 		c.UpdatedAt = transfer.Pending
 		return c.Metadata.Check()
 	},
-	Dated: []transfer.Column{{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}},
+	Dated: []transfer.Column{
+		{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}, {Table: "guilds", Guild: "id", Name: "last_case_at"},
+	},
 	Settle: func(c *row, at wire.Time) {
 		c.UpdatedAt = at
 		if c.CreatedAt == transfer.Pending {
 			c.CreatedAt = at
 		}
 	},
-	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
-		return transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })
-	},
+	Before: number,
 	Find: `
 		SELECT guild_id AS guild, id FROM cases
 		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
 	Writer: &writer,
+}
+
+// number gives cases their numbers. Where some are of now, a case that waits for the
+// import is dated after them.
+func number(ctx context.Context, tx *db.Tx, rows []row) error {
+	err := transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })
+	if err != nil {
+		return err
+	}
+	ofNow := make(map[string]bool)
+	for _, c := range rows {
+		if c.CreatedAt == transfer.Pending {
+			ofNow[c.GuildID] = true
+		}
+	}
+	for _, guild := range slices.Sorted(maps.Keys(ofNow)) {
+		if _, err := db.Exec(ctx, tx, `UPDATE guilds SET last_case_at = $2 WHERE id = $1`, guild, transfer.Pending); err != nil {
+			return fault.Wrap(err, "note when guild", guild, "got its last case")
+		}
+	}
+	return nil
 }

@@ -424,3 +424,53 @@ func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
 	patch.Wait()
 	api.WantEvent(t, "guild.updated", `{"data":{"changed":["tickets"]}}`)
 }
+
+// A case that waits for an import gets the next number and a later instant than the cases
+// that the import has made.
+func TestTheNumbersOfCasesAndTheirInstantsAgreeBesideAnImport(t *testing.T) {
+	t.Parallel()
+	for _, updates := range []bool{false, true} {
+		api := apitest.New(t)
+		g := `"guild_id":"` + api.Guild + `"`
+		file, end := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			if updates {
+				_, err = guildfile.Update{Balances: transfer.Keep}.Run(context.Background(), api.DB(), file, nil)
+			} else {
+				_, err = guildfile.Import(context.Background(), api.DB(), file, nil)
+			}
+			done <- err
+		}()
+		var lines strings.Builder
+		fmt.Fprintf(&lines, `{"record":"case",%s,"user_id":"42","moderator_id":"7","type":"warn"}`+"\n", g)
+		for i := range 16_384 {
+			fmt.Fprintf(&lines, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+		}
+		lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
+		if _, err := io.WriteString(end, lines.String()); err != nil {
+			t.Fatal(err)
+		}
+		var filed sync.WaitGroup
+		filed.Go(func() {
+			got, err := api.Settle(apitest.Find(t, "createCase"), `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got.Want(t, 201, `{"data":{"number":2}}`)
+		})
+		testutil.Eventually(t, "the case waits for the import", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
+		if err := errors.Join(end.Close(), <-done); err != nil {
+			t.Fatal(err)
+		}
+		filed.Wait()
+		api.WantEvent(t, "case.created", "")
+		if got := dbtest.Value[string](t, api.DB(), `
+			SELECT string_agg(number::text, ' ' ORDER BY created_at) || bool_and(created_at < clock_timestamp() + interval '1 second')
+			FROM cases`); got != "1 2true" {
+			t.Errorf("updates %v: by their instants the numbers, none of the future, are %s", updates, got)
+		}
+	}
+}

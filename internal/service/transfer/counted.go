@@ -56,13 +56,14 @@ func (c *Call) HoldCounters(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// RaiseCounters stores the numbers that were given.
+// RaiseCounters stores the numbers that were given, and when: in an import that is Pending,
+// so that a case that waits for it is dated after its cases.
 func (c *Call) RaiseCounters(ctx context.Context, tx *db.Tx) error {
 	if !c.counters.raised {
 		return nil
 	}
 	var at *time.Time
-	if t := c.counters.at[CaseNumbers].Time; !t.IsZero() && !c.DatedLater {
+	if t := c.counters.at[CaseNumbers].Time; !t.IsZero() {
 		at = &t
 	}
 	_, err := db.Exec(ctx, tx, `
