@@ -62,8 +62,9 @@ type kind interface {
 	// waits is how many rows wait to be stored.
 	waits() int64
 	// leave drops the rows that are there already, and returns the guild of each. A row
-	// that is there and differs is a *LineError.
-	leave(ctx context.Context, tx *db.Tx, now time.Time) (guilds []string, err error)
+	// that is there and differs is a *LineError. A look, which stores none, has stood: what
+	// stood in the batches before would be there.
+	leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error)
 	// find is the statement that looks for what others need, empty if none do.
 	find() string
 	export(ctx context.Context, tx *db.Tx, guild string, w io.Writer) error
@@ -192,7 +193,7 @@ func (w *waiting[R]) keep(before int64) {
 
 func (w *waiting[R]) waits() int64 { return int64(len(w.rows)) }
 
-func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time) (guilds []string, err error) {
+func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error) {
 	if w.Fixed == nil || len(w.rows) == 0 {
 		return nil, nil
 	}
@@ -209,6 +210,9 @@ func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time) (guild
 	for i := range w.rows {
 		name := w.Fixed.Name(&w.rows[i])
 		was := there[name]
+		if was == nil && stood.Already(transfer.Ref{Kind: w.Name, ID: name}) {
+			continue
+		}
 		if was == nil {
 			there[name] = &w.rows[i]
 			rows, from = append(rows, w.rows[i]), append(from, w.from[i])

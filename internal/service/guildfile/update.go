@@ -246,9 +246,13 @@ func (u *updates) flush(ctx context.Context) error {
 
 // leave drops the rows of kinds that never change which are there already.
 func (u *updates) leave(ctx context.Context) error {
+	var stood *transfer.Stood
+	if u.how.DryRun {
+		stood = u.stood
+	}
 	for _, k := range u.kinds {
 		waiting := k.waits()
-		guilds, err := k.leave(ctx, u.tx, u.now)
+		guilds, err := k.leave(ctx, u.tx, u.now, stood)
 		if err != nil {
 			return err
 		}

@@ -350,7 +350,8 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 {"record":"giveaway",` + g + `,"id":"n","prize":"x","channel_id":"5","status":"ended","winners":["42"]}
 ` + rest.String() + `{"record":"ticket_message",` + g + `,"ticket_id":"n","content":"x"}
 {"record":"giveaway_entry",` + g + `,"giveaway_id":"n","user_id":"55"}
-` + strings.Replace(draw(api.Guild), `"round":1`, `"round":2`, 1))
+` + strings.Replace(draw(api.Guild), `"round":1`, `"round":2`, 1) + `
+` + draw(api.Guild))
 	if errs[0] != nil || errs[1] != nil || !slices.Equal(list[0], list[1]) || len(list[0]) != 6 {
 		t.Errorf("the dry run says %v, %v, the import %v, %v", list[0], errs[0], list[1], errs[1])
 	}

@@ -14,8 +14,8 @@ func NewStood() *Stood {
 	return &Stood{seed: maphash.MakeSeed(), things: make(map[uint64]struct{})}
 }
 
-// already reports whether a thing stood there before, and notes it. Outside of a file s is nil.
-func (s *Stood) already(thing Ref) bool {
+// Already reports whether a thing stood there before, and notes it. Outside of a file s is nil.
+func (s *Stood) Already(thing Ref) bool {
 	if s == nil {
 		return false
 	}

@@ -218,7 +218,7 @@ func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	}
 	row.named = b.Shown(&row.Is).ID
 	key := b.Key(&row.Is)
-	again = key != "" && (b.named[key] || c.Stood.already(Ref{b.kind.Name, c.By.GuildID, key}))
+	again = key != "" && (b.named[key] || c.Stood.Already(Ref{b.kind.Name, c.By.GuildID, key}))
 	b.named[key] = true
 	b.rows = append(b.rows, row)
 	if b.Note != nil {
