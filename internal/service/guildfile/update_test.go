@@ -355,6 +355,12 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 	if errs[0] != nil || errs[1] != nil || !slices.Equal(list[0], list[1]) || len(list[0]) != 6 {
 		t.Errorf("the dry run says %v, %v, the import %v, %v", list[0], errs[0], list[1], errs[1])
 	}
+	numbered := `{"record":"case",` + g + `,"user_id":"1","moderator_id":"2","type":"warn","number":7}` + "\n"
+	for i, err := range second(both(numbered + strings.ReplaceAll(rest.String(), `"reference":"`, `"reference":"r`) + numbered)) {
+		if want := "line 17002: case: number is taken by another of the guild"; err == nil || err.Error() != want {
+			t.Errorf("a number twice, %d: %v, want %s", i, err, want)
+		}
+	}
 }
 
 func second[A, B any](_ A, b B) B { return b }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -92,7 +93,8 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 		if row.Was != nil || number == 0 {
 			continue
 		}
-		if slices.Contains(taken, number) {
+		// A look stores none that the next batch of a file could find.
+		if slices.Contains(taken, number) || c.Look && c.Stood.Already(Ref{"number", c.By.GuildID, fmt.Sprint(n.Counter, number)}) {
 			row.Err = Wrong("number", "is taken by another of the guild")
 		}
 		taken = append(taken, number)
