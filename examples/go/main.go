@@ -15,6 +15,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"guildhall/examples/go/client"
 )
 
@@ -152,9 +154,8 @@ func activeWarnings(ctx context.Context, api *client.ClientWithResponses) error 
 func webhook(ctx context.Context, api *client.ClientWithResponses) (err error) {
 	server, deliveries := listen()
 	defer server.Close()
-	url := server.URL + "/hook"
 	made, err := api.CreateWebhookEndpointWithResponse(ctx, nil, client.CreateWebhookEndpointRequest{
-		URL: &url, Events: []client.WebhookEventType{client.WebhookEventTypeCaseCreated},
+		URL: nullable.NewNullableWithValue(server.URL + "/hook"), Events: []client.WebhookEventType{client.WebhookEventTypeCaseCreated},
 	})
 	if err != nil {
 		return err

@@ -65,8 +65,7 @@ func payHundred(ctx context.Context, api *client.ClientWithResponses, payday str
 // work is one turn of a worker: it waits until there is something, does its work with
 // each event that it has not seen, and acknowledges them.
 func work(ctx context.Context, api *client.ClientWithResponses, hook string, seen map[string]bool) error {
-	wait := int32(10)
-	got, err := api.PullWebhookEventsWithResponse(ctx, hook, client.PullWebhookEventsRequest{Wait: &wait})
+	got, err := api.PullWebhookEventsWithResponse(ctx, hook, client.PullWebhookEventsRequest{Wait: nullable.NewNullableWithValue(int32(10))})
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func work(ctx context.Context, api *client.ClientWithResponses, hook string, see
 	for i, event := range got.JSON200.Data {
 		ids[i], seen[event.ID] = event.ID, true
 	}
-	done, err := api.AckWebhookEventsWithResponse(ctx, hook, nil, client.AckWebhookEventsRequest{EventIds: &ids})
+	done, err := api.AckWebhookEventsWithResponse(ctx, hook, nil, client.AckWebhookEventsRequest{EventIds: nullable.NewNullableWithValue(ids)})
 	if err != nil {
 		return err
 	}

@@ -314,4 +314,22 @@ func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
 	server.Do(t, "adjustXp", `{"user_id":"1","delta":null,"total_xp":7}`).Want(t, 200, "")
 	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).
 		Want(t, 201, `{"data":{"enabled":true}}`)
+
+	hook := server.Do(t, "createWebhookEndpoint", `{"delivery":"pull","url":null,"events":["case.created"]}`).
+		Want(t, 201, "").Str(t, "data.id")
+	of := apitest.Path("id", hook)
+	server.Do(t, "pullWebhookEvents", `{"limit":null,"wait":null,"lease":null}`, of).Want(t, 200, "")
+	server.Do(t, "ackWebhookEvents", `{"event_ids":[],"return_ids":null}`, of).Want(t, 200, "")
+	server.Do(t, "ackWebhookEvents", `{"event_ids":null,"return_ids":null}`, of).WantError(t, 400, "invalid_request")
+	bot := server.Bot(t).In(server.Guild)
+	bot.Do(t, "updateGuildSettings",
+		`{"timezone":null,"modules":{"economy":null},"tickets":{"close_action":null,"require_close_reason":true}}`).
+		Want(t, 200, `{"data":{"modules":{"economy":true},"tickets":{"require_close_reason":true}}}`)
+	bot.Do(t, "putBotStream", `{"events":["case.created"],"echo":null}`, apitest.Path("name", "mirror")).
+		Want(t, 200, `{"data":{"echo":false}}`)
+	bot.Do(t, "pullBotEvents", `{"stream":"mirror","shard":null,"shards":null,"limit":null,"wait":null,"lease":null}`).Want(t, 200, "")
+	bot.Do(t, "ackBotEvents", `{"stream":"mirror","event_ids":null,"return_ids":[]}`).Want(t, 200, "")
+	bot.Do(t, "writeRecords", `{"records":[{"record":"reference","reference":"a"}],"tell":null,"on_refusal":null}`).Want(t, 200, "")
+	bot.Do(t, "forgetMember", `{"cases":null}`, apitest.Path("userId", "9")).Want(t, 202, "")
+	bot.Do(t, "removeGuild", `{"after_days":null}`).Want(t, 202, "")
 }

@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Register a receiver, have it pinged, verify the raw bytes.
     let endpoint = CreateWebhookEndpointRequest {
-        url: Some(format!("{}/{key}", env::var("GUILDHALL_RECEIVER")?)),
+        url: Some(Some(format!("{}/{key}", env::var("GUILDHALL_RECEIVER")?))),
         ..CreateWebhookEndpointRequest::new(vec![WebhookEventType::CaseCreated])
     };
     let hook = *webhooks_api::create_webhook_endpoint(&api, endpoint, None).await?.data;
@@ -95,13 +95,13 @@ async fn payday(api: &Configuration) -> Result<(), Box<dyn std::error::Error>> {
     // seen, and acknowledges them.
     let mut seen = HashSet::new();
     while seen.len() < 1000 {
-        let pull = PullWebhookEventsRequest { wait: Some(10), ..PullWebhookEventsRequest::new() };
+        let pull = PullWebhookEventsRequest { wait: Some(Some(10)), ..PullWebhookEventsRequest::new() };
         let got = webhooks_api::pull_webhook_events(api, &hook, Some(pull)).await?;
         let ids: Vec<String> = got.data.into_iter().map(|event| event.id).collect();
         assert!(!ids.is_empty(), "no event came");
         seen.extend(ids.iter().cloned());
         let count = ids.len();
-        let ack = AckWebhookEventsRequest { event_ids: Some(ids), ..AckWebhookEventsRequest::new() };
+        let ack = AckWebhookEventsRequest { event_ids: Some(Some(ids)), ..AckWebhookEventsRequest::new() };
         let done = webhooks_api::ack_webhook_events(api, &hook, ack, None).await?;
         assert_eq!(done.data.settled_count as usize, count);
     }
