@@ -66,7 +66,7 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	w.settles(d, w.takes(d, e, 1), delivered, 0)
 	w.settles(d, uncommitted, serverError, 0) // as late as can be
 	const log = `SELECT string_agg(d.state || ' ' || attempts || ' ' || outcome, ', ')
-		FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id`
+		FROM webhook_attempts a JOIN webhook_deliveries d ON d.guild_id = a.guild_id AND d.id = a.delivery_id`
 	if got := dbtest.Value[string](t, w.DB, log); got != "delivered 1 delivered" {
 		t.Errorf("the state, its attempts and their log: %s", got)
 	}
