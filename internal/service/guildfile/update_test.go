@@ -393,42 +393,50 @@ func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
 	}
 }
 
+// besideImport begins an import of a record, makes a call that waits for it, ends the import
+// and returns the answer.
+func besideImport(t *testing.T, api *apitest.API, run func(ctx context.Context, r io.Reader) error, record string,
+	call func() (*apitest.Response, error),
+) *apitest.Response {
+	t.Helper()
+	file, end := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- run(context.Background(), file) }()
+	var lines strings.Builder
+	lines.WriteString(record + "\n")
+	for i := range 16_384 {
+		fmt.Fprintf(&lines, `{"record":"reference","guild_id":"%s","reference":"%d"}`+"\n", api.Guild, i)
+	}
+	lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
+	if _, err := io.WriteString(end, lines.String()); err != nil {
+		t.Fatal(err)
+	}
+	var got *apitest.Response
+	var failed error
+	var waits sync.WaitGroup
+	waits.Go(func() { got, failed = call() })
+	testutil.Eventually(t, "the call waits for the import", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
+	err := errors.Join(end.Close(), <-done)
+	if waits.Wait(); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	return got
+}
+
 // A plain import puts a guild's settings in the place of the defaults: a change of them
 // that waits for it meets the new ones.
 func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	bot := api.Bot(t).In(api.Guild)
-	file, end := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		_, err := guildfile.Import(context.Background(), api.DB(), file, nil)
-		done <- err
-	}()
-	g := `"guild_id":"` + api.Guild + `"`
-	var lines strings.Builder
-	fmt.Fprintf(&lines, `{"record":"settings",%s,"timezone":"Europe/Paris"}`+"\n", g)
-	for i := range 16_384 {
-		fmt.Fprintf(&lines, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+	imports := func(ctx context.Context, r io.Reader) error {
+		_, err := guildfile.Import(ctx, api.DB(), r, nil)
+		return err
 	}
-	lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
-	if _, err := io.WriteString(end, lines.String()); err != nil {
-		t.Fatal(err)
-	}
-	var patch sync.WaitGroup
-	patch.Go(func() {
-		got, err := bot.Settle(apitest.Find(t, "updateGuildSettings"), `{"tickets":{"require_close_reason":true}}`)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		got.Want(t, 200, `{"data":{"timezone":"Europe/Paris","tickets":{"require_close_reason":true}}}`)
-	})
-	testutil.Eventually(t, "the change waits for the import", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
-	if err := errors.Join(end.Close(), <-done); err != nil {
-		t.Fatal(err)
-	}
-	patch.Wait()
+	record := `{"record":"settings","guild_id":"` + api.Guild + `","timezone":"Europe/Paris"}`
+	besideImport(t, api, imports, record, func() (*apitest.Response, error) {
+		return bot.Settle(apitest.Find(t, "updateGuildSettings"), `{"tickets":{"require_close_reason":true}}`)
+	}).Want(t, 200, `{"data":{"timezone":"Europe/Paris","tickets":{"require_close_reason":true}}}`)
 	api.WantEvent(t, "guild.updated", `{"data":{"changed":["tickets"]}}`)
 }
 
@@ -438,41 +446,18 @@ func TestTheNumbersOfCasesAndTheirInstantsAgreeBesideAnImport(t *testing.T) {
 	t.Parallel()
 	for _, updates := range []bool{false, true} {
 		api := apitest.New(t)
-		g := `"guild_id":"` + api.Guild + `"`
-		file, end := io.Pipe()
-		done := make(chan error, 1)
-		go func() {
-			var err error
+		imports := func(ctx context.Context, r io.Reader) (err error) {
 			if updates {
-				_, err = guildfile.Update{Balances: transfer.Keep}.Run(context.Background(), api.DB(), file, nil)
+				_, err = guildfile.Update{Balances: transfer.Keep}.Run(ctx, api.DB(), r, nil)
 			} else {
-				_, err = guildfile.Import(context.Background(), api.DB(), file, nil)
+				_, err = guildfile.Import(ctx, api.DB(), r, nil)
 			}
-			done <- err
-		}()
-		var lines strings.Builder
-		fmt.Fprintf(&lines, `{"record":"case",%s,"user_id":"42","moderator_id":"7","type":"warn"}`+"\n", g)
-		for i := range 16_384 {
-			fmt.Fprintf(&lines, `{"record":"reference",%s,"reference":"%d"}`+"\n", g, i)
+			return err
 		}
-		lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
-		if _, err := io.WriteString(end, lines.String()); err != nil {
-			t.Fatal(err)
-		}
-		var filed sync.WaitGroup
-		filed.Go(func() {
-			got, err := api.Settle(apitest.Find(t, "createCase"), `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got.Want(t, 201, `{"data":{"number":2}}`)
-		})
-		testutil.Eventually(t, "the case waits for the import", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
-		if err := errors.Join(end.Close(), <-done); err != nil {
-			t.Fatal(err)
-		}
-		filed.Wait()
+		record := `{"record":"case","guild_id":"` + api.Guild + `","user_id":"42","moderator_id":"7","type":"warn"}`
+		besideImport(t, api, imports, record, func() (*apitest.Response, error) {
+			return api.Settle(apitest.Find(t, "createCase"), `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`)
+		}).Want(t, 201, `{"data":{"number":2}}`)
 		api.WantEvent(t, "case.created", "")
 		if got := dbtest.Value[string](t, api.DB(), `
 			SELECT string_agg(number::text, ' ' ORDER BY created_at) || bool_and(created_at < clock_timestamp() + interval '1 second')
