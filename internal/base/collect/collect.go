@@ -9,7 +9,7 @@
 //	Enter   what a batch needs, such as a connection, is there
 //	gather  callers of the batch before are back, or a Moment is over
 //	take    at most Most of those that still wait, each subject once
-//	Run     one batch ──► done, or failed: Do returns
+//	Run     one batch ──► answered: the next one begins ──► done, or failed: Do returns
 //	                 └──► left: Do returns *Left; the subject stays occupied until Release
 //
 // The package promises:
@@ -29,7 +29,7 @@
 //     before for a Moment at most, and seldom in vain.
 //   - A further batch starts beside those on their way only when Enough wait; no more than
 //     Lanes do. Where Apart is set, a batch holds items of one group only, and each group
-//     has one batch on its way.
+//     has one batch on its way. One that was answered counts no more.
 package collect
 
 import (
@@ -59,9 +59,9 @@ type Caller struct{ Group, Name string }
 
 // Config says what a batch is. Functions and both errors are required, but for Made.
 type Config[T any] struct {
-	// Run does a batch. It returns Alone when it has left all of its items, and why it
-	// has failed when that is to be told to all.
-	Run func(ctx context.Context, batch []T) error
+	// Run does a batch. It returns Alone when it has left all of its items, and why it has
+	// failed when that is to be told to all. One that was answered may say so before it reads.
+	Run func(ctx context.Context, batch []T, answered func()) error
 
 	// Made says of an item of a batch without an error that it was not left.
 	Made func(T) bool
@@ -73,7 +73,7 @@ type Config[T any] struct {
 	Most   int  // items of a batch; 0 means 64
 	Enough int  // so many begin a batch beside others; 0 means Most
 	Few    int  // so many are left at once while there is no batch
-	Lanes  int  // batches on their way at once; 0 means 4
+	Lanes  int  // batches on their way at once; 0 means 4, and 8 where they are Apart
 	Apart  bool // a batch holds items of one group
 
 	// Moment is how long after the end of a batch the next one waits at most for callers
@@ -127,7 +127,7 @@ type item[T any] struct {
 func New[T any](cfg Config[T]) *Collector[T] {
 	cfg.Most = cmp.Or(cfg.Most, 64)
 	cfg.Enough = cmp.Or(cfg.Enough, cfg.Most)
-	cfg.Lanes = cmp.Or(cfg.Lanes, 4)
+	cfg.Lanes = cmp.Or(cfg.Lanes, map[bool]int{false: 4, true: 8}[cfg.Apart])
 	c := &Collector[T]{cfg: cfg, lines: map[string][]*item[T]{}, turns: &turns[T]{below: map[string]*turns[T]{}}, waiting: map[Caller]int{}}
 	c.came.L = &c.mu
 	return c
@@ -267,11 +267,17 @@ func (c *Collector[T]) wanted() bool {
 func (c *Collector[T]) batch(from *turns[T]) {
 	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
 	items := c.take(from)
+	over := sync.OnceFunc(func() { c.over(from, len(items)) })
 	if err == nil {
-		err = c.run(ctx, items)
+		err = c.run(ctx, items, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			over()
+			c.start()
+		})
 		release()
 	}
-	c.end(from, items, err)
+	c.end(over, items, err)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its callers in turn.
@@ -292,7 +298,7 @@ func (c *Collector[T]) take(from *turns[T]) (items []*item[T]) {
 }
 
 // run calls Run. One that panics has failed for all of its items.
-func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
+func (c *Collector[T]) run(ctx context.Context, items []*item[T], answered func()) error {
 	if len(items) == 0 { // all were taken back
 		return nil
 	}
@@ -301,19 +307,23 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
 		values[i], waited = it.value, max(waited, time.Since(it.came))
 	}
 	c.cfg.Began(len(items), waited)
-	return fault.Caught(func() error { return c.cfg.Run(ctx, values) })
+	return fault.Caught(func() error { return c.cfg.Run(ctx, values, answered) })
 }
 
-// end tells the callers of a batch, makes its subjects and its group available again,
-// and begins the one that is to follow.
-func (c *Collector[T]) end(from *turns[T], items []*item[T], err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// over makes room for the batch after one of so many, and its group available again.
+func (c *Collector[T]) over(from *turns[T], n int) {
 	c.running--
-	c.ended, c.want = time.Now(), min(c.ready+len(items), c.cfg.Most, ample)
+	c.ended, c.want = time.Now(), min(c.ready+n, c.cfg.Most, ample)
 	if from != c.turns {
 		c.turns.put(from)
 	}
+}
+
+// end tells the callers of a batch, makes its subjects available again, and begins the next.
+func (c *Collector[T]) end(over func(), items []*item[T], err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	over()
 	for _, it := range items {
 		if it.err = err; err == nil && c.cfg.Made != nil && !c.cfg.Made(it.value) {
 			it.err = Alone

@@ -32,21 +32,26 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var id string
-	err = d.Single().GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
+	answered := 0
+	alone := d.Single(func() { answered++ })
+	err = alone.GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
 	if err != nil || id != "1" {
 		t.Errorf("over a connection that had ended: %q, %v", id, err)
 	}
-	err = d.Single().GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
+	err = alone.GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
 	if err == nil || db.Uncertain(err) {
 		t.Errorf("what Postgres refuses: %v", err)
 	}
-	err = d.Single().GetContext(within, &id, `SELECT pg_terminate_backend(pg_backend_pid())::text WHERE $1 = 'x'`, "x")
+	err = alone.GetContext(within, &id, `SELECT pg_terminate_backend(pg_backend_pid())::text WHERE $1 = 'x'`, "x")
 	if !db.Uncertain(err) || !db.Unavailable(err) {
 		t.Errorf("a connection that ends under way: %v", err)
 	}
 	leave()
 	if n := count(t, d.Reader()); n != 1 {
 		t.Errorf("%d rows of one insert", n)
+	}
+	if answered != 2 {
+		t.Errorf("a row and a refusal were answers, and %d are told of", answered)
 	}
 	if s := d.Stats(); s.Writes.Held != 0 {
 		t.Errorf("%d places are held", s.Writes.Held)
@@ -66,7 +71,7 @@ func TestABatchHasOneTimeForAllItsStatements(t *testing.T) {
 	made := 0
 	for range 5 {
 		var slept string
-		if err := d.Single().GetContext(within, &slept, `SELECT pg_sleep(2)::text WHERE $1 = 'x'`, "x"); err != nil {
+		if err := d.Single(func() {}).GetContext(within, &slept, `SELECT pg_sleep(2)::text WHERE $1 = 'x'`, "x"); err != nil {
 			break
 		}
 		made++
@@ -95,7 +100,7 @@ func TestWhatWritesSaysSo(t *testing.T) {
 	}
 	defer leave()
 	var id string
-	if err := d.Single().GetContext(within, &id, `UPDATE guilds SET name = 'x' WHERE id = $1 RETURNING id`, "1"); err != nil {
+	if err := d.Single(func() {}).GetContext(within, &id, `UPDATE guilds SET name = 'x' WHERE id = $1 RETURNING id`, "1"); err != nil {
 		t.Errorf("a statement alone: %v", err)
 	}
 	line, err := db.Listen(t.Context(), base.URL, "guildhall-test", "somewhere")

@@ -19,10 +19,6 @@ const (
 	// connections up to a fifth fewer are answered where they do.
 	fewReads = 8
 
-	// lanesApart are statements of one guild each, as many as a pool has connections:
-	// nothing is gained by waiting for that of another guild.
-	lanesApart = 8
-
 	// mostPages bounds the pages of a guild that are read one after the other: deep ones
 	// take up to 0.2 s each while a large leaderboard, just imported, has no map yet.
 	mostPages = 16
@@ -58,9 +54,6 @@ func newReads[Q any](h Host, operation string, r Reads[Q], cfg collect.Config[Q]
 	r.db = h.DB
 	cfg.Run, cfg.Enter, cfg.Enough, cfg.Began = r.run, h.DB.EnterReading, enoughReads, h.Began(operation)
 	cfg.Wait, cfg.OwnShare, cfg.Busy = func(context.Context) time.Duration { return readWait }, collect.Alone, collect.Alone
-	if cfg.Apart {
-		cfg.Lanes = lanesApart
-	}
 	r.collector = collect.New(cfg)
 	return &r
 }
@@ -80,7 +73,7 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) error {
 
 // run answers the questions of a batch in one statement. When that fails each is
 // answered alone, unless it has hung: they would hang once more.
-func (r *Reads[Q]) run(ctx context.Context, questions []Q) error {
+func (r *Reads[Q]) run(ctx context.Context, questions []Q, _ func()) error {
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err := r.each(ctx, r.db.Reader(), questions)
 	if err != nil && time.Since(begun) < readWait {

@@ -134,17 +134,17 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 
 // run makes the changes of a batch. When it fails, and nothing of it is there, each is
 // made alone.
-func (w *Writes[C]) run(ctx context.Context, changes []C) error {
-	err := w.make(ctx, changes)
+func (w *Writes[C]) run(ctx context.Context, changes []C, answered func()) error {
+	err := w.make(ctx, changes, answered)
 	if err != nil && !db.Uncertain(err) {
 		return collect.Alone
 	}
 	return err
 }
 
-func (w *Writes[C]) make(ctx context.Context, changes []C) error {
+func (w *Writes[C]) make(ctx context.Context, changes []C, answered func()) error {
 	if !w.DB.Distributed() {
-		return w.together(ctx, w.DB.Single(), changes)
+		return w.together(ctx, w.DB.Single(answered), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.WaitLess(ctx, 10*time.Millisecond); err != nil { // a statement's own limit does not reach a coordinator's workers
