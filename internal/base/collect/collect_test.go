@@ -541,6 +541,8 @@ func TestBatchesBesideEachOther(t *testing.T) {
 			{false, []string{"1", "1"}, 8, 2},
 			{true, []string{"1", "2", "3"}, 1, 3},
 			{true, []string{"1", "1"}, 1, 1},
+			{false, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, 8, 4},
+			{true, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, 1, 8},
 		} {
 			var on atomic.Int32
 			open := make(chan struct{})
