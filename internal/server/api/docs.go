@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/labstack/echo/v4"
 	"go.yaml.in/yaml/v3"
 
 	"guildhall/gen"
@@ -30,9 +31,9 @@ type page struct {
 	plain, small []byte // small is gzip; nil where that is not smaller
 }
 
-// serveDocuments answers GET and HEAD for the contract and its reference, outside
-// the versioned prefix: without a token, but over HTTPS only. They spend their
-// address's bucket, as everything that is asked without a token does.
+// serveDocuments answers for the contract and its reference, outside the versioned
+// prefix: without a token, but over HTTPS only. They spend their address's bucket, as
+// everything that is asked without a token does.
 func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
 	pages, err := allPages(about)
 	if err != nil {
@@ -40,11 +41,8 @@ func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quot
 	}
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			if rs.Request().Method != http.MethodGet && rs.Request().Method != http.MethodHead {
-				return next(rs)
-			}
 			p := pages[rs.Request().URL.Path]
-			if p == nil && rs.Request().URL.Path != "/" {
+			if p == nil && (rs.Request().URL.Path != "/" || !gets(rs)) {
 				return next(rs)
 			}
 			return serveDocument(rs, p, limits, quota)
@@ -52,11 +50,18 @@ func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quot
 	}, nil
 }
 
+func gets(rs *reqState) bool {
+	return rs.Request().Method == http.MethodGet || rs.Request().Method == http.MethodHead
+}
+
 func serveDocument(rs *reqState, p *page, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
 	if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
 		return limited("Too many requests without a token from this address.", r)
 	}
 	switch {
+	case p != nil && !gets(rs):
+		rs.Set(echo.ContextKeyHeaderAllow, "OPTIONS, GET, HEAD")
+		return unrouted(rs)
 	case p != nil:
 		return p.respond(rs)
 	case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):

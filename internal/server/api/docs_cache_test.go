@@ -89,6 +89,25 @@ func TestDocumentsAreCachedAndCompressed(t *testing.T) {
 	}
 }
 
+func TestDocumentsRefuseOtherMethodsWithAllow(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	nobody := *server
+	nobody.Token = ""
+	for _, from := range []*apitest.API{server, &nobody} {
+		for _, path := range documentPaths {
+			for _, method := range []string{"POST", "DELETE", "TRACE"} {
+				wantAllow(t, from.Raw(t, method, path, "").WantError(t, 405, "method_not_allowed"), []string{"GET", "HEAD", "OPTIONS"})
+			}
+			a := from.Raw(t, "OPTIONS", path, "")
+			if a.Status != http.StatusNoContent {
+				t.Errorf("OPTIONS %s answered %d", path, a.Status)
+			}
+			wantAllow(t, a, []string{"GET", "HEAD", "OPTIONS"})
+		}
+	}
+}
+
 func TestDocumentsSpendTheAddresssBucket(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
