@@ -334,10 +334,14 @@ func publicURL(s string) (string, error) {
 		return "", nil
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.String() != s {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Contains(s, "?") || u.Fragment != "" || u.String() != s {
 		return "", errors.New("must be https:// and a host, with a port or a path if need be, and nothing else")
 	}
-	return strings.TrimRight(s, "/"), nil
+	base := strings.TrimRight(s, "/")
+	if strings.HasSuffix(base, api.Prefix) {
+		return "", errors.New("write it without " + api.Prefix + ", which the documents add")
+	}
+	return base, nil
 }
 
 // location checks a URL's scheme; empty is none. The error does not repeat the
