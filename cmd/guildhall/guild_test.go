@@ -40,9 +40,12 @@ func TestAGuildIsRemovedOnceItsIdIsTypedAndTakenBack(t *testing.T) {
 	if s := status(); s != "leaving" {
 		t.Errorf("the guild is %s", s)
 	}
-	call(t, "", "token", "list", "--guild", "7", "--database-url", base.URL).refused(t, 1, "There is no guild 7.")
-	call(t, "", "dashboard", "link", "--guild", "7", "--dashboard-url=https://pages.example", "--database-url", base.URL).
-		refused(t, 1, "There is no guild 7.")
+	credentials := func(want string) {
+		for _, line := range []string{"token list", "token create --name n --all-scopes", "dashboard link --dashboard-url=https://p.example"} {
+			call(t, "", append(strings.Fields(line), "--guild", "7", "--database-url", base.URL)...).refused(t, 1, want)
+		}
+	}
+	credentials("Guild 7 is being removed. Until its day comes it can be taken back")
 	if out := command("", "restore", "--guild", "7").ok(t); !strings.Contains(out, "is there again") {
 		t.Errorf("restore prints %q", out)
 	}
@@ -54,6 +57,7 @@ func TestAGuildIsRemovedOnceItsIdIsTypedAndTakenBack(t *testing.T) {
 		t.Errorf("the guild is %s", s)
 	}
 	command("", "restore", "--guild", "7").refused(t, 1, "is being removed")
+	credentials("Guild 7 is being removed, and what it had is being deleted.")
 }
 
 func TestAMemberIsForgottenByCommand(t *testing.T) {

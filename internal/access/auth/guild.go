@@ -44,6 +44,16 @@ const (
 	Going                   // it is being removed, and what it has is being deleted
 )
 
+// Gone is NotFound for a guild that is there for nobody, and says why.
+func (p Presence) Gone(guild string) *fault.Error {
+	why := map[Presence]string{
+		Absent:  "There is no guild %s.",
+		Leaving: "Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.",
+		Going:   "Guild %s is being removed, and what it had is being deleted.",
+	}
+	return fault.New(fault.NotFound, "not_found", why[p], guild)
+}
+
 // Guild says whether a guild is there. That it is is remembered for a minute,
 // and forgotten at once with an announcement that concerns everything; anything
 // else is asked anew each time. It is service_unavailable when it cannot be asked.

@@ -145,19 +145,17 @@ func GuildExists(ctx context.Context, q db.Querier, guild string) (bool, error) 
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
-// WantGuild is NoGuild unless the guild exists.
+// WantGuild is NotFound unless the guild is there, and says if it is being removed.
 func WantGuild(ctx context.Context, q db.Querier, guild string) error {
-	there, err := GuildExists(ctx, q, guild)
-	if err == nil && !there {
-		err = NoGuild(guild)
+	p, err := PresenceOf(ctx, q, guild)
+	if err != nil || p == Present {
+		return err
 	}
-	return err
+	return p.Gone(guild)
 }
 
 // NoGuild is NotFound, for an id that no guild has.
-func NoGuild(guild string) error {
-	return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
-}
+func NoGuild(guild string) error { return Absent.Gone(guild) }
 
 // maxActive is how many tokens of a guild may work at a time, and maxRanges how
 // many addresses and ranges an allowlist may name.
@@ -169,12 +167,11 @@ const (
 // hasRoom locks the guild, so that its tokens are made in turn, and is Refused
 // when maxActive of them work.
 func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
-	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 AND removed_at IS NULL FOR NO KEY UPDATE`, guild)
-	if db.Missing(err) {
-		return NoGuild(guild)
-	}
-	if err != nil {
+	if _, err := db.Exec(ctx, tx, `SELECT FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild); err != nil {
 		return fault.Wrap(err, "lock guild", guild)
+	}
+	if err := WantGuild(ctx, tx, guild); err != nil {
+		return err
 	}
 	have, err := db.Get[int](ctx, tx, countWorking, guild)
 	if have >= maxActive {

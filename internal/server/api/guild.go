@@ -59,10 +59,8 @@ func chooseGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, 
 		return by, err
 	case presence == auth.Absent:
 		return by, mayCome{errNoGuild}
-	case presence == auth.Leaving:
-		return by, mayCome{errNoGuild.With("Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.", named[0])}
-	case presence == auth.Going:
-		return by, mayCome{errNoGuild.With("Guild %s is being removed, and what it had is being deleted.", named[0])}
+	case presence != auth.Present:
+		return by, mayCome{presence.Gone(named[0])}
 	}
 	return by.In(named[0]), nil
 }
