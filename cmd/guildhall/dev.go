@@ -127,7 +127,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	defer os.Remove(running)
 	n := &node{
 		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, fallback: true, local: true, caFile: ca,
-		ready: func(at addresses) {
+		ready: func(at addresses) error {
 			here.Dashboard = "https://localhost" + portOf(at.https)
 			if settings.pages != nil {
 				here.Dashboard = "https://" + settings.pages.Host
@@ -135,7 +135,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 			if err := errors.Join(here.write(running), writeEnv(dir, at, ca, token.Secret)); err != nil {
 				log.Warn("other programs will not find this server", "error", err)
 			}
-			c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
+			return c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
 		},
 	}
 	return n.run(ctx)
@@ -322,7 +322,7 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 }
 
 // greet prints where everything is, and calls that work as they stand.
-func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages string) {
+func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages string) error {
 	base := "https://localhost" + portOf(at.https)
 	curl := "curl -sS"
 	if ca != "" {
@@ -351,7 +351,8 @@ func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages stri
 		"Other commands find this server from the same folder: " + program() + " token list" + ours + " --guild " + guildfile.DemoGuild,
 		"Ctrl-C stops everything. The data stays for the next start.", "",
 	}
-	fmt.Fprintln(w, strings.Join(rows, "\n"))
+	_, err := fmt.Fprintln(w, strings.Join(rows, "\n"))
+	return err
 }
 
 // operators is where the metrics are.

@@ -64,8 +64,8 @@ type node struct {
 	caFile string
 	// fallback takes any free port where a wanted one is taken.
 	fallback bool
-	// ready is called once, when everything is being served.
-	ready func(addresses)
+	// ready is called once, when everything is being served; its failure ends the node.
+	ready func(addresses) error
 
 	// Made by run before anything is started.
 	pageDB  *db.DB // the dashboard's; nil: there is none
@@ -183,7 +183,9 @@ func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vi
 	g.Go(func() error { return times.Watch(working) })
 	g.Go(func() error { return standbys.Watch(working) })
 	if n.ready != nil {
-		n.ready(s.at)
+		if err := n.ready(s.at); err != nil {
+			return err
+		}
 	}
 	n.log.Info("ready", "https", text(s.at.https), "http", text(s.at.http), "ops", text(s.at.ops), "env", n.Env)
 	return nil

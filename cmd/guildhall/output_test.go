@@ -36,6 +36,19 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	}
 }
 
+// It would go on serving, and nobody would know its token.
+func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{
+		"dev", "--https-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
+		"--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""),
+	}, streams{strings.NewReader(""), fullDisk{}, &errs})
+	if code != 1 || !strings.HasSuffix(errs.String(), "guildhall: "+syscall.ENOSPC.Error()+"\n") {
+		t.Errorf("it ends with %d: %s", code, errs.String())
+	}
+}
+
 // hostile is a text of a neighbour who means harm to whoever reads it in a
 // terminal: commands, a cleared line, text that runs backwards, text that is
 // not seen.
