@@ -26,14 +26,19 @@ func newSecretKey() (string, error) {
 	return base64.StdEncoding.EncodeToString(key), nil
 }
 
-// checkKey refuses a key that is not this installation's.
+// checkKey is wantKey with a connection of its own.
 func checkKey(ctx context.Context, url string, box *seal.Box) error {
 	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-check"})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	err = secretkey.Check(ctx, d, box)
+	return wantKey(ctx, d, box)
+}
+
+// wantKey refuses a key that is not this installation's.
+func wantKey(ctx context.Context, d *db.DB, box *seal.Box) error {
+	err := secretkey.Check(ctx, d, box)
 	if errors.Is(err, secretkey.ErrOther) { // anything else is no fault of the setting
 		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
@@ -98,8 +103,8 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
-	if err := secretkey.Check(ctx, d, b); err != nil {
-		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
+	if err := wantKey(ctx, d, b); err != nil {
+		return err
 	}
 	done, err := secretkey.Reseal(ctx, d, b)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/operate/secretkey"
 )
 
@@ -44,6 +45,20 @@ func (s *serving) end(t *testing.T) {
 	}
 	if code := s.exits(t, time.Minute); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// The name of the setting would send its reader to the key.
+func TestAFaultOfTheDatabaseIsNoFaultOfTheKey(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	dbtest.Exec(t, d.DB, `ALTER TABLE secret_key_check RENAME COLUMN sealed TO other`)
+	for _, line := range []string{"reseal", "webhook add --guild 1 --url https://x.example --all-events"} {
+		r := call(t, "", append(strings.Fields(line), "--database-url", d.URL, "--secret-key", someKey(t))...)
+		r.refused(t, 1, "read which secret key there is")
+		if strings.Contains(r.err, "GUILDHALL_SECRET_KEY") {
+			t.Errorf("%s blames the key: %s", line, r.err)
+		}
 	}
 }
 

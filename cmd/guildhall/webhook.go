@@ -15,7 +15,6 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -76,11 +75,12 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 		s.WebhookAllow = []string{loopback}
 	}
 	b, err := box(s.SecretKey, cmp.Or(r.Env, f.Env))
+	err = fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	if err == nil {
-		err = secretkey.Check(ctx, d, b)
+		err = wantKey(ctx, d, b)
 	}
 	if err != nil {
-		return webhooks.Config{}, errors.Join(fault.Wrap(err, "GUILDHALL_SECRET_KEY"), d.Close())
+		return webhooks.Config{}, errors.Join(err, d.Close())
 	}
 	c, err := s.receivers(b)
 	if err != nil {
