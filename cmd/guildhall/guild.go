@@ -110,9 +110,12 @@ func (c *guildRemove) Run(ctx context.Context, io streams) error {
 
 // confirm asks for the guild's id to be typed.
 func (c *guildRemove) confirm(ctx context.Context, d *db.DB, io streams) error {
-	name, err := db.Get[string](ctx, d.Reader(), `SELECT coalesce((SELECT name FROM guilds WHERE id = $1), '')`, c.Guild)
+	name, err := db.Get[string](ctx, d.Reader(), `SELECT name FROM guilds WHERE id = $1`, c.Guild)
+	if db.Missing(err) {
+		return auth.NoGuild(c.Guild)
+	}
 	if err != nil {
-		return err
+		return fault.Wrap(err, "look for guild", c.Guild)
 	}
 	if err := output.Say(io.err, "This removes guild %s (%s). Type its id to go on:", c.Guild, name); err != nil {
 		return err
