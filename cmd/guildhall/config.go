@@ -145,12 +145,12 @@ func (s Settings) check(r roles) (checked, error) {
 		found.about("GUILDHALL_REDIS_URL", ratelimit.CheckURL(s.RedisURL))
 	}
 	if !s.apart() {
-		found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
+		found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL))
 	}
 	if s.Env == "live" && s.DiscordToken == "" && !s.apart() {
 		found.about("GUILDHALL_DISCORD_TOKEN", errors.New("live needs the bot's token, else messages would be answered for that nobody gets; GUILDHALL_DISCORD_URL=off does without the chat platform, and GUILDHALL_DISCORD_URL=bot leaves it to your bot"))
 	}
-	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
+	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL))
 	if s.DashboardURL != "" {
 		c.pages, err = dashboard.ParseURL(s.DashboardURL)
 		found.about("GUILDHALL_DASHBOARD_URL", err)
@@ -344,19 +344,15 @@ func publicURL(s string) (string, error) {
 	return base, nil
 }
 
-// location checks a URL's scheme; empty is none. The error does not repeat the
-// URL, which may hold a password.
-func location(s string, schemes ...string) error {
+// location checks a URL that is called, or that people are sent to; empty is none. The
+// error does not repeat the URL, which may hold a password.
+func location(s string) error {
 	if s == "" {
 		return nil
 	}
 	u, err := url.Parse(s)
-	if err == nil {
-		for _, scheme := range schemes {
-			if u.Scheme == scheme && (u.Host != "" || u.Path != "") {
-				return nil
-			}
-		}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return errors.New("the URL must begin with http:// or https:// and a host")
 	}
-	return fmt.Errorf("the URL must begin with %s://", strings.Join(schemes, ":// or "))
+	return nil
 }

@@ -31,11 +31,17 @@ type share struct {
 	weight int
 }
 
+// postgresConnections is the highest that max_connections of Postgres can be.
+const postgresConnections = 262_143
+
 // parseConnections divides what the setting says.
 func parseConnections(setting string, r roles, pages bool) (connections, error) {
 	total, err := strconv.Atoi(setting)
 	if err != nil {
 		return connections{}, usageError{fmt.Errorf("is %q: write a number", setting)}
+	}
+	if total > postgresConnections {
+		return connections{}, fmt.Errorf("%d are more than a Postgres admits, which is %d", total, postgresConnections)
 	}
 	return divide(total, r, pages)
 }

@@ -137,7 +137,7 @@ func (s *Server) Beside(next http.Handler) http.Handler {
 // /dashboard or none.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(raw, "?#") {
 		return nil, fmt.Errorf("%q is not the address of a dashboard: write https://host or https://host/dashboard", raw)
 	}
 	switch strings.TrimSuffix(u.Path, "/") {
