@@ -48,10 +48,7 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: c.Guild, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
-	if err != nil {
-		return err
-	}
+	// First: whatever fails once a key is made, nobody gets to see it.
 	older, err := auth.NodesWithoutKeys(ctx, d.Reader())
 	if err != nil {
 		return err
@@ -60,6 +57,10 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 		if err := output.Say(io.err, "warning: %d running nodes are of an older release, which knows no bot keys: they answer 401 until they are upgraded", older); err != nil {
 			return err
 		}
+	}
+	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: c.Guild, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
+	if err != nil {
+		return err
 	}
 	return io.tell(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
 		k.Secret, k.ID, guildsOf(k), k.Name, output.Instant(k.ExpiresAt, "never"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -63,5 +64,11 @@ func TestMakingAKeyWarnsBesideAnOlderNode(t *testing.T) {
 	r := call(t, "", "bot-key", "create", "--name", "bot", "--json", "--database-url", base.URL)
 	if r.ok(t); !strings.Contains(r.err, "1 running nodes are of an older release") {
 		t.Errorf("it warns %q", r.err)
+	}
+	var out bytes.Buffer
+	line := []string{"bot-key", "create", "--name", "unseen", "--database-url", base.URL}
+	run(t.Context(), line, streams{strings.NewReader(""), &out, fullDisk{}})
+	if n := dbtest.Value[int](t, base.DB, `SELECT count(*) FROM bot_keys WHERE name = 'unseen'`); n != 0 {
+		t.Errorf("where it cannot warn it makes %d keys, and prints %q", n, out.String())
 	}
 }
