@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 )
 
@@ -73,6 +74,8 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	}
 	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--discord-url", "off", "--db-connections", "7").
 		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
+	dev := call(t, "", "dev", "--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""), "--db-connections", "8") // it has a dashboard
+	dev.refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 10 connections")
 }
 
 // A database that answers and takes no writes is none to send requests to: its

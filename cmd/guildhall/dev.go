@@ -99,6 +99,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	settings, err := c.check(bothRoles)
 	if err == nil {
 		settings.share, err = parseConnections(c.DBConnections, bothRoles, true) // it has a dashboard in any case
+		err = fault.Wrap(err, "GUILDHALL_DB_CONNECTIONS")
 	}
 	if err != nil {
 		return err
