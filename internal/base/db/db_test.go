@@ -88,6 +88,32 @@ func TestDo(t *testing.T) {
 	})
 }
 
+func TestAPartIsUndoneWhereItFails(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	oops, runs := errors.New("oops"), 0
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		failed := tx.Part(ctx, func() error { return errors.Join(insertGuild(ctx, tx, "1"), oops) })
+		if !errors.Is(failed, oops) || count(t, tx) != 0 {
+			t.Errorf("%v, %d rows", failed, count(t, tx))
+		}
+		return tx.Part(ctx, func() error {
+			if err := insertGuild(ctx, tx, "2"); err != nil {
+				return err
+			}
+			return tx.Part(ctx, func() error { // which gives up once: then the whole is done anew
+				if runs++; runs <= 100 {
+					return db.Again
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil || runs != 101 || count(t, d.Reader()) != 1 {
+		t.Errorf("%v after %d runs, %d rows", err, runs, count(t, d.Reader()))
+	}
+}
+
 func TestReaderCannotWrite(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -107,27 +107,29 @@ func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 	return fault.Wrap(err, "limit how long a unit waits for locks")
 }
 
-// Part runs fn as a part of the unit that is undone and run anew where Do would run the
-// whole unit anew: for work whose input can be read only once. fn may touch nothing but
-// the database. It costs a savepoint, and a transaction with more than 64 of those that
-// have written slows others down.
+// Part runs fn as a part of the unit that is undone where it fails, and run anew where Do
+// would run the whole unit anew: for work whose input can be read only once. fn may touch
+// nothing but the database. It costs a savepoint, and a transaction with more than 64 of
+// those that have written slows others down.
 func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 	for range maxPartRuns {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT part`); err != nil {
 			return fault.Wrap(err, "begin a part of a unit")
 		}
-		if err = fn(); !retryable(err) {
-			break
+		if err = fn(); err == nil {
+			_, err = tx.ExecContext(ctx, `RELEASE part`)
+			return fault.Wrap(err, "end a part of a unit")
 		}
-		if _, undo := tx.ExecContext(ctx, `ROLLBACK TO part`); undo != nil {
+		// Released as well: a part of a part has the same name.
+		_, undo := tx.ExecContext(ctx, `ROLLBACK TO part; RELEASE part`)
+		if !retryable(err) {
+			return err
+		}
+		if undo != nil {
 			return errors.Join(err, fault.Wrap(undo, "undo a part of a unit"))
 		}
 	}
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `RELEASE part`)
-	return fault.Wrap(err, "end a part of a unit")
+	return err
 }
 
 // Now is the transaction's own time: Postgres' now(), read once when first
