@@ -191,8 +191,23 @@ func (u *updates) full() bool {
 	return u.waiting >= batchRecords || u.size >= batchBytes || u.batch.full()
 }
 
-// refuse returns the error for a line; what comes before it is not looked at again.
-func (u *updates) refuse(_ context.Context, wrong *LineError) error { return wrong }
+// refuse returns the error for a line, unless an earlier line of the batch is wrong too:
+// what came before it is written alone.
+func (u *updates) refuse(ctx context.Context, wrong *LineError) error {
+	u.stood = nil // those lines would find themselves
+	u.keep(wrong.Line)
+	for _, c := range u.calls {
+		c.lines = slices.DeleteFunc(c.lines, func(rec *lineRecord) bool { return rec.line >= wrong.Line })
+		c.makes = slices.ContainsFunc(c.lines, func(rec *lineRecord) bool { return rec.kind == "guild" })
+		if err := c.again(u, c.lines); err != nil {
+			return err
+		}
+	}
+	if earlier, ok := errors.AsType[*LineError](u.flush(ctx)); ok {
+		return earlier
+	}
+	return wrong
+}
 
 // pieceRecords are those that are written anew together: as many as a bot's call has.
 const pieceRecords = 500
@@ -228,6 +243,9 @@ func (u *updates) flush(ctx context.Context) error {
 		u.empty()
 		return err
 	})
+	if wrong, ok := errors.AsType[*LineError](err); ok {
+		return u.refuse(ctx, wrong)
+	}
 	if err != nil {
 		return err
 	}

@@ -365,6 +365,40 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
+// Whatever finds a line wrong: its text, its kind, which others may come before, or the
+// guild that it is of.
+func TestAnUpdateNamesTheFirstWrongLine(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.AddGuilds(t, api.DB(), "2")
+	of := func(guild, kind, rest string) string {
+		return `{"record":"` + kind + `","guild_id":"` + guild + `",` + rest + "}\n"
+	}
+	seed := strings.Repeat("0", 64)
+	fine := of(api.Guild, "case", `"user_id":"1","moderator_id":"2","type":"warn","number":7`) // which a second try would find taken
+	entry := of("2", "giveaway_entry", `"giveaway_id":"n","user_id":"55"`)
+	message := of(api.Guild, "ticket_message", `"ticket_id":"n","content":"x"`)
+	draw := of("2", "giveaway_draw", `"giveaway_id":"n","round":1,"seed":"`+seed+`","entries_hash":"`+seed+`"`)
+	for text, kind := range map[string]string{
+		fine + entry + "{\n":                  "giveaway_entry",
+		fine + entry + message:                "giveaway_entry",
+		fine + draw + entry:                   "giveaway_draw",
+		fine + draw + message + entry + "{\n": "giveaway_draw",
+		fine + entry + of("2", "ticket_message", `"ticket_id":"n","content":"x"`):                       "giveaway_entry",
+		fine + of("3", "wallet", `"user_id":"1","balance":5`) + message + `{"record":"guild","id":"3"}`: "wallet",
+	} {
+		for _, dry := range []bool{true, false} {
+			_, err := guildfile.Update{Balances: transfer.Keep, DryRun: dry}.Run(t.Context(), api.DB(), strings.NewReader(text), nil)
+			if err == nil || !strings.HasPrefix(err.Error(), "line 2: "+kind+": ") {
+				t.Errorf("dry %v: %v, of %s", dry, err, text)
+			}
+		}
+	}
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM cases`); n != 0 {
+		t.Errorf("%d cases were kept", n)
+	}
+}
+
 // A thing stands in a file once, however many batches lie between its lines: added twice
 // would be a balance, and written twice whatever stands there.
 // RELIABILITY.md, Input.
