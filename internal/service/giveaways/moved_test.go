@@ -86,3 +86,34 @@ func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
 	}
 	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+otherChannel+`","message_id":"77"}}`)
 }
+
+// A message stays where it is posted: a record that moves its giveaway alone is refused, and
+// who reacts to it wins. One that says which message is there instead is taken, and any of a
+// giveaway that the bot runs. RELIABILITY.md, Giveaways.
+func TestAGiveawayDoesNotLeaveItsMessage(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	id := s.create("A hat", 1)
+	defer s.work(discord(t, server.URL))()
+	testutil.Eventually(t, "the message", func() bool {
+		return dbtest.Value[bool](t, s.DB(), `SELECT message_id IS NOT NULL FROM giveaways WHERE id = $1`, id)
+	})
+	bot := s.API.Bot(t).In(s.Guild)
+	moved := func(id, members string) *apitest.Response {
+		return bot.Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"`+id+`","channel_id":"`+otherChannel+`"`+members+`}]}`)
+	}
+	moved(id, "").WantError(t, 422, "record_refused")
+	message := server.Messages(channel)[0].ID
+	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+channel+`","message_id":"`+message+`"}}`)
+	server.React(channel, message, party, "3000")
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	testutil.Eventually(t, "the winner", func() bool {
+		return dbtest.Value[string](t, s.DB(), `SELECT array_to_string(winners, ' ') FROM giveaways WHERE id = $1`, id) == "3000"
+	})
+	moved(id, `,"message_id":"77"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+otherChannel+`","message_id":"77"}}`)
+
+	bot.Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"its","prize":"A hat","channel_id":"5","message_id":"6",
+		"ends_at":"2040-01-01T00:00:00Z"}]}`).Want(t, 200, "")
+	moved("its", "").Want(t, 200, `{"data":[{"result":"updated"}]}`)
+}

@@ -105,6 +105,9 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	if is.ChannelID == "" {
 		return transfer.Broken("channel_id", "must not be null")
 	}
+	if was.Source == fromAPI && was.MessageID != nil && is.ChannelID != was.ChannelID && !r.Gives("message_id") {
+		return transfer.Wrong("channel_id", "is %s, where its message stands: another channel needs the message_id there", was.ChannelID)
+	}
 	return nil
 }
 
