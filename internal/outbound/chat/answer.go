@@ -81,7 +81,9 @@ func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) 
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND result IS NULL
-		RETURNING `+pieceColumns, guild, id, result, a.MessageID, a.Refused, by, now)
+		RETURNING `+pieceColumns+`, CASE WHEN kind = '`+workCloseChannel+`' THEN (
+			SELECT payload FROM webhook_events e WHERE e.guild_id = $1 AND e.id = w.event_id) END AS asked`,
+		guild, id, result, a.MessageID, a.Refused, by, now)
 	switch {
 	case db.Missing(err):
 		p, err = pieceOf(ctx, tx, guild, id)
@@ -93,26 +95,20 @@ func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) 
 		return done, false, err
 	}
 	done = p.answered()
-	if done.Deleted, err = p.deleted(ctx, tx); err != nil {
+	if done.Deleted, err = p.deleted(); err != nil {
 		return done, false, err
 	}
 	return done, true, p.note(ctx, tx, now)
 }
 
-// deleted is the channel that the bot has deleted. The event by which it was asked says so.
-func (p piece) deleted(ctx context.Context, tx *db.Tx) (channelID string, err error) {
-	if p.Kind != workCloseChannel || *p.Result != WorkDone {
+// deleted is the channel that the bot has deleted. The event by which it was asked says
+// so, unless it is forgotten.
+func (p piece) deleted() (channelID string, err error) {
+	if p.Asked == nil || *p.Result != WorkDone {
 		return "", nil
-	}
-	payload, err := db.Get[[]byte](ctx, tx, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, p.GuildID, p.EventID)
-	switch {
-	case db.Missing(err): // it is forgotten
-		return "", nil
-	case err != nil:
-		return "", fault.Wrap(err, "read the event of work", p.ID, "of guild", p.GuildID)
 	}
 	var asked struct{ Data request }
-	if err := json.Unmarshal(payload, &asked); err != nil {
+	if err := json.Unmarshal(p.Asked, &asked); err != nil {
 		return "", fault.Wrap(err, "read what work", p.ID, "of guild", p.GuildID, "asks for")
 	}
 	if *asked.Data.Action != "delete" {

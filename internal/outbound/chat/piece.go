@@ -45,6 +45,7 @@ type piece struct {
 	Result    *string   `db:"result"` // nil: nobody has answered
 	MessageID *string   `db:"message_id"`
 	Reason    *string   `db:"reason"`
+	Asked     []byte    `db:"asked"` // the event that asks to close a channel, where it is being answered
 }
 
 const pieceColumns = `w.guild_id, w.id, w.kind, w.subject_id, w.intent_id, w.event_id, w.deadline, w.result, w.message_id, w.reason`
