@@ -305,13 +305,17 @@ func (l *giveawayLife) announces(n *lifeNode) *lifeCommand {
 	}}}
 }
 
-// passes sets all instants back.
+// passes sets all instants back. It waits for a command that holds them for as long as a
+// busy machine takes.
 func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
 	interval := fmt.Sprintf("interval '%d seconds'", int(d.Seconds()))
 	return &lifeCommand{Command: &dbtest.Command{Name: "pass", Run: func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `UPDATE giveaways SET `+dbtest.Earlier(interval, "starts_at", "ends_at", "paused_at", "redraw_at",
-				"ended_at", "created_at", "updated_at", "drawing_at", "react_at", "edit_at")+` WHERE id = $1`, l.id)
+			_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '30s'`)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `UPDATE giveaways SET `+dbtest.Earlier(interval, "starts_at", "ends_at", "paused_at", "redraw_at",
+					"ended_at", "created_at", "updated_at", "drawing_at", "react_at", "edit_at")+` WHERE id = $1`, l.id)
+			}
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE chat_intents SET `+dbtest.Earlier(interval, "first_sent_at", "lease_until",
 					"created_at", "settled_at"))
