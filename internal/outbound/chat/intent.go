@@ -260,6 +260,19 @@ func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done b
 	return done, fault.Wrap(err, "look what became of intent", in.ID, "of guild", in.GuildID)
 }
 
+// PostedAs is the platform's id for the message that an intent has become; empty: there is
+// none, or none is known.
+func PostedAs(ctx context.Context, q db.Querier, in Intent) (messageID string, err error) {
+	messageID, err = db.Get[string](ctx, q, `
+		SELECT coalesce(message_id, '')
+		FROM chat_intents
+		WHERE guild_id = $1 AND id = $2`, in.GuildID, in.ID)
+	if db.Missing(err) {
+		return "", nil
+	}
+	return messageID, fault.Wrap(err, "look as what intent", in.ID, "of guild", in.GuildID, "was posted")
+}
+
 // Taken reports whether the unit has committed in which the caller took the intent.
 func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

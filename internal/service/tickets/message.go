@@ -294,7 +294,7 @@ func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx 
 // somebody else had it when our lease was over. It is Unavailable unless that
 // has come to an end.
 func became(ctx context.Context, tx *db.Tx, in chat.Intent) (Response, error) {
-	e, err := written(ctx, tx, in.GuildID, in.ID)
+	e, err := written(ctx, tx, in)
 	switch {
 	case err != nil:
 		return nil, err

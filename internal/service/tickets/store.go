@@ -265,20 +265,25 @@ func listEntries(ctx context.Context, q db.Querier, guild, ticket, order string,
 	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
 }
 
-// written returns the transcript's entry with this id, nil when there is none.
-func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
+// written returns the transcript's entry of a message: its own, or that by which a record
+// of the bot's was first; nil when there is none.
+func written(ctx context.Context, tx *db.Tx, in chat.Intent) (*entry, error) {
 	e, err := db.Get[entry](ctx, tx, `
 		SELECT `+entryColumns+`
 		FROM ticket_messages
 		WHERE guild_id = $1
-		  AND id = $2`, guild, id)
-	switch {
-	case db.Missing(err):
-		return nil, nil
-	case err != nil:
-		return nil, fault.Wrap(err, "read entry", id, "of guild", guild)
+		  AND id = $2`, in.GuildID, in.ID)
+	if err == nil {
+		return &e, nil
 	}
-	return &e, nil
+	if !db.Missing(err) {
+		return nil, fault.Wrap(err, "read entry", in.ID, "of guild", in.GuildID)
+	}
+	message, err := chat.PostedAs(ctx, tx, in)
+	if err != nil || message == "" {
+		return nil, err
+	}
+	return mirrored(ctx, tx, row{GuildID: in.GuildID, ID: in.SubjectID}, message)
 }
 
 // writeNote adds an internal note to the transcript.

@@ -90,6 +90,31 @@ func TestAMessageThatIsAnsweredLateStandsInTheTranscript(t *testing.T) {
 	}
 }
 
+// The bot mirrors what it has posted before it answers, and that late: the repeat of the
+// request is answered with the entry that the bot has made.
+//
+// RELIABILITY.md, Messages.
+func TestAMessageThatIsMirroredBeforeALateAnswerIsShown(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	keyed, body := api.Key("k"), `{"content":"Hello","author_id":"5"}`
+	posted := inBackground(t, keyed, id, body)
+	a := one(t, bot, "post_message")
+	(<-posted).WantError(t, 502, "discord_send_failed")
+	done := there.carryOut(a)
+	entry := bot.In(api.Guild).Do(t, "writeRecords",
+		`{"records":[{"record":"ticket_message","ticket_id":"`+id+`","channel_message_id":"1000000","content":"Hello","author_id":"5"}]}`).
+		Want(t, 200, `{"data":[{"result":"created"}]}`).All(t, "id")[0]
+	answer(t, bot, a, done).Want(t, 200, "")
+	sweep(t, api)
+	keyed.Do(t, "createTicketMessage", body, apitest.Path("id", id)).
+		Want(t, 201, `{"data":{"id":"`+entry+`","author_id":"5","channel_message_id":"1000000"}}`)
+	if got := transcript(t, api, id); got != "Hello 1000000" {
+		t.Errorf("the transcript says %s", got)
+	}
+}
+
 func TestTheSameKeyResumesTheSameWork(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
