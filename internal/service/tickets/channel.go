@@ -166,8 +166,8 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 }
 
 // settle gives the lease back, and reports whether there is work again or still.
-// A channel that is gone leaves the ticket without one. Where the bot has given it another
-// meanwhile, it keeps that, which is due as the old one was. When the lease was lost, the
+// A channel that is gone leaves the ticket without one, of which nothing is due. Where the bot
+// has given it another meanwhile, it keeps that, which is due as the old one was. When the lease was lost, the
 // order in which the platform was asked by us and by whoever had it next is not known: then
 // the ticket's present state is due once more.
 func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
@@ -182,7 +182,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
 			SET channel_lease_until = NULL,
-			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 OR channel_id <> $8 THEN channel_due_at END,
+			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 AND NOT $7 OR channel_id <> $8 THEN channel_due_at END,
 			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
 			    channel_id = CASE WHEN NOT $7 OR channel_id <> $8 THEN channel_id END,
 			    updated_at = CASE WHEN $7 AND channel_id = $8 THEN `+db.Next("instant.at", "updated_at")+` ELSE updated_at END
@@ -228,6 +228,7 @@ func SweepChannels(ctx context.Context, d db.Doer) error {
 			SELECT guild_id, id
 			FROM tickets
 			WHERE channel_due_at < now() - interval '1 minute'
+			  AND channel_id IS NOT NULL
 			  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 			ORDER BY channel_due_at
 			LIMIT 100`)

@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat/chattest"
 	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
 )
 
 // moves has the operator's bot say that a ticket has a status, in the channel with the number.
@@ -129,5 +130,46 @@ func TestATicketThatStaysKeepsWhatWasNotedOfItsChannel(t *testing.T) {
 	}
 	if got := s.platform.Overwrites(channelOf(1))["4000"]; got.Allow != 1<<10|1<<11 || got.Deny != 0 {
 		t.Errorf("the opener has %+v", got)
+	}
+}
+
+// A ticket loses its channel while something is due for that: the bot says so, or the ticket
+// is opened again while the channel is deleted. Nothing is due then, and no sweep finds it.
+// RELIABILITY.md, Messages.
+func TestNothingIsDueOfATicketThatHasLostItsChannel(t *testing.T) {
+	t.Parallel()
+	for name, byRecord := range map[string]bool{"by a record": true, "while it is opened again": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTicketAPI(t)
+			dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
+			id := ticket(t, s.API, 1, "open", true)
+			s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			bot, want := s.API.Bot(t).In(s.Guild), "closed"
+			if byRecord {
+				bot.Do(t, "writeRecords", `{"records":[{"record":"ticket","id":"`+id+`","channel_id":null}]}`).Want(t, 200, "")
+			} else {
+				want = "open"
+				s.platform.In(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool {
+					s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+					return false
+				})
+			}
+			if err := s.syncChannel(id); err != nil {
+				t.Fatal(err)
+			}
+			left := dbtest.Value[string](t, s.DB(), `SELECT concat_ws(' ', status, channel_id, channel_due_at) FROM tickets WHERE id = $1`, id)
+			if left != want {
+				t.Errorf("the ticket, its channel, and since when that is due: %s", left)
+			}
+			// The release before has left some as due.
+			dbtest.Exec(t, s.DB(), `WITH gone AS (DELETE FROM river_job) UPDATE tickets SET channel_due_at = now() - interval '1 hour'`)
+			if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
+				t.Fatal(err)
+			}
+			if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM river_job`); n != 0 {
+				t.Errorf("a sweep finds it")
+			}
+		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // writer makes and changes tickets by records. They never touch a channel: when it is
-// due stays as it is. The lock of one is not that of another.
+// due stays as it is, while there is one. The lock of one is not that of another.
 var writer = transfer.Writer[row]{
 	Schema: "RecordTicket",
 	Key:    idOf,
@@ -203,7 +203,8 @@ const storing = `
 			UPDATE tickets t
 			SET status = g.status, subject = g.subject, opener_id = g.opener_id, claimed_by_id = g.claimed_by_id, channel_id = g.channel_id,
 			    close_reason = g.close_reason, closed_by_id = g.closed_by_id, closed_at = g.closed_at, metadata = g.metadata,
-			    channel_lock = CASE WHEN t.channel_id = g.channel_id THEN t.channel_lock END, updated_at = g.updated_at
+			    channel_lock = CASE WHEN t.channel_id = g.channel_id THEN t.channel_lock END,
+			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END, updated_at = g.updated_at
 			FROM given g
 			WHERE t.guild_id = $1 AND t.id = g.id AND g.id = ANY ($3)
 			RETURNING t.id
