@@ -70,21 +70,24 @@ func TestAGiveawayThatMovesIsWhereItsMessageIs(t *testing.T) {
 	}
 }
 
-// The bot moves such a giveaway and has posted the message itself: no other is posted.
+// The bot has posted the message of such a giveaway itself, where it is or elsewhere: no other
+// is posted.
 func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
 	t.Parallel()
-	s, server := opened(t)
-	id := s.create("A hat", 1)
-	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords",
-		`{"records":[{"record":"giveaway","id":"`+id+`","channel_id":"`+otherChannel+`","message_id":"77"}]}`).
-		Want(t, 200, `{"data":[{"result":"updated"}]}`)
-	stop := s.work(discord(t, server.URL))
-	s.announced()
-	stop()
-	if n := len(server.Messages(channel)) + len(server.Messages(otherChannel)); n != 0 {
-		t.Errorf("%d messages were posted", n)
+	for _, where := range []string{channel, otherChannel} {
+		s, server := opened(t)
+		id := s.create("A hat", 1)
+		s.API.Bot(t).In(s.Guild).Do(t, "writeRecords",
+			`{"records":[{"record":"giveaway","id":"`+id+`","channel_id":"`+where+`","message_id":"77"}]}`).
+			Want(t, 200, `{"data":[{"result":"updated"}]}`)
+		stop := s.work(discord(t, server.URL))
+		s.announced()
+		stop()
+		if n := len(server.Messages(channel)) + len(server.Messages(otherChannel)); n != 0 {
+			t.Errorf("%d messages were posted beside that in %s", n, where)
+		}
+		s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+where+`","message_id":"77"}}`)
 	}
-	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"channel_id":"`+otherChannel+`","message_id":"77"}}`)
 }
 
 // A message stays where it is posted: a record that moves its giveaway alone is refused, and

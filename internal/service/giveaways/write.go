@@ -219,11 +219,11 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 }
 
 // moveMessage has the message by which members enter posted in the channel in which a
-// record puts its giveaway, unless the record says which message that is. One that may be
-// posted already stays, and the giveaway is where that one is; see posted.
+// record puts its giveaway, or none where the record says which message that is. One that may
+// be posted already stays, and the giveaway is where that one is; see posted.
 func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
-	if was == nil || was.PostID == nil || is.ChannelID == was.ChannelID {
+	if was == nil || was.PostID == nil || is.ChannelID == was.ChannelID && (was.MessageID != nil || is.MessageID == nil) {
 		return nil
 	}
 	gone, err := chat.Withdraw(ctx, tx, is.GuildID, *was.PostID)
