@@ -72,9 +72,9 @@ func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat
 
 // present stores, in the unit that makes a giveaway active, the message by
 // which members enter it, and the job that posts it. A giveaway that is not run
-// by the API has its message from the bot.
+// by the API has its message from the bot, and one that has a message gets no other.
 func present(ctx context.Context, tx *db.Tx, g row) error {
-	if g.Source != fromAPI || g.PostID != nil {
+	if g.Source != fromAPI || g.PostID != nil || g.MessageID != nil {
 		return nil
 	}
 	in, err := prepare(ctx, tx, g, chat.KindGiveawayStarted, notice{text: startedText(g)})

@@ -90,6 +90,28 @@ func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
 	}
 }
 
+// One that begins has its message already, by a record that makes it or has been there before.
+// RELIABILITY.md, Giveaways.
+func TestAGiveawayThatBeginsWithItsMessageGetsNoOther(t *testing.T) {
+	t.Parallel()
+	for status, starts := range map[string]string{"active": "2026-01-01T00:00:00Z", "scheduled": "2039-01-01T00:00:00Z"} {
+		s, server := opened(t)
+		s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"`+status+`","source":"api","prize":"A hat",
+			"channel_id":"`+channel+`","message_id":"77","status":"`+status+`","starts_at":"`+starts+`","ends_at":"2040-01-01T00:00:00Z"}]}`).
+			Want(t, 200, `{"data":[{"result":"created"}]}`)
+		dbtest.Exec(t, s.DB(), `UPDATE giveaways SET starts_at = '2026-01-01'`)
+		stop := s.work(discord(t, server.URL))
+		testutil.Eventually(t, "it has begun", func() bool {
+			return dbtest.Value[bool](t, s.DB(), `SELECT status = 'active' FROM giveaways`)
+		})
+		s.announced()
+		stop()
+		if n := len(server.Messages(channel)); n != 0 {
+			t.Errorf("%d messages were posted of one that was %s", n, status)
+		}
+	}
+}
+
 // A message stays where it is posted: a record that moves its giveaway alone is refused, and
 // who reacts to it wins. One that says which message is there instead is taken, and any of a
 // giveaway that the bot runs. RELIABILITY.md, Giveaways.

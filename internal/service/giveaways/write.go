@@ -227,7 +227,7 @@ func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
 		return nil
 	}
 	gone, err := chat.Withdraw(ctx, tx, is.GuildID, *was.PostID)
-	if err != nil || !gone || is.MessageID != nil {
+	if err != nil || !gone {
 		return err
 	}
 	is.PostID = nil
