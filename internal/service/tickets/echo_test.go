@@ -45,6 +45,12 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 				bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":`+c.is+`,"author_type":"bot"}}`)
 			}
 			bot.WantNoEvent(t)
+			// The bot was first, and its record does not change the kind, nor the author if there is one.
+			edit := strings.NewReplacer("Hello", "Hello!", `"author_type":"bot"`, `"author_type":"staff","kind":"note","author_id":"88"`)
+			bot.Do(t, "writeRecords", edit.Replace(echo(id, s.platform.Messages(channelOf(1))[0].ID))).
+				Want(t, 200, `{"data":[{"result":"updated"}]}`)
+			bot.WantEvent(t, "ticket.message_updated",
+				`{"data":{"kind":"message","author_id":`+strings.Replace(c.is, "null", `"88"`, 1)+`,"author_type":"bot","content":"Hello!"}}`)
 		})
 	}
 	t.Run("after", func(t *testing.T) {

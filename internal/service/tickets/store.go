@@ -358,21 +358,25 @@ func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message
 	return e, event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 }
 
-// gain gives an entry its author, if it has none, and tells of that.
+// gain makes an entry that a record has brought that of a message of ours, which keeps its
+// kind and author, and gives it its author, if it has none; it tells of that.
 func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin event.Origin) (entry, error) {
-	if e.AuthorID != nil || author == nil {
+	gains := e.AuthorID == nil && author != nil
+	if gains {
+		e.AuthorID = author
+	}
+	if _, err := db.Exec(ctx, tx, `
+		UPDATE ticket_messages SET author_id = $3, posted = true
+		WHERE guild_id = $1
+		  AND id = $2`, e.GuildID, e.ID, e.AuthorID); err != nil {
+		return entry{}, fault.Wrap(err, "give entry", e.ID, "of guild", e.GuildID, "its author")
+	}
+	if !gains {
 		return e, nil
 	}
 	t, err := update(ctx, tx, t, ``)
 	if err != nil {
 		return entry{}, err
-	}
-	e.AuthorID = author
-	if _, err := db.Exec(ctx, tx, `
-		UPDATE ticket_messages SET author_id = $3
-		WHERE guild_id = $1
-		  AND id = $2`, e.GuildID, e.ID, author); err != nil {
-		return entry{}, fault.Wrap(err, "give entry", e.ID, "of guild", e.GuildID, "its author")
 	}
 	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntry(e))
 }
