@@ -157,6 +157,11 @@ func TestDevOverAnotherDatabase(t *testing.T) {
 	me := shell(t, dir, ". .guildhall/env",
 		`curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" "$GUILDHALL_URL/me"`)
 	wantMatch(t, "the call", me, `"guild_id":"`+guildfile.DemoGuild+`"`)
+
+	// Receivers on this machine are allowed, and so they are for the commands.
+	at := filepath.Join(dir, ".guildhall")
+	call(t, "", "webhook", "add", "--dir", at, "--guild", guildfile.DemoGuild, "--url", "http://127.0.0.1:1/", "--all-events").ok(t)
+	wantMatch(t, "doctor", call(t, "", "doctor", "--dir", at).out, `(?m)^ok +endpoints `)
 }
 
 // An installation's database is not for trying things out.

@@ -147,7 +147,7 @@ func (c *doctorCommand) likeDev(f targetDatabase) {
 	}
 	c.Env = f.Env
 	c.SecretKey = cmp.Or(c.SecretKey, f.SecretKey)
-	if len(c.WebhookAllow) == 0 {
+	if strings.Join(c.WebhookAllow, "") == "" { // the default is one empty value
 		c.WebhookAllow = []string{loopback}
 	}
 	files := certificate.LocalPaths(c.Dir)
