@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -96,4 +97,19 @@ func TestAnAllowlistHasAHundredRangesAtMost(t *testing.T) {
 	n.AllowIP = list[:100]
 	_, err := auth.Create(t.Context(), s.DB, n)
 	must(t, err)
+}
+
+// A method that an address does not take is 405 with those that it takes, as HTTP has it.
+func TestA405NamesTheMethodsOfTheAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for path, want := range map[string]string{
+		page(guildID, "tokens"): "GET, HEAD, POST", page(guildID, "tokens", "new"): "GET, HEAD",
+		"/dashboard/logout": "POST", "/dashboard/integrations/api-tokens/x": "DELETE",
+	} {
+		got := s.browser(t).do(http.MethodPut, path, nil).wants(405)
+		if allow := got.header.Get("Allow"); allow != want {
+			t.Errorf("%s takes %q, want %q", path, allow, want)
+		}
+	}
 }

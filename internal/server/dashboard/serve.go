@@ -42,6 +42,7 @@ type call struct {
 	from    netip.Addr // the client's address; the zero one when it cannot be known
 	base    string     // the public address of the dashboard, as far as the host
 	route   string     // the pattern, for log and metrics
+	allow   string     // the methods that the address takes, where it does not take this one
 	handler handler
 	form    url.Values // of a POST
 	who     person
@@ -289,6 +290,7 @@ func (c *call) find() error {
 	case c.handler != nil:
 		return nil
 	case rec.status == http.StatusMethodNotAllowed:
+		c.allow = rec.header.Get("Allow")
 		return errMethod
 	default: // nothing, or the router's redirect to a cleaner path
 		return errNotHere
@@ -321,6 +323,9 @@ func (c *call) refuse(err error) reply {
 	status, header := failure.Status(f), http.Header{}
 	if f.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(failure.Seconds(f.RetryAfter)))
+	}
+	if c.allow != "" {
+		header.Set("Allow", c.allow)
 	}
 	if c.r.Method == http.MethodDelete {
 		header.Set("Content-Type", "application/json")
