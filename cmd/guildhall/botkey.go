@@ -18,7 +18,7 @@ type botKeyCommands struct {
 
 type botKeyCreate struct {
 	credential
-	Guild []string `sep:"none" help:"A guild that the key serves; repeat it. Default: every guild, those to come too." placeholder:"ID"`
+	Guild []string `sep:"none" help:"A guild that the key serves; repeat it, or list several with commas. Default: every guild, those to come too." placeholder:"ID"`
 }
 
 // createdKey is a bot key as `--json` prints it when it is made.
@@ -58,7 +58,7 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 			return err
 		}
 	}
-	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: c.Guild, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
+	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: itemsOf(c.Guild), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 		return call(t, "", append([]string{"bot-key"}, append(args, "--database-url", base.URL)...)...)
 	}
 	var key, every createdKey
-	made := command("create", "--name", "bot", "--guild", "7", "--guild", "8", "--allow-ip", "192.0.2.0/24", "--expires-in", "2d", "--env",
-		"test", "--json")
+	made := command("create", "--name", "bot", "--guild", "7,8", "--guild", "9 10", "--allow-ip", "192.0.2.0/24", "--expires-in", "2d",
+		"--env", "test", "--json")
 	if err := json.Unmarshal([]byte(made.ok(t)), &key); err != nil || !strings.HasPrefix(key.ID, "bk_") ||
 		!strings.HasPrefix(key.Key, "bot_test_") ||
-		strings.Join(key.GuildIDs, " ") != "7 8" || key.ExpiresAt == nil || len(key.IPAllowlist) != 1 {
+		strings.Join(key.GuildIDs, " ") != "10 7 8 9" || key.ExpiresAt == nil || len(key.IPAllowlist) != 1 {
 		t.Errorf("create prints %s, %v", made.out, err)
 	}
 	made = command("create", "--name", "all", "--json")

@@ -296,7 +296,7 @@ func proxies(lists []string) ([]netip.Prefix, error) {
 // hostNames reads a list of names as a Host header has them, without ports.
 func hostNames(lists []string) (map[string]bool, error) {
 	names := map[string]bool{}
-	for _, name := range strings.FieldsFunc(strings.Join(lists, ","), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
+	for _, name := range itemsOf(lists) {
 		if strings.ContainsAny(name, ":/*@[]") {
 			return nil, fmt.Errorf("%q is not a host name: write it without scheme, port or path", name)
 		}

@@ -25,7 +25,7 @@ type doctorCommand struct {
 	listenURL
 	roles
 	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
-	Guild    []string                                                                          `sep:"none" help:"Look at this guild's rights, endpoints and books only; repeat it for more." placeholder:"ID"`
+	Guild    []string                                                                          `sep:"none" help:"Look at this guild's rights, endpoints and books only; repeat it, or list several with commas." placeholder:"ID"`
 	Books    bool                                                                              `help:"Hold every balance against the sum of its ledger, guild by guild."`
 	JSON     bool                                                                              `help:"Print one JSON object."`
 }
@@ -90,7 +90,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
-		Guilds: c.Guild, Books: c.Books, Connections: settings.share.sum(c.api()),
+		Guilds: itemsOf(c.Guild), Books: c.Books, Connections: settings.share.sum(c.api()),
 	}
 	if tracing.Wanted() {
 		cfg.Traces = tracing.Probe

@@ -87,7 +87,7 @@ func TestAGuildThatIsNotThereIsNamed(t *testing.T) {
 		call(t, "", append(args, guild)...).ok(t)
 	}
 	doctor := []string{"doctor", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off", "--guild"}
-	r := call(t, "", append(doctor, "12345")...)
+	r := call(t, "", append(doctor, guild+", 12345")...)
 	r.refused(t, 1, "guilds")
 	if !strings.Contains(r.out, "There is no guild 12345") {
 		t.Error(r.out)

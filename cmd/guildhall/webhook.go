@@ -48,7 +48,7 @@ type webhookAdd struct {
 }
 
 func (c *webhookAdd) Run(ctx context.Context, io streams) error {
-	events := strings.FieldsFunc(strings.Join(c.Event, ","), func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+	events := itemsOf(c.Event)
 	if len(events) == 0 && !c.AllEvents {
 		return usageError{errors.New("an endpoint needs --event or --all-events")}
 	}
