@@ -37,7 +37,7 @@ const (
 
 type listenCommand struct {
 	ForwardTo string   `name:"forward-to" help:"Post each event here, signed; it is acknowledged when the answer is 2xx." placeholder:"URL"`
-	Events    []string `sep:"," help:"Event types. Default: all that the token may read." placeholder:"EVENT"`
+	Events    []string `sep:"none" help:"Event types; repeat it, or list several with commas. Default: all that the token may read." placeholder:"EVENT"`
 	Token     string   `env:"GUILDHALL_TOKEN" required:"" help:"A token with webhooks:manage and the read scopes of the events." placeholder:"TOKEN"`
 	API       string   `name:"api" env:"GUILDHALL_URL" required:"" help:"The API's address, as in https://localhost:8443/api/v1." placeholder:"URL"`
 	CA        string   `name:"ca" env:"GUILDHALL_CA" help:"File of the CA that the server's certificate is from." placeholder:"FILE"`
@@ -92,7 +92,7 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 		return nil, err
 	}
 	return &listener{
-		io: io, base: base, token: c.Token, events: c.Events, forwardTo: c.ForwardTo,
+		io: io, base: base, token: c.Token, events: itemsOf(c.Events), forwardTo: c.ForwardTo,
 		api:      &http.Client{Transport: transport, Timeout: (listenWait + 20) * time.Second},
 		receiver: &http.Client{Timeout: egress.AttemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		label:    output.Visible("guildhall listen on " + host),

@@ -221,6 +221,16 @@ func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
 	api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
 }
 
+// Event types are named as scopes and addresses are: in lists, with commas or spaces.
+func TestListenReadsListsOfEvents(t *testing.T) {
+	t.Parallel()
+	c := listenCommand{API: "http://localhost", Events: []string{"case.created, ticket.closed", "xp.level_up giveaway.ended"}}
+	l, err := c.listener(streams{})
+	if err != nil || strings.Join(l.events, "|") != "case.created|ticket.closed|xp.level_up|giveaway.ended" {
+		t.Errorf("it listens to %q, %v", l.events, err)
+	}
+}
+
 // A refusal for good ends a listener; it does not try for ever.
 func TestListenEndsWhenItIsRefused(t *testing.T) {
 	t.Parallel()
