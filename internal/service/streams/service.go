@@ -22,7 +22,7 @@ type Service struct {
 }
 
 // errWork refuses to change what is there by itself.
-var errWork = fault.New(fault.Invalid, "invalid_request", "path /name: the stream work is there by itself, and is neither changed nor deleted")
+var errWork = fault.New(fault.Invalid, "invalid_request", "path name: the stream work is there by itself, and is neither changed nor deleted")
 
 // ListBotStreams lists all streams, by name.
 func (*Service) ListBotStreams(ctx context.Context, r gen.ListBotStreamsRequestObject) (gen.ListBotStreamsResponseObject, error) {
