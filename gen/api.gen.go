@@ -4362,9 +4362,9 @@ type Work struct {
 	// - `post_message`: post `content` to the ticket's channel; mentions in it notify nobody.
 	// - `close_channel`: with the action `archive` keep the ticket's channel and let only staff write in it, with `delete` delete it.
 	// - `reopen_channel`: undo what `archive` has done.
-	// - `post_giveaway`: post `content`, by which members enter.
-	// - `edit_giveaway`: give the giveaway's message another `content`.
-	// - `announce_giveaway`: post `content`, in reply to `message_id` if there is one; users who are mentioned are notified.
+	// - `post_giveaway`: post `content`, by which members enter; mentions in it notify nobody.
+	// - `edit_giveaway`: give the giveaway's message another `content`; mentions in it notify nobody.
+	// - `announce_giveaway`: post `content`, in reply to `message_id` if there is one; users who are mentioned are notified, and nobody else.
 	// - `collect_entries`: the giveaway is to be drawn; write an entry record for each member who takes part, then answer. Until then such records are taken.
 	Kind string `json:"kind"`
 

@@ -57,6 +57,25 @@ func TestDocumentsNameOperationsThatThereAre(t *testing.T) {
 	}
 }
 
+// The bot posts what others have written: of each work that it posts the contract and the
+// guide say whom mentions in it notify.
+func TestWorkThatIsPostedSaysWhomItNotifies(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../docs/bot/work.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := document(t).Components.Schemas["Work"].Value.Properties["kind"].Value.Description
+	for _, kind := range []string{"post_message", "post_giveaway", "edit_giveaway", "announce_giveaway"} {
+		for where, text := range map[string]string{"the contract": kinds, "docs/bot/work.md": string(guide)} {
+			line := regexp.MustCompile("(?m)^.*`" + kind + "`.*$").FindString(text)
+			if !strings.Contains(line, "notify nobody") && !strings.Contains(line, "are notified, and nobody else") {
+				t.Errorf("%s says of %s: %q", where, kind, line)
+			}
+		}
+	}
+}
+
 // README is read by people who have not decided yet.
 func TestTheReadmeIsShort(t *testing.T) {
 	t.Parallel()
