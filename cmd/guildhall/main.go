@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -128,15 +129,16 @@ func main() {
 }
 
 // untilTold ends when the process is told to end, or loses its terminal, unless that is
-// ignored, as nohup does. A second signal ends the program at once: stop restores the
-// default.
+// ignored, as nohup does. A second signal, a second after it, ends the program at once:
+// stop restores the default. timeout(1) sends its signal to the program and once more to
+// the program's group.
 func untilTold() context.Context {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	return ctx
 }
 

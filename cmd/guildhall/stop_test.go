@@ -5,9 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api/apitest"
 )
 
 // A listener with a slow caller takes none of their time from the callers of another.
@@ -41,5 +45,41 @@ func TestListenersEndTogether(t *testing.T) {
 	close(over)
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// A signal that is sent twice at once, as timeout(1) does, lets the program end as it
+// should; who insists ends it.
+func TestASignalThatComesTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more time.Duration // how long signals are sent while it ends
+		code int
+	}{"twice": {0, 0}, "insisting": {time.Minute, -1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := apitest.New(t)
+			api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
+			from, running := newAway(t, api), make(chan *os.Process, 1)
+			pass := from.Config.Handler
+			from.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodDelete { // what it does before it ends
+					p, until := <-running, time.Now().Add(c.more)
+					for p.Signal(syscall.SIGTERM) == nil && time.Now().Before(until) && r.Context().Err() == nil {
+						time.Sleep(50 * time.Millisecond)
+					}
+				}
+				pass.ServeHTTP(w, r)
+			})
+			p := begin(t, t.TempDir(), nil, "listen", "--api", from.URL, "--token", api.Token, "--events", "case.created")
+			p.says(t, "listening to")
+			running <- p.Process
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.exits(t, time.Minute); code != c.code {
+				t.Errorf("it exits with %d, want %d", code, c.code)
+			}
+		})
 	}
 }
