@@ -50,7 +50,9 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 		}
 		return err
 	}
-	rs.by, rs.noGuild = chooseGuild(rs.ctx, tokens, rs.by, rs.Request().Header[guildHeader])
+	if rs.op == nil || rs.op.OfGuild { // the others ignore the header
+		rs.by, rs.noGuild = chooseGuild(rs.ctx, tokens, rs.by, rs.Request().Header[guildHeader])
+	}
 	rs.onAccount(attributed(auth.With(rs.ctx, rs.by), rs))
 	db.Charge(rs.ctx, time.Since(rs.came)) // so that a refusal comes two seconds after the request
 	return nil

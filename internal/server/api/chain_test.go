@@ -212,7 +212,11 @@ func TestEveryWriteTellsDuplicatesAndReuse(t *testing.T) {
 			return
 		}
 		server := server.May(t, op)
-		server.Key("reused").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
+		if op.Spec.Security == nil {
+			server.Key("reused").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
+		} else { // no guild's: another key's scope
+			server.Key("reused").Do(t, "deleteBotStream", "", apitest.Path("name", "none")).WantError(t, 404, "not_found")
+		}
 		server.Key("reused").Do(t, op.ID, `{"x":1}`, fill(op)...).WantError(t, 409, "idempotency_key_reused")
 	})
 	t.Run("a duplicate of a running request", func(t *testing.T) {

@@ -74,7 +74,7 @@ func requireGuild(next handler) handler {
 			rs.actIn(rs.by.In(rs.Request().Header.Get(guildHeader)))
 			rs.noGuild, rs.making = nil, true
 		}
-		if rs.op.OfGuild && rs.noGuild != nil {
+		if rs.noGuild != nil {
 			return rs.noGuild
 		}
 		return next(rs)

@@ -137,6 +137,20 @@ func TestAKeyHasABucketOfItsOwnInEachGuild(t *testing.T) {
 	server.Do(t, "getGuild", "").Want(t, 200, "")
 }
 
+// Whatever the header says, an operation that is no guild's has its Idempotency-Key and
+// its bucket from the bot key alone.
+func TestAnOperationOfNoGuildIgnoresTheHeader(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Bot = ratelimit.Quota{Limit: 3, Window: time.Hour} }))
+	key := server.Bot(t)
+	const stream = `{"events":["case.created"]}`
+	first := key.Key("s").Do(t, "putBotStream", stream, apitest.Path("name", "a")).Want(t, 200, "")
+	key.In(server.Guild).Key("s").Do(t, "putBotStream", stream, apitest.Path("name", "a")).WantReplayOf(t, first)
+	key.In("nonsense").Key("s").Do(t, "putBotStream", stream, apitest.Path("name", "a")).WantReplayOf(t, first)
+	key.In(server.Guild).Do(t, "putBotStream", stream, apitest.Path("name", "a")).WantError(t, 429, "rate_limited")
+	key.In(server.Guild).Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "")
+}
+
 // Two nodes have seen the key in both guilds before it is revoked.
 func TestARevokedKeyIsRefusedOnEveryNodeInEveryGuild(t *testing.T) {
 	t.Parallel()
