@@ -103,6 +103,10 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	defer d.Close()
 	x := &examination{Config: cfg, db: d}
 	reachable, fits := true, true
+	var toPlatform *bool
+	if x.ChatByBot { // whose work is in the database
+		toPlatform = &fits
+	}
 	for _, c := range []struct {
 		name          string
 		needs         *bool // it is made where this holds
@@ -119,7 +123,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: SecretKey, needs: &fits, run: x.secretKey},
 		{name: DirectLine, needs: &reachable, run: x.directLine},
 		{name: Redis, run: x.redis},
-		{name: Platform, run: x.platform},
+		{name: Platform, needs: toPlatform, run: x.platform},
 		{name: Certificate, run: x.certificate},
 		{name: Traces, run: x.traces},
 		{name: Endpoints, needs: &fits, run: x.endpoints},

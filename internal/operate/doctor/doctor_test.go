@@ -536,12 +536,18 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	s := newInstalled(t)
 	s.DatabaseURL = "postgres://u@127.0.0.1:1/x"
 	s.Config.Books = true
-	var checks []string
-	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) { checks = append(checks, f.Check) }); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := strings.Join(checks, " "), "database redis chat_platform certificate traces"; got != want {
-		t.Errorf("checked %s, want %s", got, want)
+	for byBot, want := range map[bool]string{
+		false: "database redis chat_platform certificate traces",
+		true:  "database redis certificate traces", // the work for the bot is in the database
+	} {
+		s.ChatByBot = byBot
+		var checks []string
+		if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) { checks = append(checks, f.Check) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(checks, " "); got != want {
+			t.Errorf("by the bot %t: checked %s, want %s", byBot, got, want)
+		}
 	}
 }
 
