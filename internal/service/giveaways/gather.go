@@ -88,6 +88,12 @@ func (g row) readUntil() (way chat.Reaction, after string) {
 	return chat.Normal, g.ReactionAfter
 }
 
+// reads reports whether the reactions to be read are still those to the message of g: a
+// record may have put another in its place.
+func (g row) reads(current row) bool {
+	return current.Pot == gathering && current.ChannelID == g.ChannelID && same(current.MessageID, g.MessageID)
+}
+
 // enter stores a page of reactors as entries and where reading goes on. The last
 // page freezes the entries. When somebody else has read on meanwhile nothing is
 // stored, and the row that is returned is not gathering.
@@ -114,7 +120,7 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 	}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
-		if err != nil || current.Pot != gathering || current.ReactionAfter != g.ReactionAfter {
+		if err != nil || !g.reads(current) || current.ReactionAfter != g.ReactionAfter {
 			g = row{}
 			return err
 		}
@@ -219,7 +225,7 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 	}
 	return errors.Join(unlessFinal(failed), d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
-		if err != nil || current.Pot != gathering {
+		if err != nil || !g.reads(current) {
 			return err
 		}
 		return freeze(ctx, tx, current, true)

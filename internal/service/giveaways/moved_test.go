@@ -142,3 +142,21 @@ func TestAGiveawayDoesNotLeaveItsMessage(t *testing.T) {
 		"ends_at":"2040-01-01T00:00:00Z"}]}`).Want(t, 200, "")
 	moved("its", "").Want(t, 200, `{"data":[{"result":"updated"}]}`)
 }
+
+// The bot posts the message of a giveaway anew while its reactions are being read: those of
+// the new one are read from the first on.
+func TestTheReactionsOfAnotherMessageAreReadFromTheFirst(t *testing.T) {
+	t.Parallel()
+	s, _ := opened(t)
+	id := s.create("A hat", 1)
+	dbtest.Exec(t, s.DB(), `
+		UPDATE giveaways SET status = 'drawing', pot = 'gathering', drawing_at = now(), message_id = '76', reaction_after = 'super:3000'`)
+	for record, want := range map[string]string{`"prize":"A coat"`: "super:3000", `"message_id":"77"`: ""} {
+		dbtest.Exec(t, s.DB(), `UPDATE giveaways SET message_id = '76', reaction_after = 'super:3000'`)
+		s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"`+id+`",`+record+`}]}`).
+			Want(t, 200, `{"data":[{"result":"updated"}]}`)
+		if got := dbtest.Value[string](t, s.DB(), `SELECT reaction_after FROM giveaways`); got != want {
+			t.Errorf("after %s reading goes on after %q, want %q", record, got, want)
+		}
+	}
+}

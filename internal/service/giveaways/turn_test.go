@@ -170,6 +170,9 @@ func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
 		"no message, posted":            {unposted, `message_id = '901'`},
 		"no message, frozen":            {unposted, `pot = 'frozen', reactions_missed = true`},
 		"the message is gone, all read": {gone, `pot = 'frozen'`},
+		"a page of another message":     {read, `message_id = '901'`},
+		"one is gone, another is there": {gone, `message_id = '901'`},
+		"it is gone, and elsewhere":     {gone, `channel_id = '901'`},
 	} {
 		s.giveaway(name, drawing, 1, 0, nil)
 		dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = 'api', pot = 'gathering', drawing_at = now() WHERE id = $1`, name)

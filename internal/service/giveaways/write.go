@@ -126,9 +126,10 @@ func mayMove(was, is *row) error {
 	return transfer.Wrong("status", "a record does not make a giveaway %s that is %s", is.Status, was.Status)
 }
 
+func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // changes are the members that differ, beside the status and what belongs to it.
 func changes(was, is *row) []string {
-	same := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 	var list []string
 	for _, m := range []struct {
 		name string
@@ -248,6 +249,7 @@ var storing = `
 			SET status = g.status, prize = g.prize, description = g.description, winner_count = g.winner_count, winners = coalesce(g.winners, '{}'),
 			    host_id = g.host_id, channel_id = g.channel_id, message_id = g.message_id, starts_at = g.starts_at, ends_at = g.ends_at,
 			    paused_at = g.paused_at, ended_at = g.ended_at, metadata = g.metadata, updated_at = g.updated_at,
+			    reaction_after = CASE WHEN giveaways.message_id = g.message_id THEN reaction_after ELSE '' END,
 			    rounds = CASE WHEN g.status = 'ended' THEN greatest(rounds, 1) ELSE rounds END,
 			    pot = CASE WHEN g.status = 'ended' AND $4 THEN 'frozen' ELSE pot END,
 			    drawing_at = CASE WHEN g.status = 'ended' THEN coalesce(drawing_at, instant.at) ELSE drawing_at END
