@@ -149,7 +149,8 @@ func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
 		var err error
 		if locked {
 			w.unit(func(ctx context.Context, tx *db.Tx) error {
-				if _, err := tx.ExecContext(ctx, `SELECT FROM webhook_endpoints WHERE guild_id = $1 AND id = $2 FOR UPDATE`, w.guild, dead.ID); err != nil {
+				const held = `SELECT FROM webhook_endpoints WHERE guild_id = $1 AND id = $2 FOR UPDATE`
+				if _, err := tx.ExecContext(ctx, held, w.guild, dead.ID); err != nil {
 					return err
 				}
 				left, err = settle()
