@@ -28,7 +28,7 @@ type away struct {
 	down atomic.Bool
 }
 
-func newAway(t *testing.T, to *apitest.API) *away {
+func newAway(t *testing.T, to *apitest.API, before ...func(*http.Request)) *away {
 	t.Helper()
 	target, err := url.Parse(strings.TrimSuffix(to.URL, "/api/v1"))
 	if err != nil {
@@ -40,6 +40,9 @@ func newAway(t *testing.T, to *apitest.API) *away {
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.down.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		for _, f := range before {
+			f(r)
 		}
 		proxy.ServeHTTP(w, r)
 	}))

@@ -60,16 +60,14 @@ func TestASignalThatComesTwiceIsOne(t *testing.T) {
 			t.Parallel()
 			api := apitest.New(t)
 			api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
-			from, running := newAway(t, api), make(chan *os.Process, 1)
-			pass := from.Config.Handler
-			from.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running := make(chan *os.Process, 1)
+			from := newAway(t, api, func(r *http.Request) {
 				if r.Method == http.MethodDelete { // what it does before it ends
 					p, until := <-running, time.Now().Add(c.more)
 					for p.Signal(syscall.SIGTERM) == nil && time.Now().Before(until) && r.Context().Err() == nil {
 						time.Sleep(50 * time.Millisecond)
 					}
 				}
-				pass.ServeHTTP(w, r)
 			})
 			p := begin(t, t.TempDir(), nil, "listen", "--api", from.URL, "--token", api.Token, "--events", "case.created")
 			p.says(t, "listening to")
