@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/service/transfer"
 )
 
 // maxWait is how long a giveaway waits for the chat platform to say who has
@@ -91,7 +92,7 @@ func (g row) readUntil() (way chat.Reaction, after string) {
 // reads reports whether the reactions to be read are still those to the message of g: a
 // record may have put another in its place.
 func (g row) reads(current row) bool {
-	return current.Pot == gathering && current.ChannelID == g.ChannelID && same(current.MessageID, g.MessageID)
+	return current.Pot == gathering && current.ChannelID == g.ChannelID && transfer.Same(current.MessageID, g.MessageID)
 }
 
 // enter stores a page of reactors as entries and where reading goes on. The last

@@ -126,8 +126,6 @@ func mayMove(was, is *row) error {
 	return transfer.Wrong("status", "a record does not make a giveaway %s that is %s", is.Status, was.Status)
 }
 
-func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
-
 // changes are the members that differ, beside the status and what belongs to it.
 func changes(was, is *row) []string {
 	var list []string
@@ -136,11 +134,11 @@ func changes(was, is *row) []string {
 		same bool
 	}{
 		{"prize", was.Prize == is.Prize},
-		{"description", same(was.Description, is.Description)},
+		{"description", transfer.Same(was.Description, is.Description)},
 		{"winner_count", was.WinnerCount == is.WinnerCount},
 		{"channel_id", was.ChannelID == is.ChannelID},
-		{"message_id", same(was.MessageID, is.MessageID)},
-		{"host_id", same(was.HostID, is.HostID)},
+		{"message_id", transfer.Same(was.MessageID, is.MessageID)},
+		{"host_id", transfer.Same(was.HostID, is.HostID)},
 		{"starts_at", was.StartsAt.Alike(is.StartsAt)},
 		{"ends_at", was.EndsAt.Alike(is.EndsAt)},
 		{"metadata", maps.Equal(was.Metadata, is.Metadata)},

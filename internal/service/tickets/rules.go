@@ -79,8 +79,3 @@ func or[T any](v *T, instead T) T {
 	}
 	return *v
 }
-
-// same reports whether two optional ids are equal.
-func same(a, b *string) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
-}

@@ -17,6 +17,7 @@ import (
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
 )
 
 // Config is what tickets need beyond the request.
@@ -172,7 +173,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 	if err := mayClaim(t, *user); err != nil {
 		return nil, err
 	}
-	if same(t.ClaimedByID, user) {
+	if transfer.Same(t.ClaimedByID, user) {
 		return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
 	}
 	if t, err = claim(ctx, tx, t, user); err != nil {
@@ -200,7 +201,7 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	if err := mustBeOpen(t); err != nil {
 		return nil, err
 	}
-	if same(t.ClaimedByID, user) {
+	if transfer.Same(t.ClaimedByID, user) {
 		return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
 	}
 	if t, err = claim(ctx, tx, t, user); err != nil {

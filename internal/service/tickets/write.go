@@ -70,7 +70,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 
 // clearUnchanged clears a member that is what it was.
 func clearUnchanged(is **string, was *string) {
-	if same(*is, was) {
+	if transfer.Same(*is, was) {
 		*is = nil
 	}
 }
@@ -84,11 +84,11 @@ func changes(was, is *row) []string {
 		name string
 		same bool
 	}{
-		{"channel_id", same(was.ChannelID, is.ChannelID)},
-		{"subject", same(was.Subject, is.Subject)},
+		{"channel_id", transfer.Same(was.ChannelID, is.ChannelID)},
+		{"subject", transfer.Same(was.Subject, is.Subject)},
 		{"opener_id", was.OpenerID == is.OpenerID},
-		{"close_reason", moved || same(was.CloseReason, is.CloseReason)},
-		{"closed_by_id", moved || same(was.ClosedByID, is.ClosedByID)},
+		{"close_reason", moved || transfer.Same(was.CloseReason, is.CloseReason)},
+		{"closed_by_id", moved || transfer.Same(was.ClosedByID, is.ClosedByID)},
 		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.Alike(*is.ClosedAt)},
 		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 	} {
@@ -117,7 +117,7 @@ func steps(r *transfer.Row[row]) (list []step) {
 		return list
 	}
 	switch {
-	case same(was.ClaimedByID, is.ClaimedByID):
+	case transfer.Same(was.ClaimedByID, is.ClaimedByID):
 	case was.ClaimedByID == nil:
 		list = append(list, step{typ: event.TicketClaimed, entry: &entry{Kind: kindClaim, Content: "Claimed by " + *is.ClaimedByID + "."}})
 	default:

@@ -212,6 +212,9 @@ func Latest(t wire.Time, u *wire.Time) wire.Time {
 	return t
 }
 
+// Same reports whether two members that may be missing are equal.
+func Same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // MintID gives a row an id if it has none.
 func MintID(id *string) {
 	if *id == "" {
