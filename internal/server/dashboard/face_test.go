@@ -188,7 +188,7 @@ func TestAFileThatIsCutBreaksOff(t *testing.T) {
 	b := s.as(t, "owner")
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
-		SELECT $1, '0000' || lpad(n::text, 8, '0'), now(), 'user', 'u', 'U', '', '', $2, 't', repeat('a long name ', 20)
+		SELECT $1, '0000' || lpad(n::text, 8, '0'), now(), 'user', 'u', 'U', '', '', $2, 't', repeat('a long name ', 200)
 		FROM generate_series(1, 10000) n`, guildID, audit.TokenCreated)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+page(guildID, "audit")+"?format=csv", nil)
 	must(t, err)
