@@ -9,8 +9,9 @@
 //	Enter   what a batch needs, such as a connection, is there
 //	gather  callers of the batch before are back, or a Moment is over
 //	take    at most Most of those that still wait, each subject once
-//	Run     one batch ──► answered: the next one begins ──► done, or failed: Do returns
-//	                 └──► left: Do returns *Left; the subject stays occupied until Release
+//	Run     one batch; the next one begins
+//	tell    done, or failed: Do returns
+//	        left: Do returns *Left; the subject stays occupied until Release
 //
 // The package promises:
 //
@@ -29,7 +30,7 @@
 //     before for a Moment at most, and seldom in vain.
 //   - A further batch starts beside those on their way only when Enough wait; no more than
 //     Lanes do. Where Apart is set, a batch holds items of one group only, and each group
-//     has one batch on its way. One that was answered counts no more.
+//     has one batch on its way.
 package collect
 
 import (
@@ -59,9 +60,9 @@ type Caller struct{ Group, Name string }
 
 // Config says what a batch is. Functions and both errors are required, but for Made.
 type Config[T any] struct {
-	// Run does a batch. It returns Alone when it has left all of its items, and why it has
-	// failed when that is to be told to all. One that was answered may say so before it reads.
-	Run func(ctx context.Context, batch []T, answered func()) error
+	// Run does a batch. It returns Alone when it has left all of its items, and why it
+	// has failed when that is to be told to all.
+	Run func(ctx context.Context, batch []T) error
 
 	// Made says of an item of a batch without an error that it was not left.
 	Made func(T) bool
@@ -138,17 +139,24 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	if c.amongFew() {
 		return c.left(func() { c.few-- })
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Wait(ctx), c.cfg.Busy)
-	defer cancel()
 	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{}), err: context.Cause(ctx)}
+	wait := c.cfg.Wait(ctx)
+	if it.err == nil && wait <= 0 {
+		it.err = c.cfg.Busy
+	}
 	if it.err == nil {
 		c.add(it)
+		timer, because := time.NewTimer(wait), c.cfg.Busy
+		defer timer.Stop()
 		select {
 		case <-it.done:
+			because = nil
+		case <-timer.C:
 		case <-ctx.Done():
-			if !c.takeBack(it, context.Cause(ctx)) {
-				<-it.done
-			}
+			because = context.Cause(ctx)
+		}
+		if because != nil && !c.takeBack(it, because) {
+			<-it.done
 		}
 	}
 	if errors.Is(it.err, Alone) {
@@ -248,36 +256,38 @@ func (c *Collector[T]) waitsNoMore(it *item[T]) {
 
 // start begins a batch, if one is wanted.
 func (c *Collector[T]) start() {
+	if from := c.next(); from != nil {
+		go c.batches(from)
+	}
+}
+
+// next is where the items of a batch are to come from; nil when none is wanted.
+func (c *Collector[T]) next() *turns[T] {
 	if !c.wanted() {
-		return
+		return nil
 	}
 	c.running++
-	from := c.turns
 	if c.cfg.Apart {
-		from = c.turns.shift()
+		return c.turns.shift()
 	}
-	go c.batch(from)
+	return c.turns
 }
 
 func (c *Collector[T]) wanted() bool {
 	return len(c.turns.next) > 0 && c.running < c.cfg.Lanes && (c.running == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough)
 }
 
-// batch runs one. Its context is no request's.
-func (c *Collector[T]) batch(from *turns[T]) {
-	ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
-	items := c.take(from)
-	over := sync.OnceFunc(func() { c.over(from, len(items)) })
-	if err == nil {
-		err = c.run(ctx, items, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			over()
-			c.start()
-		})
-		release()
+// batches runs one after the other, while one is wanted. Their context is no request's.
+func (c *Collector[T]) batches(from *turns[T]) {
+	for from != nil {
+		ctx, release, err := c.cfg.Enter(context.Background()) //nolint:forbidigo // a batch is nobody's alone
+		items := c.take(from)
+		if err == nil {
+			err = c.run(ctx, items)
+			release()
+		}
+		from = c.over(from, items, err)
 	}
-	c.end(over, items, err)
 }
 
 // take chooses the items of a batch: of each group in turn one, of each of its callers in turn.
@@ -298,7 +308,7 @@ func (c *Collector[T]) take(from *turns[T]) (items []*item[T]) {
 }
 
 // run calls Run. One that panics has failed for all of its items.
-func (c *Collector[T]) run(ctx context.Context, items []*item[T], answered func()) error {
+func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
 	if len(items) == 0 { // all were taken back
 		return nil
 	}
@@ -307,23 +317,36 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T], answered func(
 		values[i], waited = it.value, max(waited, time.Since(it.came))
 	}
 	c.cfg.Began(len(items), waited)
-	return fault.Caught(func() error { return c.cfg.Run(ctx, values, answered) })
+	return fault.Caught(func() error { return c.cfg.Run(ctx, values) })
 }
 
-// over makes room for the batch after one of so many, and its group available again.
-func (c *Collector[T]) over(from *turns[T], n int) {
+// over makes room for the next batch, and has the callers of this one told meanwhile: the
+// database stands still until the next one is there.
+func (c *Collector[T]) over(from *turns[T], items []*item[T], err error) (next *turns[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.running--
-	c.ended, c.want = time.Now(), min(c.ready+n, c.cfg.Most, ample)
+	c.ended, c.want = time.Now(), min(c.ready+len(items), c.cfg.Most, ample)
 	if from != c.turns {
 		c.turns.put(from)
 	}
+	if next = c.next(); next != nil {
+		go c.end(items, err)
+		return next
+	}
+	c.tell(items, err)
+	return c.next()
 }
 
-// end tells the callers of a batch, makes its subjects available again, and begins the next.
-func (c *Collector[T]) end(over func(), items []*item[T], err error) {
+func (c *Collector[T]) end(items []*item[T], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	over()
+	c.tell(items, err)
+	c.start()
+}
+
+// tell tells the callers of a batch, and makes its subjects available again.
+func (c *Collector[T]) tell(items []*item[T], err error) {
 	for _, it := range items {
 		if it.err = err; err == nil && c.cfg.Made != nil && !c.cfg.Made(it.value) {
 			it.err = Alone
@@ -333,5 +356,4 @@ func (c *Collector[T]) end(over func(), items []*item[T], err error) {
 		}
 		close(it.done)
 	}
-	c.start()
 }

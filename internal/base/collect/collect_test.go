@@ -50,10 +50,8 @@ type bank struct {
 // onItsWay is a batch, or an item that is done alone, that waits for the test to
 // say what becomes of it.
 type onItsWay struct {
-	changes  []*change
-	fate     chan fate
-	say      func() // that it was answered
-	answered bool
+	changes []*change
+	fate    chan fate
 }
 
 type fate int
@@ -90,8 +88,8 @@ func (b *bank) do(c *change, alone bool) bool {
 	return true
 }
 
-func (b *bank) run(_ context.Context, batch []*change, answered func()) error {
-	w := &onItsWay{changes: batch, fate: make(chan fate), say: answered}
+func (b *bank) run(_ context.Context, batch []*change) error {
+	w := &onItsWay{changes: batch, fate: make(chan fate)}
 	b.mu.Lock()
 	b.batches = append(b.batches, w)
 	b.mu.Unlock()
@@ -174,7 +172,7 @@ func (w *model) rest() {
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
-		return w.c.running == w.b.unanswered() && !w.c.wanted()
+		return w.c.running == len(w.b.batches) && !w.c.wanted()
 	})
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -205,19 +203,9 @@ func (w *model) rest() {
 			}
 		}
 	}
-	if n := w.b.unanswered(); n > w.cfg.Lanes {
-		w.t.Fatalf("%d batches are on their way", n)
+	if len(w.b.batches) > w.cfg.Lanes {
+		w.t.Fatalf("%d batches are on their way", len(w.b.batches))
 	}
-}
-
-// unanswered is how many batches others have to make way for.
-func (b *bank) unanswered() (n int) {
-	for _, on := range b.batches {
-		if !on.answered {
-			n++
-		}
-	}
-	return n
 }
 
 func (w *model) over(c *change) bool {
@@ -291,17 +279,10 @@ func TestCollectedIsOneByOne(t *testing.T) {
 				}
 				w.arrive(c)
 			},
-			"commit":          func(*rapid.T) { end(&w.b.batches, committed) },
-			"fail":            func(*rapid.T) { end(&w.b.batches, undone) },
-			"lose":            func(*rapid.T) { end(&w.b.batches, lost) },
-			"lose the answer": func(*rapid.T) { end(&w.b.batches, responseLost) },
-			"answer": func(t *rapid.T) {
-				if len(w.b.batches) > 0 {
-					on := w.b.batches[rapid.IntRange(0, len(w.b.batches)-1).Draw(t, "which")]
-					on.answered = true
-					on.say()
-				}
-			},
+			"commit":            func(*rapid.T) { end(&w.b.batches, committed) },
+			"fail":              func(*rapid.T) { end(&w.b.batches, undone) },
+			"lose":              func(*rapid.T) { end(&w.b.batches, lost) },
+			"lose the answer":   func(*rapid.T) { end(&w.b.batches, responseLost) },
 			"commit one":        func(*rapid.T) { end(&w.b.alones, committed) },
 			"lose one's answer": func(*rapid.T) { end(&w.b.alones, responseLost) },
 			"hold": func(t *rapid.T) {
@@ -422,7 +403,7 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var batches [][]*change
-		c := New(with(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change, _ func()) error {
+		c := New(with(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) error {
 			batches = append(batches, batch)
 			time.Sleep(time.Millisecond)
 			return nil
@@ -452,7 +433,7 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 		var mu sync.Mutex
 		var sizes []int
 		var begun []time.Time
-		c := New(with(Config[*change]{Run: func(_ context.Context, batch []*change, _ func()) error {
+		c := New(with(Config[*change]{Run: func(_ context.Context, batch []*change) error {
 			mu.Lock()
 			sizes, begun = append(sizes, len(batch)), append(begun, time.Now())
 			mu.Unlock()
@@ -498,7 +479,7 @@ func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 					<-open
 					return ctx, func() {}, nil
 				},
-				Run: func(_ context.Context, _ []*change, _ func()) error {
+				Run: func(_ context.Context, _ []*change) error {
 					mu.Lock()
 					begun = append(begun, time.Now())
 					mu.Unlock()
@@ -548,7 +529,7 @@ func TestBatchesBesideEachOther(t *testing.T) {
 			open := make(chan struct{})
 			collector := New(with(Config[*change]{
 				Most: 8, Apart: c.apart,
-				Run: func(context.Context, []*change, func()) error {
+				Run: func(context.Context, []*change) error {
 					on.Add(1)
 					<-open
 					return nil
@@ -571,55 +552,6 @@ func TestBatchesBesideEachOther(t *testing.T) {
 	})
 }
 
-// The next batch begins once the one before was answered, of which the outcome is known
-// later: those of its subjects go on waiting, and so do its callers.
-func TestABatchBeginsWhenTheOneBeforeWasAnswered(t *testing.T) {
-	t.Parallel()
-	for _, apart := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			var batches [][]string
-			say, open := make(chan func(), 3), make(chan struct{})
-			c := New(with(Config[*change]{Apart: apart, Run: func(_ context.Context, list []*change, answered func()) error {
-				var members []string
-				for _, c := range list {
-					members = append(members, c.member)
-				}
-				batches = append(batches, members)
-				say <- answered
-				<-open
-				return nil
-			}}))
-			var all sync.WaitGroup
-			var back atomic.Int32
-			for _, member := range []string{"a", "a", "b"} {
-				all.Go(func() {
-					if err := c.Do(t.Context(), Caller{"1", "x"}, member, &change{member: member}); err != nil {
-						t.Error(err)
-					}
-					back.Add(1)
-				})
-				synctest.Wait()
-			}
-			answered := <-say
-			if n := len(batches); n != 1 {
-				t.Fatalf("%d batches before an answer", n)
-			}
-			for range 2 { // the second time it says nothing new
-				answered()
-				synctest.Wait()
-			}
-			if got := fmt.Sprint(batches); got != "[[a] [b]]" || back.Load() != 0 {
-				t.Errorf("after an answer: %s, and %d callers have been told", got, back.Load())
-			}
-			close(open)
-			all.Wait()
-			if got := fmt.Sprint(batches); got != "[[a] [b] [a]]" || c.kept() != 0 {
-				t.Errorf("in the end: %s, and %d things are kept", got, c.kept())
-			}
-		})
-	}
-}
-
 // A caller that waits too long for a batch is refused, and told whether it is its own
 // doing.
 // RELIABILITY.md, Overload.
@@ -629,7 +561,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		own, busy := errors.New("own share"), errors.New("busy")
 		open := make(chan struct{})
 		c := New(with(Config[*change]{
-			Lanes: 1, Run: func(context.Context, []*change, func()) error { return nil },
+			Lanes: 1, Run: func(context.Context, []*change) error { return nil },
 			Enter: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
 				return ctx, func() {}, nil
@@ -673,7 +605,7 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		c := New(with(Config[*change]{
-			Apart: true, OwnShare: Alone, Busy: Alone, Run: func(context.Context, []*change, func()) error { return nil },
+			Apart: true, OwnShare: Alone, Busy: Alone, Run: func(context.Context, []*change) error { return nil },
 			Enter: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
 				return ctx, func() {}, nil
@@ -706,7 +638,7 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 		batches, in := 0, 0
 		c := New(with(Config[*change]{
 			Most: most, Lanes: 1, Wait: anHour,
-			Run: func(_ context.Context, list []*change, _ func()) error {
+			Run: func(_ context.Context, list []*change) error {
 				if batches == 0 {
 					<-open
 				} else if slices.Contains(list, mine) {
@@ -762,7 +694,7 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 				begun = true
 				return ctx, func() {}, nil
 			},
-			Run: func(context.Context, []*change, func()) error { return nil },
+			Run: func(context.Context, []*change) error { return nil },
 		}))
 		err := c.Do(gone, Caller{}, "m", &change{})
 		if synctest.Wait(); !errors.Is(err, context.Canceled) || begun {
@@ -791,7 +723,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 			}
 			return ctx, func() {}, nil
 		},
-		Run: func(context.Context, []*change, func()) error {
+		Run: func(context.Context, []*change) error {
 			if mode == "panic" {
 				panic("inside")
 			}

@@ -14,7 +14,7 @@ import (
 // how long the item that came first had waited.
 func gathered(moment time.Duration) (c *Collector[*change], sizes *[]int, waits *[]time.Duration) {
 	sizes, waits = new([]int), new([]time.Duration)
-	cfg := with(Config[*change]{Moment: moment, Run: func(context.Context, []*change, func()) error {
+	cfg := with(Config[*change]{Moment: moment, Run: func(context.Context, []*change) error {
 		time.Sleep(2 * time.Millisecond)
 		return nil
 	}})
@@ -159,12 +159,12 @@ func TestWhenABatchWaits(t *testing.T) {
 		})
 	}
 	c, _, _ := gathered(time.Minute)
-	c.over(c.turns, 0)
+	c.over(c.turns, nil, nil)
 	if c.want != 0 || c.ended.IsZero() {
 		t.Errorf("after an empty batch %d are awaited", c.want)
 	}
 	c.ready = 40
-	c.over(c.turns, 0)
+	c.over(c.turns, nil, nil)
 	if c.want != 16 {
 		t.Errorf("where 40 are ready %d are awaited", c.want)
 	}

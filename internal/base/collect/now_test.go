@@ -64,7 +64,7 @@ func (w *readers) statement(looks []*look, batch bool) error {
 	return err
 }
 
-func (w *readers) run(_ context.Context, batch []*look, _ func()) error {
+func (w *readers) run(_ context.Context, batch []*look) error {
 	if w.statement(batch, true) != nil {
 		return Alone
 	}
@@ -245,7 +245,7 @@ func TestFewAreLeftAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs, open := 0, make(chan struct{})
-		c := New(with(Config[*look]{Few: 2, Run: func(context.Context, []*look, func()) error {
+		c := New(with(Config[*look]{Few: 2, Run: func(context.Context, []*look) error {
 			runs++
 			<-open
 			return nil

@@ -32,8 +32,7 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var id string
-	answered := 0
-	alone := d.Single(func() { answered++ })
+	alone := d.Single()
 	err = alone.GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
 	if err != nil || id != "1" {
 		t.Errorf("over a connection that had ended: %q, %v", id, err)
@@ -49,9 +48,6 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	leave()
 	if n := count(t, d.Reader()); n != 1 {
 		t.Errorf("%d rows of one insert", n)
-	}
-	if answered != 2 {
-		t.Errorf("a row and a refusal were answers, and %d are told of", answered)
 	}
 	if s := d.Stats(); s.Writes.Held != 0 {
 		t.Errorf("%d places are held", s.Writes.Held)
@@ -71,7 +67,7 @@ func TestABatchHasOneTimeForAllItsStatements(t *testing.T) {
 	made := 0
 	for range 5 {
 		var slept string
-		if err := d.Single(func() {}).GetContext(within, &slept, `SELECT pg_sleep(2)::text WHERE $1 = 'x'`, "x"); err != nil {
+		if err := d.Single().GetContext(within, &slept, `SELECT pg_sleep(2)::text WHERE $1 = 'x'`, "x"); err != nil {
 			break
 		}
 		made++
@@ -100,7 +96,7 @@ func TestWhatWritesSaysSo(t *testing.T) {
 	}
 	defer leave()
 	var id string
-	if err := d.Single(func() {}).GetContext(within, &id, `UPDATE guilds SET name = 'x' WHERE id = $1 RETURNING id`, "1"); err != nil {
+	if err := d.Single().GetContext(within, &id, `UPDATE guilds SET name = 'x' WHERE id = $1 RETURNING id`, "1"); err != nil {
 		t.Errorf("a statement alone: %v", err)
 	}
 	line, err := db.Listen(t.Context(), base.URL, "guildhall-test", "somewhere")

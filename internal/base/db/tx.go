@@ -338,55 +338,36 @@ const batchTimeout = statementTimeout + grace
 
 // Single runs statements that are transactions of their own. Each is sent once,
 // over a connection that is held for it, so that nothing runs it again. When the
-// connection breaks under way, the error is Uncertain. It calls answered once the database
-// has begun to answer, which it does after the commit where the answer is not long.
-func (d *DB) Single(answered func()) Querier { return single{d, answered} }
+// connection breaks under way, the error is Uncertain.
+func (d *DB) Single() Querier { return single{d} }
 
-type single struct {
-	db       *DB
-	answered func()
-}
+type single struct{ db *DB }
 
 // GetContext implements Querier.
 func (s single) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return s.run(ctx, func(ctx context.Context, q sqlx.QueryerContext) error { return getOne(ctx, q, dest, query, args...) })
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return getOne(ctx, q, dest, query, args...) })
 }
 
 // SelectContext implements Querier.
 func (s single) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return s.run(ctx, func(ctx context.Context, q sqlx.QueryerContext) error { return selectAll(ctx, q, dest, query, args...) })
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return selectAll(ctx, q, dest, query, args...) })
 }
 
-// noticing is a connection that says when it was answered.
-type noticing struct {
-	*sqlx.Conn
-	answered func()
-}
-
-// QueryxContext implements sqlx.QueryerContext.
-func (q noticing) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
-	rows, err := q.Conn.QueryxContext(ctx, query, args...)
-	if err == nil {
-		q.answered()
-	}
-	return rows, err
-}
-
-func (s single) run(ctx context.Context, run func(context.Context, sqlx.QueryerContext) error) error {
+func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) error) error {
 	if ctx.Value(writeKey) != nil {
 		return errors.New("db: a single statement was run inside a unit of work")
 	}
-	work, release, err := enter(ctx, s.db.writes)
+	work, release, err := enter(ctx, d.writes)
 	if err != nil {
 		return err
 	}
 	defer release()
-	c, err := s.db.alive(work)
+	c, err := d.alive(work)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return unlessTold(run(work, noticing{c, s.answered}))
+	return unlessTold(run(work, c))
 }
 
 // alive returns a connection that its server has not ended while nobody used it.

@@ -73,7 +73,7 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) error {
 
 // run answers the questions of a batch in one statement. When that fails each is
 // answered alone, unless it has hung: they would hang once more.
-func (r *Reads[Q]) run(ctx context.Context, questions []Q, _ func()) error {
+func (r *Reads[Q]) run(ctx context.Context, questions []Q) error {
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err := r.each(ctx, r.db.Reader(), questions)
 	if err != nil && time.Since(begun) < readWait {

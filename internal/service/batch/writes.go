@@ -75,14 +75,20 @@ const Guild = "moved.guild_id /*: $9 */"
 // find it, whatever it is. Two that race for a key fail on it.
 func Columns[C changing](changes []C) []any {
 	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
-	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
+	n := len(changes)
+	origins, tokens, keys, fingerprints := make([]string, n), make([]*string, n), make([]*string, n), make([][]byte, n)
 	for i, c := range changes {
+		if by := c.Common().By.By; i > 0 && by == changes[i-1].Common().By.By {
+			origins[i] = origins[i-1]
+		} else {
+			origins[i] = by.Origin()
+		}
 		if r := c.Common().Key; r != nil {
 			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
 		}
 	}
 	return []any{
-		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
+		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), db.Array(origins),
 		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
 		texts(func(C) string { return db.NewID() }), texts(func(c C) string { return c.Common().By.Trace }), changes[0].Common().By.GuildID,
 	}
@@ -134,17 +140,17 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 
 // run makes the changes of a batch. When it fails, and nothing of it is there, each is
 // made alone.
-func (w *Writes[C]) run(ctx context.Context, changes []C, answered func()) error {
-	err := w.make(ctx, changes, answered)
+func (w *Writes[C]) run(ctx context.Context, changes []C) error {
+	err := w.make(ctx, changes)
 	if err != nil && !db.Uncertain(err) {
 		return collect.Alone
 	}
 	return err
 }
 
-func (w *Writes[C]) make(ctx context.Context, changes []C, answered func()) error {
+func (w *Writes[C]) make(ctx context.Context, changes []C) error {
 	if !w.DB.Distributed() {
-		return w.together(ctx, w.DB.Single(answered), changes)
+		return w.together(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.WaitLess(ctx, 10*time.Millisecond); err != nil { // a statement's own limit does not reach a coordinator's workers

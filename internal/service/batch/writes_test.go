@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,36 +104,6 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
 		t.Error(err)
 	}
-}
-
-// The next batch begins once the one before was answered, while that reads what it was
-// told. On a coordinator the commit follows the answer.
-func TestTheNextBatchBeginsWhileAnAnswerIsRead(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t).DB
-	begun := make(chan string, 2)
-	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, list []*payment) error {
-		begun <- list[0].to
-		if _, err := db.Get[int](ctx, q, `SELECT 1`); err != nil {
-			return err
-		}
-		if list[0].Made = true; list[0].to == "one" && !d.Distributed() {
-			testutil.Eventually(t, "the next batch's begin", func() bool { return len(begun) == 2 })
-		}
-		return nil
-	}, nil)
-	var all sync.WaitGroup
-	pay := func(to string) {
-		all.Go(func() {
-			if err := w.Do(t.Context(), &payment{to: to}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	pay("one")
-	testutil.Eventually(t, "the first batch's begin", func() bool { return len(begun) == 1 })
-	pay("other")
-	all.Wait()
 }
 
 // A change has the key of the request that it was asked for with, and none otherwise.
