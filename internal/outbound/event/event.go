@@ -135,8 +135,9 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 // Telling are the CTEs of a statement that tell of each change: its event with a delivery
 // for each endpoint and each of the bot's streams that listens, or nothing at all where
 // none does. moved is a CTE of the statement with a row for each change, with the columns
-// event_id, updated_at, origin and trace. guild, typ and payload are expressions over such
-// a row, or parameters; the payload is worked out only for what is stored.
+// event_id, null where nothing is to be told, updated_at, origin and trace. guild, typ and
+// payload are expressions over such a row, or parameters; the payload is worked out only
+// for what is stored.
 //
 // A delivery for a pull endpoint is never fresh: no worker sends it. The changes of a bot
 // key are for those streams alone that want the echo.
