@@ -12,7 +12,9 @@ import (
 // The statement of adjustments that are made together, whole but for what the leaderboard
 // notes and what is told. Wallet, ledger row and event carry one instant, later than that
 // of the wallet's change before: its ledger stands in the order of effects. The ledger
-// row's id begins with that instant: see getEntry.
+// row's id begins with that instant, see getEntry, and ends as the event's. A coordinator
+// takes immutable functions alone in what the UPDATE sets and returns: AT TIME ZONE makes
+// those of an instant immutable.
 //
 // The UPDATE locks, judges and changes. It leaves these changes to be made alone, as
 // AdjustBalances makes several: a wallet that is missing, a balance that forbids the
@@ -51,7 +53,6 @@ func further(changes []*change) []any {
 	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(changes, of)) }
 	return []any{
 		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })),
-		db.Array(batch.Each(changes, func(*change) string { return db.NewID() })),
 		nullable(func(c *change) *string { return c.entry.Reason }), db.Array(batch.Each(changes, func(c *change) string { return c.entry.Note })),
 		nullable(func(c *change) *string { return c.entry.Reference }),
 	}

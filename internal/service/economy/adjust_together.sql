@@ -1,9 +1,9 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
 	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[],
-	            $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[])
-	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, delta, random, reason, note, reference, number)
-), changed AS MATERIALIZED (
+	            $10::bigint[], $11::text[], $12::text[], $13::text[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, delta, reason, note, reference, number)
+), moved AS MATERIALIZED (
 	UPDATE wallets w
 	SET balance = w.balance + g.delta,
 	    updated_at = least(greatest(g.at, (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00')
@@ -14,10 +14,8 @@ WITH given AS MATERIALIZED (
 	  AND (g.reference IS NULL OR g.number = (SELECT min(e.number) FROM given e WHERE e.guild_id = g.guild_id AND e.reference = g.reference))
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
 	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
-	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
-), moved AS MATERIALIZED (
-	SELECT c.*, overlay(lpad(to_hex((extract(epoch FROM c.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(c.random, 23) AS id
-	FROM changed c
+	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
+	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.event_id, 23) AS id
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 	SELECT m.guild_id /*: $9 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
