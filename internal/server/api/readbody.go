@@ -52,9 +52,8 @@ func parseHead(rs *reqState, large *largeBodyPlaces) (err error) {
 // readAll reads a body of at most so many bytes. enter is called before more is read
 // than any operation takes, and what it returns when that has been read.
 func readAll(req *http.Request, most int64, enter func() (leave func(error), err error)) ([]byte, error) {
-	tooLarge := errTooLarge.With("The body must not be larger than %d bytes.", most)
 	if req.ContentLength > most {
-		return nil, tooLarge
+		return nil, errLargerThan(most)
 	}
 	for _, e := range req.Header.Values("Content-Encoding") {
 		if e != "" && !strings.EqualFold(e, "identity") {
@@ -81,13 +80,17 @@ func readAll(req *http.Request, most int64, enter func() (leave func(error), err
 	}
 	switch {
 	case int64(len(body)) > most:
-		return nil, tooLarge
+		return nil, errLargerThan(most)
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(body) > 0:
 		return nil, invalid("body: it has not arrived in time; more than %d bytes have %s", smallBody, largeBodyTime).Because(err)
 	case err != nil:
 		return nil, invalid("body: it ended before its announced length, or its framing is broken").Because(err)
 	}
 	return body, nil
+}
+
+func errLargerThan(most int64) error {
+	return errTooLarge.With("The body must not be larger than %d bytes.", most)
 }
 
 // isJSON reports whether the one Content-Type is JSON in UTF-8.
