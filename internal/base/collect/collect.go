@@ -146,18 +146,16 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	}
 	if it.err == nil {
 		c.add(it)
-		timer, because := time.NewTimer(wait), c.cfg.Busy
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-it.done:
-			because = nil
 		case <-timer.C:
+			c.takeBack(it, c.cfg.Busy)
 		case <-ctx.Done():
-			because = context.Cause(ctx)
+			c.takeBack(it, context.Cause(ctx))
 		}
-		if because != nil && !c.takeBack(it, because) {
-			<-it.done
-		}
+		<-it.done
 	}
 	if errors.Is(it.err, Alone) {
 		return c.left(func() {
@@ -230,18 +228,18 @@ func (c *Collector[T]) leave(it *item[T]) {
 }
 
 // takeBack takes an item back, unless it is on its way. Its turn passes over it.
-func (c *Collector[T]) takeBack(it *item[T], because error) bool {
+func (c *Collector[T]) takeBack(it *item[T], because error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it.taken {
-		return false
+		return
 	}
 	if it.err = because; errors.Is(because, c.cfg.Busy) && 2*c.waiting[it.by] > c.cfg.Most {
 		it.err = c.cfg.OwnShare
 	}
 	c.waitsNoMore(it)
 	c.leave(it)
-	return true
+	close(it.done)
 }
 
 func (c *Collector[T]) waitsNoMore(it *item[T]) {
