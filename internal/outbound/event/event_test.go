@@ -124,6 +124,45 @@ func TestEachChangeHasAnEventOfItsOwn(t *testing.T) {
 	}
 }
 
+// Endpoints and streams are told what they listen to, and a stream of the changes of bot
+// keys only where it wants the echo. Nothing is told of a change without an event's id.
+func TestWhoListensIsTold(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	for _, s := range []struct {
+		guild, id, typ string
+		echo           bool
+	}{
+		{guild, "hears", event.CaseCreated, false},
+		{guild, "echoes", event.CaseCreated, true},
+		{guild, "other type", event.CaseUpdated, true},
+		{"2", "other guild", event.CaseCreated, true},
+	} {
+		dbtest.Exec(t, d, `
+			INSERT INTO stream_listeners (guild_id, stream_id, events, echo)
+			VALUES ($1, $2, ARRAY[$3], $4)`, s.guild, s.id, s.typ, s.echo)
+	}
+	record(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := db.Exec(ctx, tx, `
+			WITH moved AS (
+				SELECT event_id, timestamptz '2026-03-01Z' AS updated_at, origin, '' AS trace
+				FROM unnest($2::text[], $3::text[]) AS g (event_id, origin)
+			), `+event.Telling("moved", "$1", "'case.created'", "'{}'")+`
+			SELECT`, guild, db.Texts([]*string{new("by-api"), new("by-bot"), nil}),
+			db.Array([]string{`{"type":"api"}`, `{"type":"bot"}`, `{"type":"api"}`}))
+		return err
+	})
+	for what, query := range map[string]string{
+		"[by-api by-bot]":                            `SELECT id FROM webhook_events ORDER BY id`,
+		"[listens-0 by-api listens-0 by-bot]":        `SELECT endpoint_id || ' ' || event_id FROM webhook_deliveries ORDER BY 1`,
+		"[echoes by-api echoes by-bot hears by-api]": `SELECT stream_id || ' ' || event_id FROM stream_deliveries ORDER BY 1`,
+	} {
+		if got := fmt.Sprint(list(t, d, query)); got != what {
+			t.Errorf("%s\ngives %s, want %s", query, got, what)
+		}
+	}
+}
+
 // The ids of deliveries stand in the order of their events.
 func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
 	t.Parallel()
