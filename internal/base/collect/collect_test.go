@@ -552,6 +552,57 @@ func TestBatchesBesideEachOther(t *testing.T) {
 	})
 }
 
+// The next batch begins before those behind the last one may be taken. Once they may, they
+// begin another beside it where Enough wait.
+func TestThoseBehindABatchBeginAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int32
+		open, done := make(chan struct{}), make(chan struct{})
+		c := New(with(Config[*change]{
+			Enough: 3, Lanes: 2,
+			Enter: func(ctx context.Context) (context.Context, func(), error) {
+				if begun.Add(1) > 2 {
+					<-open
+				}
+				return ctx, func() {}, nil
+			},
+			Run: func(context.Context, []*change) error {
+				<-done
+				return nil
+			},
+		}))
+		var all sync.WaitGroup
+		come := func(members ...string) {
+			for _, m := range members {
+				all.Go(func() {
+					if err := c.Do(t.Context(), Caller{"1", "x"}, m, &change{member: m}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		end := func() {
+			done <- struct{}{}
+			synctest.Wait()
+		}
+		come("z")
+		come("a", "b") // they are fewer than three, and wait
+		end()
+		come("a", "b", "c") // two of them behind others, one that the next batch may take
+		if end(); begun.Load() != 4 {
+			t.Errorf("%d batches have begun; want four: the first, the second, the next, and one of those behind", begun.Load())
+		}
+		close(open)
+		close(done)
+		all.Wait()
+		if synctest.Wait(); c.kept() != 0 {
+			t.Errorf("%d things are kept", c.kept())
+		}
+	})
+}
+
 // A caller that waits too long for a batch is refused, and told whether it is its own
 // doing.
 // RELIABILITY.md, Overload.
