@@ -10,8 +10,7 @@
 //	gather  callers of the batch before are back, or a Moment is over
 //	take    at most Most of those that still wait, each subject once
 //	Run     one batch; the next one begins
-//	tell    done, or failed: Do returns
-//	        left: Do returns *Left; the subject stays occupied until Release
+//	tell    done, or failed: Do returns; left: it returns *Left, the subject is occupied until Release
 //
 // The package promises:
 //
@@ -139,29 +138,20 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	if c.amongFew() {
 		return c.left(func() { c.few-- })
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Wait(ctx), c.cfg.Busy)
+	defer cancel()
 	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{}), err: context.Cause(ctx)}
-	wait := c.cfg.Wait(ctx)
-	if it.err == nil && wait <= 0 {
-		it.err = c.cfg.Busy
-	}
 	if it.err == nil {
 		c.add(it)
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
 		select {
 		case <-it.done:
-		case <-timer.C:
-			c.takeBack(it, c.cfg.Busy)
 		case <-ctx.Done():
 			c.takeBack(it, context.Cause(ctx))
 		}
 		<-it.done
 	}
 	if errors.Is(it.err, Alone) {
-		return c.left(func() {
-			c.leave(it)
-			c.start()
-		})
+		return c.left(func() { c.leave(it); c.start() })
 	}
 	return it.err
 }
@@ -318,8 +308,7 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) error {
 	return fault.Caught(func() error { return c.cfg.Run(ctx, values) })
 }
 
-// over makes room for the next batch, and has the callers of this one told meanwhile: the
-// database stands still until the next one is there.
+// over makes room for the next batch, and has the callers of this one told beside it.
 func (c *Collector[T]) over(from *turns[T], items []*item[T], err error) (next *turns[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -328,23 +317,14 @@ func (c *Collector[T]) over(from *turns[T], items []*item[T], err error) (next *
 	if from != c.turns {
 		c.turns.put(from)
 	}
-	if next = c.next(); next != nil {
-		go c.end(items, err)
-		return next
-	}
-	c.tell(items, err)
+	go c.tell(items, err)
 	return c.next()
-}
-
-func (c *Collector[T]) end(items []*item[T], err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tell(items, err)
-	c.start()
 }
 
 // tell tells the callers of a batch, and makes its subjects available again.
 func (c *Collector[T]) tell(items []*item[T], err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, it := range items {
 		if it.err = err; err == nil && c.cfg.Made != nil && !c.cfg.Made(it.value) {
 			it.err = Alone
@@ -354,4 +334,5 @@ func (c *Collector[T]) tell(items []*item[T], err error) {
 		}
 		close(it.done)
 	}
+	c.start()
 }

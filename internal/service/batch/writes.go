@@ -75,20 +75,14 @@ const Guild = "moved.guild_id /*: $9 */"
 // find it, whatever it is. Two that race for a key fail on it.
 func Columns[C changing](changes []C) []any {
 	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
-	n := len(changes)
-	origins, tokens, keys, fingerprints := make([]string, n), make([]*string, n), make([]*string, n), make([][]byte, n)
+	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
 	for i, c := range changes {
-		if by := c.Common().By.By; i > 0 && by == changes[i-1].Common().By.By {
-			origins[i] = origins[i-1]
-		} else {
-			origins[i] = by.Origin()
-		}
 		if r := c.Common().Key; r != nil {
 			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
 		}
 	}
 	return []any{
-		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), db.Array(origins),
+		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
 		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
 		texts(func(C) string { return db.NewID() }), texts(func(c C) string { return c.Common().By.Trace }), changes[0].Common().By.GuildID,
 	}

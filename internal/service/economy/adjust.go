@@ -12,9 +12,8 @@ import (
 // The statement of adjustments that are made together, whole but for what the leaderboard
 // notes and what is told. Wallet, ledger row and event carry one instant, later than that
 // of the wallet's change before: its ledger stands in the order of effects. The ledger
-// row's id begins with that instant, see getEntry, and ends as the event's. A coordinator
-// takes immutable functions alone in what the UPDATE sets and returns: AT TIME ZONE makes
-// those of an instant immutable.
+// row's id begins with that instant, see getEntry, and ends as the event's. Functions of
+// an instant are immutable AT TIME ZONE alone, and a coordinator takes no others there.
 //
 // The UPDATE locks, judges and changes. It leaves these changes to be made alone, as
 // AdjustBalances makes several: a wallet that is missing, a balance that forbids the
