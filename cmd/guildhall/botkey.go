@@ -58,7 +58,7 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 			return err
 		}
 	}
-	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: itemsOf(c.Guild), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
+	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: wire.Items(c.Guild...), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
 	if err != nil {
 		return err
 	}

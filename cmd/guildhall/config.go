@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/server/api"
@@ -296,7 +297,7 @@ func proxies(lists []string) ([]netip.Prefix, error) {
 // hostNames reads a list of names as a Host header has them, without ports.
 func hostNames(lists []string) (map[string]bool, error) {
 	names := map[string]bool{}
-	for _, name := range itemsOf(lists) {
+	for _, name := range wire.Items(lists...) {
 		if strings.ContainsAny(name, ":/*@[]") {
 			return nil, fmt.Errorf("%q is not a host name: write it without scheme, port or path", name)
 		}

@@ -16,6 +16,7 @@ import (
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/doctor"
 	"guildhall/internal/outbound/chat"
 )
@@ -90,7 +91,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
-		Guilds: itemsOf(c.Guild), Books: c.Books, Connections: settings.share.sum(c.api()),
+		Guilds: wire.Items(c.Guild...), Books: c.Books, Connections: settings.share.sum(c.api()),
 	}
 	if tracing.Wanted() {
 		cfg.Traces = tracing.Probe

@@ -20,6 +20,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
@@ -92,7 +93,7 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 		return nil, err
 	}
 	return &listener{
-		io: io, base: base, token: c.Token, events: itemsOf(c.Events), forwardTo: c.ForwardTo,
+		io: io, base: base, token: c.Token, events: wire.Items(c.Events...), forwardTo: c.ForwardTo,
 		api:      &http.Client{Transport: transport, Timeout: (listenWait + 20) * time.Second},
 		receiver: &http.Client{Timeout: egress.AttemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		label:    output.Visible("guildhall listen on " + host),

@@ -22,6 +22,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
 )
 
 //go:generate go test -count=1 -run ^TestReferencePagesAreFresh$ . -write
@@ -201,9 +202,6 @@ func run(ctx context.Context, args []string, io streams) int {
 	return 1
 }
 
-// separators stand between the items of a list that somebody types.
-const separators = ", \t\r\n"
-
 // saysSomething refuses a flag or an argument that was given and says nothing:
 // a variable that was empty in a script must not become "no restriction".
 func saysSomething(parsed *kong.Context) error {
@@ -221,17 +219,12 @@ func saysSomething(parsed *kong.Context) error {
 		if text, is := value.Interface().(string); is {
 			texts, ok = []string{text}, true
 		}
-		empty := func(text string) bool { return strings.Trim(text, separators) == "" }
+		empty := func(text string) bool { return len(wire.Items(text)) == 0 }
 		if ok && (len(texts) == 0 || slices.ContainsFunc(texts, empty)) {
 			return fmt.Errorf("%s is given and says nothing: leave it out, or give it a value", flagName(p))
 		}
 	}
 	return nil
-}
-
-// itemsOf reads a flag that takes several values: it is repeated, and each value may hold a list.
-func itemsOf(values []string) []string {
-	return strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return strings.ContainsRune(separators, r) })
 }
 
 // flagName is how a flag or an argument is written.

@@ -48,7 +48,7 @@ type webhookAdd struct {
 }
 
 func (c *webhookAdd) Run(ctx context.Context, io streams) error {
-	events := itemsOf(c.Event)
+	events := wire.Items(c.Event...)
 	if len(events) == 0 && !c.AllEvents {
 		return usageError{errors.New("an endpoint needs --event or --all-events")}
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"guildhall/internal/base/wire"
 )
 
 // The ways in which Guard.Check refuses a URL. ErrNotAllowed has one text for
@@ -73,7 +75,7 @@ func NewGuard(allow []netip.Prefix, resolver *net.Resolver) *Guard {
 // or white space.
 func ParseAllow(s string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
-	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
+	for _, part := range wire.Items(s) {
 		if addr, err := netip.ParseAddr(part); err == nil && addr.Zone() == "" {
 			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
 			continue

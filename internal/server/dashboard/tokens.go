@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
 )
 
@@ -147,7 +148,7 @@ func newToken(c *call) (reply, error) {
 	if q.Has("expires_in_days") {
 		f.Days = q.Get("expires_in_days")
 	}
-	for _, s := range splitWords(q["scopes"]) {
+	for _, s := range wire.Items(q["scopes"]...) {
 		if slices.Contains(auth.Scopes, s) {
 			f.Chosen = append(f.Chosen, s)
 		}
@@ -160,11 +161,6 @@ func (c *call) tokenForm(f *tokenForm, status int) reply {
 	return reply{status: status, page: "token-new", view: f, frame: frame{
 		Title: "New token", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
 	}}
-}
-
-// splitWords reads what may be repeated and may hold several.
-func splitWords(lists []string) []string {
-	return strings.FieldsFunc(strings.Join(lists, " "), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' })
 }
 
 type madeView struct {
@@ -206,7 +202,7 @@ func createToken(c *call) (reply, error) {
 func (c *call) readToken() *tokenForm {
 	f := &tokenForm{
 		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
-		Chosen: splitWords(c.form["scopes"]), Once: c.form.Get("once"),
+		Chosen: wire.Items(c.form["scopes"]...), Once: c.form.Get("once"),
 	}
 	if f.Other = f.Days == "other"; f.Other {
 		f.Days = strings.TrimSpace(c.form.Get("days"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
@@ -199,7 +200,7 @@ func newWebhook(c *call) (reply, error) {
 		return webhookAgain(c), nil
 	}
 	q := c.r.URL.Query()
-	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: splitWords(q["events"])}
+	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: wire.Items(q["events"]...)}
 	return c.webhookForm(f, 0), nil
 }
 
@@ -240,7 +241,7 @@ func createWebhook(c *call) (reply, error) {
 // readWebhook reads the form and says what is wrong with it. That of a pull endpoint has
 // no address.
 func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
-	chosen := splitWords(c.form["events"])
+	chosen := wire.Items(c.form["events"]...)
 	if slices.Contains(chosen, allEvents) {
 		chosen = slices.Clone(event.Types)
 	}
