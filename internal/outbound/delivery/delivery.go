@@ -1,19 +1,26 @@
 // Package delivery brings recorded events to the endpoints that listen to them,
 // signed, until they are received.
 //
-// The whole of it, in the order in which it happens:
+// Three trades share the package, and the files are named by them: push_*.go sends
+// events to endpoints, fetch*.go serves endpoints that fetch their events, and
+// stream*.go serves the streams of the operator's bot. The other files belong to all
+// three: what the domain of webhooks changes (manage.go), what follows in the background
+// (maintenance.go, retention.go), gauges (metrics.go) and how statements are planned
+// (statement.go).
+//
+// The path of a pushed event, in the order in which it happens:
 //
 //   - A unit of work records an event (package event): one row of webhook_events
 //     and one of webhook_deliveries for each endpoint that listens, in the same
 //     transaction. Such a delivery is fresh. The unit commits, and the bell of
 //     this process rings for its guild (Wake).
 //
-//   - The claim loop (deliverer.go) looks which endpoints have something to do
-//     (look, lookAt in claim.go): those with fresh deliveries, and those whose
+//   - The claim loop (push_deliverer.go) looks which endpoints have something to do
+//     (look, lookAt in push_claim.go): those with fresh deliveries, and those whose
 //     row of webhook_schedule says that they are due. A look locks nothing and
 //     reads a bounded number of index entries, whatever waits.
 //
-//   - The limiter (limiter.go) shares the free slots among them: by guild first,
+//   - The limiter (push_limiter.go) shares the free slots among them: by guild first,
 //     then by endpoint.
 //
 //   - The claim locks the schedules of the chosen endpoints and leases deliveries
@@ -22,12 +29,12 @@
 //     that disables or deletes an endpoint waits for its schedule, so nothing
 //     begins after that unit has committed.
 //
-//   - A send (send.go) holds no connection. Pure functions (rules.go, schedule.go,
-//     outcome.go) judge what became of it.
+//   - A send (push_send.go) holds no connection. Pure functions (push_rules.go, push_schedule.go,
+//     push_outcome.go) judge what became of it.
 //
-//   - Results are settled in batches (settle.go): the state of the delivery, if
+//   - Results are settled in batches (push_results.go): the state of the delivery, if
 //     its lease is still the one it was sent under, the row of the attempt log,
-//     and what was learnt of the endpoint (learn.go), in one transaction.
+//     and what was learnt of the endpoint (push_learn.go), in one transaction.
 //
 // A delivery that is pending is in one of three places. It is fresh; or a worker
 // holds a lease on it; or it is queued, and then its endpoint's schedule has a
