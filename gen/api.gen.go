@@ -1277,18 +1277,6 @@ type AnswerBotWorkRequest struct {
 	Refused *BotWorkRefusalRequest `json:"refused,omitempty"`
 }
 
-// APIError What went wrong.
-type APIError struct {
-	// Code Stable name of the failure.
-	Code string `json:"code"`
-
-	// Message For people; not stable.
-	Message string `json:"message"`
-
-	// RequiredScope The missing scope; only with `insufficient_scope`.
-	RequiredScope *string `json:"required_scope,omitempty"`
-}
-
 // APIMetadata Version and environment of the API.
 type APIMetadata struct {
 	// Env `live` in production, `test` elsewhere.
@@ -1647,12 +1635,6 @@ type EconomySettings struct {
 
 	// CurrencySymbol Symbol of the currency.
 	CurrencySymbol string `json:"currency_symbol"`
-}
-
-// ErrorEnvelope Every failure has this shape.
-type ErrorEnvelope struct {
-	// Error What went wrong.
-	Error APIError `json:"error"`
 }
 
 // EventCaseCreated A case was created.
@@ -2265,6 +2247,24 @@ type EventXPLevelUp struct {
 
 	// Type Type of the event.
 	Type string `json:"type"`
+}
+
+// Failure Every failure has this shape.
+type Failure struct {
+	// Error What went wrong.
+	Error FailureDetail `json:"error"`
+}
+
+// FailureDetail What went wrong.
+type FailureDetail struct {
+	// Code Stable name of the failure.
+	Code string `json:"code"`
+
+	// Message For people; not stable.
+	Message string `json:"message"`
+
+	// RequiredScope The missing scope; only with `insufficient_scope`.
+	RequiredScope *string `json:"required_scope,omitempty"`
 }
 
 // ForgetMemberRequest What is forgotten of a member.

@@ -75,7 +75,7 @@ func TestOperations(t *testing.T) {
 		if free := op.OperationID == "getMe" || op.OperationID == "getHealth"; free == scoped {
 			t.Errorf("x-required-scope is %q", scope)
 		}
-		if scoped && !slices.Contains(known(t, doc, "ApiError", "required_scope"), scope) {
+		if scoped && !slices.Contains(known(t, doc, "FailureDetail", "required_scope"), scope) {
 			t.Errorf("the scope %s does not exist", scope)
 		}
 		if _, phased := op.Extensions["x-phased"]; phased != (op.OperationID == "createTicketMessage") {
@@ -173,12 +173,12 @@ func responses(t *testing.T, write, waits, byID, scoped bool, op *openapi3.Opera
 	}
 }
 
-// Every code that an answer may hold is listed in ApiError, and the other way
+// Every code that an answer may hold is listed in FailureDetail, and the other way
 // round; a wrong method has no operation whose answer it could be.
 func TestErrorCodes(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
-	listed := known(t, doc, "ApiError", "code")
+	listed := known(t, doc, "FailureDetail", "code")
 	used := []string{"method_not_allowed"}
 	for _, r := range doc.Components.Responses {
 		used = append(used, codes(r.Value)...)
@@ -186,7 +186,7 @@ func TestErrorCodes(t *testing.T) {
 	slices.Sort(used)
 	slices.Sort(listed)
 	if used = slices.Compact(used); !slices.Equal(used, listed) {
-		t.Errorf("answers use %v, ApiError lists %v", used, listed)
+		t.Errorf("answers use %v, FailureDetail lists %v", used, listed)
 	}
 }
 
@@ -240,6 +240,9 @@ func TestSchemas(t *testing.T) {
 	for name, s := range file.Components.Schemas {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Exception") {
+				t.Error("generated clients have classes of these names: call it Failure")
+			}
 			request := comesIn(name)
 			if _, named := s["properties"]; s["type"] == "object" && named {
 				if closed := s["additionalProperties"] == false; closed != request {
@@ -301,7 +304,7 @@ func incomplete(name string, s map[string]any) (errs []string) {
 	}
 	required, _ := s["required"].([]any)
 	for p := range s["properties"].(map[string]any) {
-		if !slices.Contains(required, any(p)) && (name != "ApiError" || p != "required_scope") {
+		if !slices.Contains(required, any(p)) && (name != "FailureDetail" || p != "required_scope") {
 			errs = append(errs, p+" is not required")
 		}
 	}

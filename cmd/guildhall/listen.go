@@ -344,7 +344,7 @@ func (l *listener) call(ctx context.Context, method, path string, body, into any
 		return err
 	}
 	if res.StatusCode >= 300 {
-		var refused gen.ErrorEnvelope
+		var refused gen.Failure
 		_ = json.Unmarshal(text, &refused) // an answer that is not ours has no code
 		return &apiError{res.StatusCode, cmp.Or(refused.Error.Code, res.Status), refused.Error.Message}
 	}

@@ -15,7 +15,7 @@ import {
   pullWebhookEvents,
   testWebhookEndpoint,
 } from "./generated/sdk.gen.js";
-import type { ErrorEnvelope, EventPing } from "./generated/types.gen.js";
+import type { Failure, EventPing } from "./generated/types.gen.js";
 import { listen, verified } from "./receiver.js";
 
 function setting(name: string): string {
@@ -25,7 +25,7 @@ function setting(name: string): string {
 }
 
 /** The data of a success; a failure is thrown with its stable code. */
-function must<T>(answer: { data?: T | undefined; error?: ErrorEnvelope | undefined }): T {
+function must<T>(answer: { data?: T | undefined; error?: Failure | undefined }): T {
   if (answer.data === undefined) {
     throw new Error(`${answer.error?.error.code}: ${answer.error?.error.message}`);
   }

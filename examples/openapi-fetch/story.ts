@@ -6,7 +6,7 @@ import createClient from "openapi-fetch";
 import type { components, paths } from "./generated/schema.js";
 import { listen, verified } from "./receiver.js";
 
-type ApiError = components["schemas"]["ApiError"];
+type FailureDetail = components["schemas"]["FailureDetail"];
 
 function setting(name: string): string {
   const value = process.env[name];
@@ -15,7 +15,7 @@ function setting(name: string): string {
 }
 
 /** The data of a success; a failure is thrown with its stable code. */
-function must<T>(answer: { data?: T; error?: { error: ApiError }; response: Response }): T {
+function must<T>(answer: { data?: T; error?: { error: FailureDetail }; response: Response }): T {
   if (answer.data === undefined) {
     throw new Error(`${answer.response.status} ${answer.error?.error.code}: ${answer.error?.error.message}`);
   }

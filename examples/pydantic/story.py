@@ -21,7 +21,7 @@ from models import (
     CaseList,
     CreateCaseRequest,
     CreateWebhookEndpointRequest,
-    ErrorEnvelope,
+    Failure,
     EventPing,
     LedgerEntryList,
     Me,
@@ -79,7 +79,7 @@ tickets = read(TicketList, "/tickets", order="activity").data
 print(f"cases: {len(cases)} active warnings; tickets: {len(tickets)}")
 
 refused = write("/economy/adjust", AdjustBalanceRequest(user_id=USER, delta=-9007199254740991))
-code = ErrorEnvelope.model_validate_json(refused.content).error.code
+code = Failure.model_validate_json(refused.content).error.code
 check(code == "balance_would_be_negative", f"refused with {code}")
 print(f"refused: {code}")
 

@@ -19,7 +19,7 @@ from guildhall_client.models import (
     CaseTypeFilter,
     CreateWebhookEndpointRequest,
     CreateWebhookEndpointRequestDelivery,
-    ErrorEnvelope,
+    Failure,
     EventPing,
     WebhookEventType,
 )
@@ -29,11 +29,11 @@ from receiver import Receiver, verified
 T = TypeVar("T")
 
 
-def must(answer: T | ErrorEnvelope | None) -> T:
+def must(answer: T | Failure | None) -> T:
     """The data of a success; a failure is raised with its stable code."""
     if answer is None:
         raise RuntimeError("an answer that the contract does not know")
-    if isinstance(answer, ErrorEnvelope):
+    if isinstance(answer, Failure):
         raise RuntimeError(f"{answer.error.code}: {answer.error.message}")
     return answer
 
@@ -76,7 +76,7 @@ print(f"cases: {len(cases.data)} active warnings")
 
 # A failure is a value with a code.
 refused = adjust_balance.sync(client=api, body=AdjustBalanceRequest(user_id=USER, delta=-9007199254740991))
-check(isinstance(refused, ErrorEnvelope) and refused.error.code == "balance_would_be_negative", f"got {refused}")
+check(isinstance(refused, Failure) and refused.error.code == "balance_would_be_negative", f"got {refused}")
 print("refused: balance_would_be_negative")
 
 # Register a receiver, have it pinged, verify the signature over the raw bytes.

@@ -82,7 +82,7 @@ func story(ctx context.Context, api *openapi.APIClient) error {
 	if !errors.As(err, &failure) {
 		return fmt.Errorf("not refused: %w", err)
 	}
-	envelope, ok := failure.Model().(openapi.ErrorEnvelope)
+	envelope, ok := failure.Model().(openapi.Failure)
 	if !ok || envelope.Error.Code != "balance_would_be_negative" {
 		return fmt.Errorf("refused with %v", failure.Model())
 	}

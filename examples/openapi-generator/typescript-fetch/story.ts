@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { CasesApi, Configuration, EconomyApi, EventPingFromJSON, MetaApi, ResponseError, WebhooksApi } from "./generated";
-import type { ErrorEnvelope } from "./generated";
+import type { Failure } from "./generated";
 
 async function story() {
   const configuration = new Configuration({ basePath: process.env.GUILDHALL_URL!, accessToken: process.env.GUILDHALL_TOKEN! });
@@ -36,7 +36,7 @@ async function story() {
   // A failure is an exception with a code.
   const refused = await economy.adjustBalance({ adjustBalanceRequest: { userId, delta: -9007199254740991 } }).catch((e: unknown) => e);
   if (!(refused instanceof ResponseError)) throw new Error("not refused");
-  const { error } = (await refused.response.json()) as ErrorEnvelope;
+  const { error } = (await refused.response.json()) as Failure;
   assert.equal(error.code, "balance_would_be_negative");
   console.log(`refused: ${error.code}`);
   const webhooks = new WebhooksApi(configuration);

@@ -83,13 +83,13 @@ func TestListsAreThePrograms(t *testing.T) {
 	doc := contract(t)
 	for place, want := range map[string][]string{
 		"TokenMetadata.scopes":             append(slices.Clone(auth.Scopes), auth.ScopeBot),
-		"ApiError.required_scope":          append(slices.Clone(auth.Scopes), auth.ScopeBot),
+		"FailureDetail.required_scope":     append(slices.Clone(auth.Scopes), auth.ScopeBot),
 		"WebhookEventType":                 event.Types,
 		"WebhookEndpoint.events":           event.Types,
 		"WebhookEndpointWithSecret.events": event.Types,
 		"WebhookDelivery.event_type":       append(slices.Clone(event.Types), event.Ping),
 		"WebhookDeliveryDetail.event_type": append(slices.Clone(event.Types), event.Ping),
-		"ApiError.code":                    codesInSource(t),
+		"FailureDetail.code":               codesInSource(t),
 	} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()

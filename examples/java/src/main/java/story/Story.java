@@ -9,14 +9,14 @@ import guildhall.client.api.EconomyApi;
 import guildhall.client.api.MetaApi;
 import guildhall.client.api.WebhooksApi;
 import guildhall.client.model.AdjustBalanceRequest;
-import guildhall.client.model.ApiError;
+import guildhall.client.model.FailureDetail;
 import guildhall.client.model.BalanceAdjustment;
 import guildhall.client.model.BalanceAdjustmentEnvelope;
 import guildhall.client.model.CaseList;
 import guildhall.client.model.CaseStatusFilter;
 import guildhall.client.model.CaseTypeFilter;
 import guildhall.client.model.CreateWebhookEndpointRequest;
-import guildhall.client.model.ErrorEnvelope;
+import guildhall.client.model.Failure;
 import guildhall.client.model.EventPing;
 import guildhall.client.model.LedgerEntryList;
 import guildhall.client.model.Me;
@@ -81,7 +81,7 @@ public final class Story {
       economy.adjustBalance(new AdjustBalanceRequest().userId(USER).delta(-9007199254740991L), null);
       throw new IllegalStateException("the balance went below zero");
     } catch (ApiException e) {
-      ApiError error = error(client, e);
+      FailureDetail error = error(client, e);
       check(e.getCode() == 422 && error.getCode().equals("balance_would_be_negative"), "got " + error.getCode());
       System.out.printf("refused: %s%n", error.getCode());
     }
@@ -132,8 +132,8 @@ public final class Story {
     return client;
   }
 
-  private static ApiError error(ApiClient client, ApiException e) throws JsonProcessingException {
-    return client.getObjectMapper().readValue(e.getResponseBody(), ErrorEnvelope.class).getError();
+  private static FailureDetail error(ApiClient client, ApiException e) throws JsonProcessingException {
+    return client.getObjectMapper().readValue(e.getResponseBody(), Failure.class).getError();
   }
 
   static void check(boolean claim, String otherwise) {
