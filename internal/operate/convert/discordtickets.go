@@ -109,7 +109,8 @@ func (i *inner) of(text string, beside *nodes) (*value, error) {
 	if i.s == nil {
 		i.s = newScanner("", &i.text)
 	}
-	i.s.pos, i.s.end, i.s.gone, i.s.line, i.s.nodes = 0, 0, 0, 1, beside
+	i.s.reset(&i.text)
+	i.s.nodes = beside
 	v, err := i.s.beside()
 	if err == nil {
 		if _, end := i.s.peek(); end == nil {
@@ -181,9 +182,6 @@ func (t *tickets) part(in *Input, f *zip.File, root *pattern) (int64, error) {
 // comment takes the guild from the comment of the zip.
 func (t *tickets) comment(file, comment string) (bool, error) {
 	s := newScanner(file+": comment", strings.NewReader(comment))
-	if err := s.start(); err != nil {
-		return false, err
-	}
 	v, err := s.value()
 	if err != nil {
 		return false, err

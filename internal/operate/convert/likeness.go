@@ -2,7 +2,6 @@ package convert
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,7 +27,7 @@ func (r *conversion) likeness(in *Input) *format {
 		}
 		return nil
 	}
-	s := newScanner(in.Name, io.Reader(bytes.NewReader(head)))
+	s := newScanner(in.Name, bytes.NewReader(head))
 	_, _ = s.value() // it may end in the middle of the tree
 	if s.nodes.n == 0 {
 		return nil

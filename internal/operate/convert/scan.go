@@ -1,99 +1,113 @@
 package convert
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"strconv"
-	"unicode/utf16"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
 	maxValue  = 64 << 20  // bytes of one JSON value that is held in memory
-	maxValues = 1_000_000 // values in one that is held
-	maxNest   = 128
-	maxDigits = 1000 // of a number; the longest that a bot writes has 24
-	maxNames  = 4096 // names of members that are kept for the next object
+	maxValues = 1_000_000 // values within one value that is held in memory
+	maxNest   = 128       // levels of objects and arrays
+	maxDigits = 1000      // bytes of a number; the longest number that a bot writes has 24
+	maxNames  = 4096      // member names that the scanner interns
 )
 
-// scanner reads JSON documents, one after another, and knows the line of each
-// token. The standard decoder knows only offsets, and holds a whole value before
-// it says where in it something is wrong.
+// scanner reads JSON documents, one after another, with jsontext. It adds what
+// jsontext doesn't know: the line of each token, and bounds on what is held in memory.
 type scanner struct {
-	src   io.Reader
-	file  string
-	buf   []byte
-	pos   int
-	end   int
-	gone  int64 // bytes before buf
-	begin int64 // where the value begins that is held
-	held  bool
-	line  int
+	file string
+	dec  *jsontext.Decoder
+	src  *boundedReader
+	line int // of the next token, once peek has found it
 
+	counted int64 // input offset up to which line breaks are counted
 	scratch []byte
 	names   map[string]string
 	nodes   *nodes
 }
 
-func newScanner(file string, src io.Reader) *scanner {
-	return &scanner{src: src, file: file, buf: make([]byte, 64<<10), line: 1, names: make(map[string]string), nodes: new(nodes)}
+// boundedReader refuses to read on when a single token has grown beyond maxValue,
+// because the decoder buffers a token until it is complete.
+type boundedReader struct {
+	from io.Reader
+	dec  *jsontext.Decoder
+	read int64
 }
 
-// fail is an error at the line where the scanner stands.
-func (s *scanner) fail(text string) error { return &Error{File: s.file, Line: s.line, Text: text} }
+var errTooLong = errors.New("a value is longer than 64 MiB")
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.read-b.dec.InputOffset() > maxValue {
+		return 0, errTooLong
+	}
+	n, err := b.from.Read(p)
+	b.read += int64(n)
+	return n, err
+}
+
+func newScanner(file string, src io.Reader) *scanner {
+	s := &scanner{file: file, names: make(map[string]string), nodes: new(nodes), dec: new(jsontext.Decoder)}
+	s.src = &boundedReader{dec: s.dec}
+	s.reset(src)
+	return s
+}
+
+// reset begins with another input, at line 1.
+func (s *scanner) reset(src io.Reader) {
+	s.src.from, s.src.read, s.line, s.counted = src, 0, 1, 0
+	// The items of a file may number millions, so the decoder must not remember the
+	// names of an object; members looks for duplicates. Invalid UTF-8 is found by
+	// scalar, which tells broken bytes from half a surrogate pair.
+	s.dec.Reset(s.src, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// fail returns an error at the line of the next token.
+func (s *scanner) fail(text string) *Error { return &Error{File: s.file, Line: s.line, Text: text} }
 
 func (s *scanner) early() error { return s.fail("ends too early; fetch the file again") }
 
-// fill reads on; it is called when everything in buf has been taken.
-func (s *scanner) fill() error {
-	if s.held && s.gone+int64(s.end)-s.begin > maxValue {
-		return s.fail("a value is longer than 64 MiB")
-	}
-	s.gone += int64(s.end)
-	s.pos, s.end = 0, 0
-	for range 100 {
-		n, err := s.src.Read(s.buf)
-		if n > 0 {
-			s.end = n
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return io.ErrNoProgress
-}
-
-// broken says that reading failed where a value had begun.
+// broken turns an error of the decoder or of the file into one for people.
 func (s *scanner) broken(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return s.early()
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
 	}
-	if _, ok := errors.AsType[*Error](err); ok {
-		return err
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return s.early()
+	case errors.Is(err, errTooLong):
+		return s.fail(errTooLong.Error())
+	}
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		e := s.fail("is not JSON: " + strings.TrimPrefix(syntax.Err.Error(), "jsontext: "))
+		e.missing = s.dec.StackDepth() == 0 // the whole file may be of another format
+		return e
 	}
 	return &Error{File: s.file, Line: s.line, Text: "cannot be read: " + err.Error(), cause: err}
 }
 
-// peek is the next byte that is not white space; io.EOF at the end.
+// peek returns the first byte of the next token: a digit for every number. It returns
+// io.EOF at the end of the file.
 func (s *scanner) peek() (byte, error) {
-	for {
-		for s.pos < s.end {
-			switch c := s.buf[s.pos]; c {
-			case '\n':
-				s.line++
-				s.pos++
-			case ' ', '\t', '\r':
-				s.pos++
-			default:
-				return c, nil
-			}
-		}
-		if err := s.fill(); err != nil {
-			return 0, err
-		}
+	kind := s.dec.PeekKind()
+	unread, at := s.dec.UnreadBuffer(), s.dec.InputOffset()
+	blank := len(unread) - len(bytes.TrimLeft(unread, " \t\r\n,:"))
+	if from := max(s.counted-at, 0); int64(blank) > from {
+		s.line += bytes.Count(unread[from:blank], []byte("\n"))
+		s.counted = at + int64(blank)
 	}
+	if kind == jsontext.KindInvalid {
+		_, err := s.dec.ReadToken()
+		return 0, err
+	}
+	return byte(kind), nil
 }
 
 // must is peek where the document cannot end.
@@ -105,270 +119,99 @@ func (s *scanner) must() (byte, error) {
 	return c, nil
 }
 
-// expect takes one byte of punctuation.
-func (s *scanner) expect(want byte) error {
-	c, err := s.must()
-	if err != nil {
-		return err
+// open takes the bracket that peek has found.
+func (s *scanner) open() error {
+	if _, err := s.dec.ReadToken(); err != nil {
+		return s.broken(err)
 	}
-	if c != want {
-		return s.fail("is not JSON: " + strconv.QuoteRune(rune(want)) + " is missing")
-	}
-	s.pos++
 	return nil
 }
 
-// start skips the mark that some programs put before UTF-8, and tells what is
-// no text in UTF-8. An empty file is io.EOF.
-func (s *scanner) start() error {
-	if err := s.fill(); err != nil {
-		if errors.Is(err, io.EOF) {
-			return err
-		}
-		return s.broken(err)
-	}
-	for s.end < 3 { // a reader may give one byte at a time
-		n, err := s.src.Read(s.buf[s.end:4])
-		s.end += n
-		if err != nil {
-			break
-		}
-	}
-	head := s.buf[:s.end]
+// prepared returns src without a byte order mark. It returns io.EOF for an empty file
+// and refuses UTF-16.
+func prepared(file string, src io.Reader) (io.Reader, error) {
+	text := bufio.NewReader(src)
+	head, err := text.Peek(3)
 	switch {
-	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
-		s.pos = 3
+	case len(head) == 0 && errors.Is(err, io.EOF):
+		return nil, io.EOF
+	case len(head) == 0:
+		return nil, &Error{File: file, Line: 1, Text: "cannot be read: " + err.Error(), cause: err}
+	case bytes.Equal(head, byteOrderMark):
+		_, err = text.Discard(len(head))
+		return text, err
 	case isUTF16(head):
-		return s.fail("is UTF-16; save it as UTF-8")
+		return nil, &Error{File: file, Line: 1, Text: "is UTF-16; save it as UTF-8"}
 	}
-	return nil
+	return text, nil
 }
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func isUTF16(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0xff, 0xfe}) || bytes.HasPrefix(head, []byte{0xfe, 0xff}) ||
 		len(head) > 1 && (head[0] == 0) != (head[1] == 0)
 }
 
-// text reads a string into scratch, where it is good until the next one. damaged
-// says that an escape of half a character was replaced.
-func (s *scanner) text() (damaged bool, err error) {
-	s.pos++ // the quote
-	s.scratch = s.scratch[:0]
-	escaped := false
-	for {
-		i := s.pos
-		for i < s.end && s.buf[i] != '"' && s.buf[i] != '\\' && s.buf[i] >= ' ' {
-			i++
-		}
-		s.scratch = append(s.scratch, s.buf[s.pos:i]...)
-		s.pos = i
-		if len(s.scratch) > maxValue {
-			return false, s.fail("a text is longer than 64 MiB")
-		}
-		switch {
-		case i == s.end:
-			if err := s.fill(); err != nil {
-				return false, s.broken(err)
-			}
-		case s.buf[i] == '"':
-			s.pos++
-			return s.whole(escaped)
-		case s.buf[i] == '\\':
-			escaped = true
-			s.pos++
-			c, err := s.byte()
-			if err != nil {
-				return false, err
-			}
-			s.scratch = append(s.scratch, '\\', c)
-		default:
-			return false, s.fail("is not JSON: a text holds a control character or a line break")
-		}
+// scalar reads a text, a number, true, false or null. The bytes are good until the
+// next read.
+func (s *scanner) scalar() (jsontext.Value, error) {
+	raw, err := s.dec.ReadValue()
+	switch {
+	case err != nil:
+		return nil, s.broken(err)
+	case raw.Kind() == jsontext.KindNumber && len(raw) > maxDigits:
+		return nil, s.fail("a number has more than 1000 digits")
+	case raw.Kind() == jsontext.KindString && !utf8.Valid(raw):
+		return nil, s.fail("is not valid UTF-8; save it as UTF-8")
 	}
+	return raw, nil
 }
 
-// whole makes the text of what stands between quotes.
-func (s *scanner) whole(escaped bool) (damaged bool, err error) {
-	if !utf8.Valid(s.scratch) {
-		return false, s.fail("is not valid UTF-8; save it as UTF-8")
+// text returns what a JSON text means. It is damaged where an escape for half a
+// surrogate pair was replaced. The bytes are good until the next call.
+func (s *scanner) text(raw jsontext.Value) (text []byte, damaged bool) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], false
 	}
-	if !escaped {
-		return false, nil
-	}
-	text, damaged, ok := unescape(s.scratch)
-	if !ok {
-		return false, s.fail("is not JSON: a text holds an escape that there is not")
-	}
-	s.scratch = text
-	return damaged, nil
+	var err error
+	s.scratch, err = jsontext.AppendUnquote(s.scratch[:0], raw)
+	return s.scratch, err != nil
 }
 
-// unescape replaces the escapes of a text in its own bytes: none is shorter than
-// what it stands for. Half a character becomes the mark of what cannot be read.
-func unescape(raw []byte) (text []byte, damaged, ok bool) {
-	text = raw[:0]
-	for i := 0; i < len(raw); {
-		if raw[i] != '\\' {
-			text = append(text, raw[i])
-			i++
-			continue
-		}
-		if at := bytes.IndexByte([]byte(`"\/bfnrt`), raw[i+1]); at >= 0 {
-			text = append(text, "\"\\/\b\f\n\r\t"[at])
-			i += 2
-			continue
-		}
-		r, ok := hex4(raw[i:])
-		if !ok {
-			return nil, false, false
-		}
-		i += 6
-		if utf16.IsSurrogate(r) {
-			low, ok := hex4(raw[i:])
-			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
-				i += 6
-			} else {
-				r, damaged = utf8.RuneError, true
-			}
-		}
-		text = utf8.AppendRune(text, r)
-	}
-	return text, damaged, true
-}
-
-// hex4 reads an escape of four digits.
-func hex4(raw []byte) (rune, bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	r, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	return rune(r), err == nil
-}
-
-// byte takes one byte inside a token.
-func (s *scanner) byte() (byte, error) {
-	if s.pos == s.end {
-		if err := s.fill(); err != nil {
-			return 0, s.broken(err)
-		}
-	}
-	s.pos++
-	return s.buf[s.pos-1], nil
-}
-
-// word reads what stands without quotes: a number, true, false or null. It ends
-// where the next token begins, or the file.
-func (s *scanner) word() (kind, error) {
-	s.scratch = s.scratch[:0]
-	for {
-		if s.pos == s.end {
-			err := s.fill()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return 0, s.broken(err)
-			}
-		}
-		c := s.buf[s.pos]
-		if !bytes.ContainsRune([]byte("+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), rune(c)) {
-			break
-		}
-		if len(s.scratch) > maxDigits {
-			return 0, s.fail("a number has more than 1000 digits")
-		}
-		s.scratch = append(s.scratch, c)
-		s.pos++
-	}
-	switch string(s.scratch) {
-	case "true", "false":
-		return kindBoolean, nil
-	case "null":
-		return kindNull, nil
-	}
-	if isNumber(s.scratch) {
-		return kindNumber, nil
-	}
-	if _, err := s.peek(); err != nil { // a word that the end has cut
-		return 0, s.early()
-	}
-	return 0, s.fail("is not JSON: " + strconv.QuoteToASCII(shorten(string(s.scratch)+string(s.buf[s.pos:min(s.pos+1, s.end)]), 40)) + " is no value")
-}
-
-// isNumber is JSON's grammar of numbers.
+// isNumber reports whether b is a number as JSON writes numbers.
 func isNumber(b []byte) bool {
-	digits := func() bool {
-		n := 0
-		for n < len(b) && b[n] >= '0' && b[n] <= '9' {
-			n++
-		}
-		b = b[n:]
-		return n > 0
-	}
-	b = bytes.TrimPrefix(b, []byte("-"))
-	if len(b) > 1 && b[0] == '0' && b[1] >= '0' && b[1] <= '9' || !digits() {
-		return false
-	}
-	if len(b) > 0 && b[0] == '.' {
-		if b = b[1:]; !digits() {
-			return false
-		}
-	}
-	if len(b) > 0 && (b[0] == 'e' || b[0] == 'E') {
-		if b = b[1:]; len(b) > 0 && (b[0] == '+' || b[0] == '-') {
-			b = b[1:]
-		}
-		if !digits() {
-			return false
-		}
-	}
-	return len(b) == 0
+	v := jsontext.Value(b)
+	return len(b) > 0 && v.Kind() == jsontext.KindNumber && b[0] > ' ' && b[len(b)-1] > ' ' && v.IsValid()
 }
 
-// name reads the name of a member and its colon. Names come again and again, so
-// they are kept.
+// name reads the name of a member. Names repeat, so the scanner interns them.
 func (s *scanner) name() (string, error) {
-	c, err := s.must()
+	raw, err := s.scalar()
 	if err != nil {
 		return "", err
 	}
-	if c != '"' {
-		return "", s.fail("is not JSON: the name of a member is missing")
-	}
-	if _, err := s.text(); err != nil {
-		return "", err
-	}
-	name, ok := s.names[string(s.scratch)]
+	text, _ := s.text(raw)
+	name, ok := s.names[string(text)]
 	if !ok {
-		name = string(s.scratch)
+		name = string(text)
 		if len(s.names) < maxNames && len(name) < 100 {
 			s.names[name] = name
 		}
 	}
-	return name, s.expect(':')
+	return name, nil
 }
 
-// more says whether another member or item follows in what ends with the bracket.
-func (s *scanner) more(first bool, bracket byte) (bool, error) {
+// more reports whether another member or item follows. It takes the closing bracket.
+func (s *scanner) more() (bool, error) {
 	c, err := s.must()
 	if err != nil {
 		return false, err
 	}
-	if c == bracket {
-		s.pos++
-		return false, nil
+	if c == '}' || c == ']' {
+		return false, s.open()
 	}
-	if first {
-		return true, nil
-	}
-	if err := s.expect(','); err != nil {
-		return false, err
-	}
-	c, err = s.must()
-	if err == nil && c == bracket {
-		err = s.fail("is not JSON: a comma stands before " + strconv.QuoteRune(rune(bracket)))
-	}
-	return true, err
+	return true, nil
 }
 
 // value reads one value whole. It is good until the next call.
@@ -379,13 +222,11 @@ func (s *scanner) value() (*value, error) {
 
 // beside reads one value whole and leaves those before it good.
 func (s *scanner) beside() (*value, error) {
-	s.held, s.begin = true, s.gone+int64(s.pos)
-	v, err := s.node(nil, "", 0)
-	s.held = false
-	return v, err
+	return s.node(nil, "", s.dec.InputOffset())
 }
 
-func (s *scanner) node(parent *value, name string, depth int) (*value, error) {
+// node reads a value below parent. begin is where the outermost value begins.
+func (s *scanner) node(parent *value, name string, begin int64) (*value, error) {
 	c, err := s.must()
 	if err != nil {
 		return nil, err
@@ -394,33 +235,41 @@ func (s *scanner) node(parent *value, name string, depth int) (*value, error) {
 	switch {
 	case s.nodes.n > maxValues:
 		return nil, s.fail("a value holds more than 1,000,000 others")
-	case depth > maxNest:
+	case s.dec.InputOffset()-begin > maxValue:
+		return nil, s.fail(errTooLong.Error())
+	case s.dec.StackDepth() > maxNest:
 		return nil, s.fail("nests deeper than 128 levels")
 	case c == '{' || c == '[':
-		s.pos++
-		return v, s.members(v, c, depth)
-	case c == '"':
-		v.kind = kindText
-		v.damaged, err = s.text()
-	default:
-		v.kind, err = s.word()
+		return v, s.members(v, c, begin)
 	}
+	raw, err := s.scalar()
 	if err != nil {
 		return nil, err
 	}
-	v.text = string(s.scratch)
+	text := []byte(raw)
+	switch raw.Kind() {
+	case jsontext.KindString:
+		v.kind = kindText
+		text, v.damaged = s.text(raw)
+	case jsontext.KindNumber:
+		v.kind = kindNumber
+	case jsontext.KindNull:
+		v.kind = kindNull
+	default:
+		v.kind = kindBoolean
+	}
+	v.text = string(text)
 	return v, nil
 }
 
-func (s *scanner) members(v *value, open byte, depth int) error {
-	v.kind = kindObject
-	bracket := byte('}')
-	if open == '[' {
-		v.kind, bracket = kindArray, ']'
+func (s *scanner) members(v *value, bracket byte, begin int64) error {
+	v.kind = cond(bracket == '[', kindArray, kindObject)
+	if err := s.open(); err != nil {
+		return err
 	}
 	var seen nameSet
-	for first := true; ; first = false {
-		more, err := s.more(first, bracket)
+	for {
+		more, err := s.more()
 		if err != nil || !more {
 			return err
 		}
@@ -430,21 +279,22 @@ func (s *scanner) members(v *value, open byte, depth int) error {
 				return err
 			}
 			if seen.again(v, name) {
-				return &Error{File: s.file, Line: s.line, Text: "member " + strconv.Quote(shorten(name, 40)) + " must be given once"}
+				return s.fail("member " + strconv.Quote(shorten(name, 40)) + " must be given once")
 			}
 		}
-		if _, err := s.node(v, name, depth+1); err != nil {
+		if _, err := s.node(v, name, begin); err != nil {
 			return err
 		}
 	}
 }
 
-// nameSet is the names of an object that has many; those of a few are looked through.
+// nameSet holds the names of an object with many members; a few members are searched
+// in turn.
 type nameSet map[string]bool
 
 const fewMembers = 64
 
-// again reports whether an object has a member of that name already.
+// again reports whether object v already has a member called name.
 func (n *nameSet) again(v *value, name string) bool {
 	if v.count < fewMembers {
 		return v.get(name) != nil
@@ -461,38 +311,21 @@ func (n *nameSet) again(v *value, name string) bool {
 }
 
 // skip passes over a value without holding it.
-func (s *scanner) skip(depth int) error {
-	c, err := s.must()
-	if err != nil {
-		return err
-	}
-	bracket := byte('}')
-	switch c {
-	case '"':
-		_, err := s.text()
-		return err
-	case '{':
-	case '[':
-		bracket = ']'
-	default:
-		_, err := s.word()
-		return err
-	}
-	if depth > maxNest {
-		return s.fail("nests deeper than 128 levels")
-	}
-	s.pos++
-	for first := true; ; first = false {
-		more, err := s.more(first, bracket)
-		if err != nil || !more {
+func (s *scanner) skip() error {
+	for depth := s.dec.StackDepth(); ; {
+		c, err := s.must()
+		if err != nil {
 			return err
 		}
-		if c == '{' {
-			if _, err := s.name(); err != nil {
-				return err
-			}
+		if s.dec.StackDepth() > maxNest {
+			return s.fail("nests deeper than 128 levels")
 		}
-		if err := s.skip(depth + 1); err != nil {
+		if c == '{' || c == '[' || c == '}' || c == ']' {
+			err = s.open()
+		} else {
+			_, err = s.scalar()
+		}
+		if err != nil || s.dec.StackDepth() == depth {
 			return err
 		}
 	}

@@ -46,14 +46,14 @@ type walker struct {
 }
 
 func (r *conversion) walk(file string, src io.Reader, root *pattern) (int64, error) {
-	w := &walker{r: r, s: newScanner(file, src), file: file, guilds: map[string]bool{}}
-	err := w.s.start()
+	text, err := prepared(file, src)
 	if errors.Is(err, io.EOF) {
 		return 0, &Error{File: file, Text: "is empty; fetch the file again"}
 	}
 	if err != nil {
 		return 0, err
 	}
+	w := &walker{r: r, s: newScanner(file, text), file: file, guilds: map[string]bool{}}
 	for n := 0; ; n++ {
 		c, err := w.s.peek()
 		if errors.Is(err, io.EOF) && n > 0 {
@@ -114,9 +114,11 @@ func (w *walker) at(p *pattern) error {
 }
 
 func (w *walker) object(p *pattern) error {
-	w.s.pos++
-	for first := true; ; first = false {
-		more, err := w.s.more(first, '}')
+	if err := w.s.open(); err != nil {
+		return err
+	}
+	for {
+		more, err := w.s.more()
 		if err != nil || !more {
 			return err
 		}
@@ -150,17 +152,19 @@ func (w *walker) under(p, child *pattern, name string) error {
 			w.r.found[name] = true
 		}
 		if name != w.r.source {
-			return w.s.skip(len(w.steps))
+			return w.s.skip()
 		}
 	}
 	return w.at(child)
 }
 
 func (w *walker) list(p *pattern) error {
-	w.s.pos++
+	if err := w.s.open(); err != nil {
+		return err
+	}
 	w.steps = append(w.steps, step{list: true})
 	for i := 0; ; i++ {
-		more, err := w.s.more(i == 0, ']')
+		more, err := w.s.more()
 		if err != nil {
 			return err
 		}
@@ -245,7 +249,7 @@ func (w *walker) leaf(p *pattern) error {
 	if !p.mapped() {
 		if p.dropped() {
 			w.r.drop(p)
-			return w.s.skip(len(w.steps))
+			return w.s.skip()
 		}
 		v, err := w.value()
 		if err == nil && !v.empty() {
@@ -281,12 +285,12 @@ func (w *walker) guild(v *value) error {
 func (w *walker) strange(p *pattern, name string) error {
 	if p.dropped() {
 		w.r.dropAt(deeper(p.shown, name))
-		return w.s.skip(len(w.steps))
+		return w.s.skip()
 	}
 	if w.r.lost == nil || w.r.stage != writing {
 		file, path := (&value{at: &position{file: w.file, steps: w.steps}, line: w.s.line}).where()
 		w.r.note(deeper(p.shown, name), Place{File: file, Line: w.s.line, Path: path})
-		return w.s.skip(len(w.steps))
+		return w.s.skip()
 	}
 	v, err := w.value()
 	if err == nil {
