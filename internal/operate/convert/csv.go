@@ -1,12 +1,11 @@
 package convert
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,42 +20,50 @@ type cell struct {
 	line   int
 }
 
-// tableReader reads rows of cells. The standard reader does not say which cells stood in
-// quotes, which decides whether 1,234 is a number.
+// tableReader reads rows of cells with encoding/csv. It keeps the bytes of the row,
+// because only they tell whether a cell stood in quotes, which decides whether 1,234
+// is a number.
 type tableReader struct {
-	file    string
-	src     *bufio.Reader
-	sep     byte
-	line    int
-	row     int // bytes
-	scratch []byte
+	file string
+	csv  *csv.Reader
+	src  io.Reader
+	raw  []byte // what the csv reader has fetched, from the beginning of the next row
+	from int64  // the input offset of raw
+	line int    // of the first byte of raw
 }
 
-// newTable opens a table. Without a separator it is the one that is most frequent in
+var errLongRow = errors.New("a line is longer than 1 MiB")
+
+// Read gives the csv reader its input, and keeps it until the row has been taken.
+func (t *tableReader) Read(p []byte) (int, error) {
+	if len(t.raw) > maxRow+len(p) {
+		return 0, errLongRow
+	}
+	n, err := t.src.Read(p)
+	t.raw = append(t.raw, p[:n]...)
+	return n, err
+}
+
+// newTable opens a table. A separator of 0 stands for the one that is most frequent in
 // the first line.
 func newTable(file string, src io.Reader, sep byte) (*tableReader, error) {
-	t := &tableReader{file: file, src: bufio.NewReaderSize(src, maxRow), sep: sep, line: 1}
-	head, err := t.src.ReadSlice('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, t.fail("a line is longer than 1 MiB")
-		}
-		return nil, t.broken(err)
-	}
-	if isUTF16(head) {
-		return nil, t.fail("is UTF-16; save it as UTF-8")
-	}
-	head = bytes.Clone(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")))
-	if len(head) == 0 {
+	text, err := prepared(file, src)
+	if errors.Is(err, io.EOF) {
 		return nil, &Error{File: file, Text: "is empty; fetch the file again"}
 	}
-	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || slices.Contains([]byte("{["), bytes.TrimSpace(append(head[:len(head):len(head)], 'x'))[0]) {
+	if err != nil {
+		return nil, err
+	}
+	head, _ := text.Peek(text.Size()) // an error comes again when the rows are read
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	begin := bytes.TrimSpace(first)
+	if bytes.HasPrefix(first, []byte("PK\x03\x04")) || bytes.HasPrefix(begin, []byte("{")) || bytes.HasPrefix(begin, []byte("[")) {
 		return nil, &Error{File: file, Line: 1, Text: "is no table", missing: true}
 	}
-	if t.sep == 0 {
-		t.sep = separator(head)
-	}
-	t.src = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(head), t.src), 64<<10)
+	t := &tableReader{file: file, src: text, line: 1}
+	t.csv = csv.NewReader(t)
+	t.csv.Comma = rune(cond(sep != 0, sep, separator(first)))
+	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
 	return t, nil
 }
 
@@ -79,107 +86,58 @@ func separator(head []byte) byte {
 	return best
 }
 
+// next returns the next row that is not blank, or io.EOF.
+func (t *tableReader) next() ([]cell, error) {
+	fields, err := t.csv.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	size := int(t.csv.InputOffset() - t.from)
+	if size > maxRow {
+		err = errLongRow
+	}
+	if err != nil {
+		return nil, t.broken(err)
+	}
+	row, begin := t.raw[:size], 0 // begin is where the line of the cell begins
+	cells := make([]cell, len(fields))
+	for i, text := range fields {
+		line, column := t.csv.FieldPos(i)
+		for ; t.line < line; t.line++ {
+			begin += bytes.IndexByte(row[begin:], '\n') + 1
+		}
+		at := begin + column - 1
+		cells[i] = cell{text: strings.Clone(text), quoted: at < size && row[at] == '"', line: line}
+		if !utf8.ValidString(text) {
+			return nil, t.fail("is not valid UTF-8; save it as UTF-8")
+		}
+	}
+	t.line += bytes.Count(row[begin:], []byte("\n"))
+	t.from, t.raw = t.from+int64(size), t.raw[size:]
+	return cells, nil
+}
+
 func (t *tableReader) fail(text string) error { return &Error{File: t.file, Line: t.line, Text: text} }
 
+// broken turns an error of the csv reader or of the file into one for people.
 func (t *tableReader) broken(err error) error {
-	return &Error{File: t.file, Line: t.line, Text: "cannot be read: " + err.Error(), cause: err}
-}
-
-func (t *tableReader) byte() (byte, error) {
-	c, err := t.src.ReadByte()
-	if err != nil {
-		return 0, err
+	syntax, ok := errors.AsType[*csv.ParseError](err)
+	switch {
+	case errors.Is(err, errLongRow):
+		return t.fail(errLongRow.Error())
+	case !ok:
+		return &Error{File: t.file, Line: t.line, Text: "cannot be read: " + err.Error(), cause: err}
 	}
-	if t.row++; t.row > maxRow {
-		return 0, t.fail("a line is longer than 1 MiB")
+	begin := 0
+	for line := t.line; line < syntax.Line; line++ {
+		begin += bytes.IndexByte(t.raw[begin:], '\n') + 1
 	}
-	return c, nil
-}
-
-// next is the next row that is not blank; io.EOF at the end.
-func (t *tableReader) next() ([]cell, error) {
-	for {
-		t.row = 0
-		var cells []cell
-		for {
-			c, last, err := t.cell()
-			if errors.Is(err, io.EOF) && len(cells) == 0 && c.text == "" && !c.quoted {
-				return nil, io.EOF
-			}
-			if err != nil && !errors.Is(err, io.EOF) {
-				if _, ok := errors.AsType[*Error](err); !ok {
-					err = t.broken(err)
-				}
-				return nil, err
-			}
-			cells = append(cells, c)
-			if last || err != nil {
-				break
-			}
-		}
-		if len(cells) > 1 || cells[0].text != "" || cells[0].quoted {
-			return cells, nil
-		}
+	if begin+syntax.Column > len(t.raw) { // the file ends within quotes
+		t.line += bytes.Count(t.raw, []byte("\n"))
+		return t.fail("ends too early; fetch the file again")
 	}
-}
-
-// cell reads one; last says that its row ends with it, io.EOF that the file does.
-func (t *tableReader) cell() (c cell, last bool, err error) {
-	c.line = t.line
-	t.scratch = t.scratch[:0]
-	b, err := t.byte()
-	if err == nil && b == '"' {
-		c.quoted = true
-		if b, err = t.quoted(); err != nil && !errors.Is(err, io.EOF) {
-			return c, false, err
-		}
-	}
-	for ; err == nil && b != t.sep && b != '\n'; b, err = t.byte() {
-		switch {
-		case c.quoted && b != '\r':
-			return c, false, t.fail("a quote stands in the middle of a cell; put quotes around the whole cell and write each inside twice")
-		case b == '"':
-			return c, false, t.fail("a quote stands in the middle of a cell; put quotes around the whole cell and write each inside twice")
-		case !c.quoted:
-			t.scratch = append(t.scratch, b)
-		}
-	}
-	text := t.scratch
-	if !c.quoted && (err != nil || b == '\n') {
-		text = bytes.TrimSuffix(text, []byte("\r"))
-	}
-	if !utf8.Valid(text) {
-		return c, false, t.fail("is not valid UTF-8; save it as UTF-8")
-	}
-	c.text = string(text)
-	if err == nil && b == '\n' {
-		t.line++
-		last = true
-	}
-	return c, last, err
-}
-
-// quoted reads to the closing quote, and returns the byte behind it.
-func (t *tableReader) quoted() (byte, error) {
-	for {
-		b, err := t.byte()
-		if errors.Is(err, io.EOF) {
-			return 0, t.fail("ends too early; fetch the file again")
-		}
-		if err != nil {
-			return 0, err
-		}
-		switch b {
-		case '\n':
-			t.line++
-		case '"':
-			after, err := t.byte()
-			if err != nil || after != '"' {
-				return after, err
-			}
-		}
-		t.scratch = append(t.scratch, b)
-	}
+	t.line = syntax.Line
+	return t.fail("a quote stands in the middle of a cell; put quotes around the whole cell and write each inside twice")
 }
 
 // columnMap says where the members of a record stand.

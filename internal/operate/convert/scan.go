@@ -129,8 +129,8 @@ func (s *scanner) open() error {
 
 // prepared returns src without a byte order mark. It returns io.EOF for an empty file
 // and refuses UTF-16.
-func prepared(file string, src io.Reader) (io.Reader, error) {
-	text := bufio.NewReader(src)
+func prepared(file string, src io.Reader) (*bufio.Reader, error) {
+	text := bufio.NewReaderSize(src, 64<<10)
 	head, err := text.Peek(3)
 	switch {
 	case len(head) == 0 && errors.Is(err, io.EOF):
