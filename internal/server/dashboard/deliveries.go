@@ -273,62 +273,11 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 		v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
 	}
 	if d.State != delivery.StateDelivered && !e.Pull() {
-		v.Problem = problemOf(d, tries)
+		v.Problem = d.Problem(tries)
 	}
 	return reply{page: "delivery", view: v, frame: frame{
 		Title: d.EventType, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
 	}}, nil
-}
-
-// problemOf says in one sentence what went wrong and how to mend it; empty where
-// nothing has.
-func problemOf(d webhooks.Logged, tries []webhooks.Attempt) string {
-	if len(tries) > 0 {
-		last := tries[len(tries)-1]
-		text := mending[last.Outcome]
-		if last.Status != nil && text != "" && last.Outcome != "invalid_response" {
-			switch *last.Status {
-			case http.StatusUnauthorized, http.StatusForbidden:
-				text = "so it does not know who asks: check that it verifies the signature with this endpoint’s secret."
-			case http.StatusNotFound, http.StatusMethodNotAllowed:
-				text = "so nothing there takes the event: check the address’s path, and that it takes POST."
-			}
-			text = "The receiver answered " + strconv.Itoa(*last.Status) + ", " + text
-			switch {
-			case last.Outcome != "client_error" && last.Outcome != "server_error":
-			case d.NextAttemptAt != nil:
-				text += " It is tried again by itself."
-			case d.State == delivery.StateFailed:
-				text += " Redeliver once that is mended."
-			}
-		}
-		// A delivery that was given up for another reason says that instead.
-		if mending[last.Outcome] != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
-			return text
-		}
-	}
-	if d.Error != nil {
-		return *d.Error
-	}
-	return ""
-}
-
-// mending says what to do about the outcome of an attempt; those with a status
-// go on where that is named.
-var mending = map[string]string{
-	"redirect":            "and redirects are not followed: edit the endpoint, and give it the final address.",
-	"gone":                "so the endpoint was disabled: enable it once it takes events again.",
-	"throttled":           "which asks for a pause: it is tried again by itself.",
-	"client_error":        "so it does not accept the request: its log says what it expects.",
-	"server_error":        "so something went wrong in the receiver: its log says what.",
-	"timeout":             "The receiver did not answer within 15 seconds: let it answer first, and do its work afterwards.",
-	"dns":                 "The receiver’s name could not be resolved: check the address for a slip.",
-	"connection_refused":  "Nothing takes connections at this address: check that the receiver runs, and the port.",
-	"connection_reset":    "The connection broke before an answer arrived: the receiver, or a proxy in front of it, hung up.",
-	"tls":                 "No trusted TLS connection could be made: check the receiver’s certificate, its chain and its names.",
-	"unreachable":         "No network leads to the receiver: check where its name points to.",
-	"address_not_allowed": "The receiver’s name leads to an address that may not be called: it must be a public one.",
-	"invalid_response":    "What the receiver answered is not HTTP: check what listens at this port.",
 }
 
 // shellQuote makes a word safe for a POSIX shell.

@@ -1,0 +1,71 @@
+package webhooks
+
+import (
+	"net/http"
+	"strconv"
+
+	"guildhall/internal/outbound/delivery"
+)
+
+// Problem returns one sentence that says why a delivery has not arrived and how to mend
+// that. It is empty when nothing has gone wrong. tries are the attempts at the delivery,
+// oldest first.
+func (d Logged) Problem(tries []Attempt) string {
+	if d.State == delivery.StateDelivered {
+		return ""
+	}
+	if len(tries) > 0 {
+		last := tries[len(tries)-1]
+		text := problem(last.Outcome, last.Status)
+		// A delivery that was given up for another reason shows that reason instead.
+		if text != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
+			switch {
+			case last.Status == nil || last.Outcome != "client_error" && last.Outcome != "server_error":
+			case d.NextAttemptAt != nil:
+				text += " It is tried again by itself."
+			case d.State == delivery.StateFailed:
+				text += " Redeliver once that is mended."
+			}
+			return text
+		}
+	}
+	if d.Error != nil {
+		return *d.Error
+	}
+	return ""
+}
+
+// problem returns the sentence about a failed attempt, by its outcome and by the status
+// that the receiver answered, if it did. It is empty for an outcome that is no fault of
+// the receiver.
+func problem(outcome string, status *int) string {
+	text := remedies[outcome]
+	if status == nil || text == "" || outcome == "invalid_response" {
+		return text
+	}
+	switch *status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		text = "so it does not know who asks: check that it verifies the signature with this endpoint’s secret."
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		text = "so nothing there takes the event: check the address’s path, and that it takes POST."
+	}
+	return "The receiver answered " + strconv.Itoa(*status) + ", " + text
+}
+
+// remedies says what to do about each outcome of an attempt. Where the receiver answers
+// with a status, the sentence begins with that status.
+var remedies = map[string]string{
+	"redirect":            "and redirects are not followed: edit the endpoint, and give it the final address.",
+	"gone":                "so the endpoint was disabled: enable it once it takes events again.",
+	"throttled":           "which asks for a pause: it is tried again by itself.",
+	"client_error":        "so it does not accept the request: its log says what it expects.",
+	"server_error":        "so something went wrong in the receiver: its log says what.",
+	"timeout":             "The receiver did not answer within 15 seconds: let it answer first, and do its work afterwards.",
+	"dns":                 "The receiver’s name could not be resolved: check the address for a slip.",
+	"connection_refused":  "Nothing takes connections at this address: check that the receiver runs, and the port.",
+	"connection_reset":    "The connection broke before an answer arrived: the receiver, or a proxy in front of it, hung up.",
+	"tls":                 "No trusted TLS connection could be made: check the receiver’s certificate, its chain and its names.",
+	"unreachable":         "No network leads to the receiver: check where its name points to.",
+	"address_not_allowed": "The receiver’s name leads to an address that may not be called: it must be a public one.",
+	"invalid_response":    "What the receiver answered is not HTTP: check what listens at this port.",
+}
