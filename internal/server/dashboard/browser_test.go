@@ -42,19 +42,31 @@ type tab struct {
 	s          *site
 	ctx        context.Context
 	begun      bool
+	font       testutil.Font
+	others     []*tab // tabs of browsers that have other fonts, once the page was looked at
 	mu         sync.Mutex
 	complaints []string // complaints in the console
 }
 
+// newTab opens a tab in a browser that has the first of the installed fonts.
 func newTab(t *testing.T, s *site, scripts bool) *tab {
+	t.Helper()
+	return newTabIn(t, s, scripts, testutil.Fonts(t)[0])
+}
+
+func newTabIn(t *testing.T, s *site, scripts bool, font testutil.Font) *tab {
 	t.Helper()
 	program, err := testutil.Chromium()
 	must(t, err)
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("ignore-certificate-errors", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
+	if font.Config != "" {
+		options = append(options, chromedp.Env("FONTCONFIG_FILE="+font.Config))
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
-	b := &tab{t: t, s: s}
+	b := &tab{t: t, s: s, font: font}
 	ctx, cancel := chromedp.NewContext(alloc, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
 	b.ctx = ctx
@@ -156,15 +168,7 @@ func (b *tab) look(name string) {
 			b.run(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}, // no colour on its way to another
 			}}), size(width))
-			wide := get(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`))
-			if wide > width {
-				b.t.Errorf("%s is %d pixels wide on a screen of %d", name, wide, width)
-			}
-			if broken := get(b, chromedp.Evaluate[int](`
-				[...document.querySelectorAll(".preview")]
-					.filter(e => [...e.getClientRects()].some((r, i) => i > 0 || r.height > 30)).length`)); broken > 0 {
-				b.t.Errorf("%s breaks %d previews of secrets on a screen of %d", name, broken, width)
-			}
+			b.measure(name, width)
 			if os.Getenv("GUILDHALL_TEST_SCREENS") != "" {
 				must(b.t, os.MkdirAll(screens, 0o755))
 				png := get(b, chromedp.FullScreenshot(100))
@@ -172,6 +176,21 @@ func (b *tab) look(name string) {
 			}
 			b.judge(fmt.Sprintf("%s, %s, %d pixels", name, scheme, width))
 		}
+	}
+	b.lookInOtherFonts(name)
+}
+
+// measure fails where the page is wider than the screen or breaks the preview of a secret.
+func (b *tab) measure(name string, width int64) {
+	b.t.Helper()
+	wide := get(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`))
+	if wide > width {
+		b.t.Errorf("%s in %s is %d pixels wide on a screen of %d", name, b.font.Name, wide, width)
+	}
+	if broken := get(b, chromedp.Evaluate[int](`
+		[...document.querySelectorAll(".preview")]
+			.filter(e => [...e.getClientRects()].some((r, i) => i > 0 || r.height > 30)).length`)); broken > 0 {
+		b.t.Errorf("%s in %s breaks %d previews of secrets on a screen of %d", name, b.font.Name, broken, width)
 	}
 }
 
@@ -181,22 +200,31 @@ type judgement struct {
 	Violations []string
 }
 
+// judge lets axe try all of its rules on the page.
 func (b *tab) judge(what string) {
+	b.t.Helper()
+	passes := b.axe(what, `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`)
+	if passes < 10 {
+		b.t.Errorf("%s: axe has looked at next to nothing: only %d of its rules have passed", what, passes)
+	}
+}
+
+// axe lets axe try the rules that runOnly names, reports each violation as an error of the
+// test, and returns how many rules have passed.
+func (b *tab) axe(what, runOnly string) int {
 	b.t.Helper()
 	if !get(b, chromedp.Evaluate[bool](`"axe" in window`)) { // the page before was another size of this one
 		b.run(chromedp.Evaluate[chromedp.Void](axe + ";undefined"))
 	}
 	said := get(b, chromedp.Evaluate[judgement](`
-		axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => ({
+		axe.run(document, {runOnly: `+runOnly+`}).then(r => ({
 			Passes: r.passes.length,
 			Violations: r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")),
 		}))`, chromedp.EvalAwaitPromise))
-	if said.Passes < 10 {
-		b.t.Errorf("%s: axe has looked at next to nothing: only %d of its rules have passed", what, said.Passes)
-	}
 	for _, v := range said.Violations {
-		b.t.Errorf("%s: %s", what, v)
+		b.t.Errorf("%s in %s: %s", what, b.font.Name, v)
 	}
+	return said.Passes
 }
 
 // filled gives the guild a past: requests, refusals and hostile names.

@@ -1,0 +1,74 @@
+package testutil
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Font is a font family that the tests show pages in.
+type Font struct {
+	Name   string
+	Config string // the path of a fontconfig file that names this family and no other
+}
+
+// fontFiles are the families that the distributions install with a browser, and the names
+// with which their files begin: those of the proportional and of the monospaced letters.
+var fontFiles = []struct {
+	name    string
+	regular string
+	files   []string
+}{
+	{"DejaVu", "DejaVuSans.ttf", []string{"DejaVuSans"}},
+	{"Liberation", "LiberationSans-Regular.ttf", []string{"LiberationSans-", "LiberationMono-"}},
+	{"Noto Sans", "NotoSans-Regular.ttf", []string{"NotoSans-", "NotoSansMono-"}},
+}
+
+// Fonts writes a fontconfig file for each font family that is installed and returns the
+// families. A browser whose FONTCONFIG_FILE names such a file shows a page as it looks on
+// a machine that has this family alone. Where no family is installed, Fonts returns one
+// font without a fontconfig file: the machine's own.
+func Fonts(t testing.TB) []Font {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed := map[string]string{} // paths of font files by their base name
+	for _, dir := range []string{"/usr/share/fonts", "/usr/local/share/fonts"} {
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				installed[e.Name()] = path
+			}
+			return nil // a directory that cannot be read holds no font for us
+		})
+	}
+	var fonts []Font
+	for _, family := range fontFiles {
+		if installed[family.regular] == "" {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), "fonts")
+		must(os.Mkdir(dir, 0o755))
+		for name, path := range installed {
+			for _, prefix := range family.files {
+				if strings.HasPrefix(name, prefix) {
+					must(os.Symlink(path, filepath.Join(dir, name)))
+				}
+			}
+		}
+		config := filepath.Join(filepath.Dir(dir), "fonts.conf")
+		must(os.WriteFile(config, fmt.Appendf(nil,
+			"<fontconfig><dir>%s</dir><cachedir>%s</cachedir></fontconfig>\n", dir, filepath.Join(filepath.Dir(dir), "cache")), 0o600))
+		fonts = append(fonts, Font{family.name, config})
+	}
+	if len(fonts) == 0 {
+		return []Font{{Name: "the machine's own font"}}
+	}
+	return fonts
+}
