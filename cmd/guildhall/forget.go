@@ -43,7 +43,7 @@ func (c *forgetCommand) Run(ctx context.Context, io streams) error {
 		if c.EveryGuild {
 			at, err = removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, c.User, c.Cases)
 		} else {
-			at, err = removal.Noted(ctx, tx, auth.System(c.Guild), c.User, c.Cases)
+			at, err = removal.Forget(ctx, tx, auth.System(c.Guild), c.User, c.Cases)
 		}
 		return err
 	}); err != nil {

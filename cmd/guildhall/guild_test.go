@@ -72,10 +72,10 @@ func TestAMemberIsForgottenByCommand(t *testing.T) {
 	command("--user", "mara", "--guild", "7").refused(t, 2, "digits")
 	command("--user", "5", "--guild", "8").refused(t, 1, "There is no guild 8.")
 	command("--user", "5", "--guild", "7", "--cases").ok(t)
-	command("--user", "5", "--every-guild", "--json").ok(t)
+	dbtest.Exec(t, base.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ('7', '6', 3)`)
+	command("--user", "6", "--every-guild", "--json").ok(t)
 	if n := dbtest.Value[string](t, base.DB, `
-		SELECT (SELECT string_agg(user_id || cases, '') FROM forgotten_members) || ' ' ||
-			(SELECT string_agg(user_id || cases, '') FROM forgotten_everywhere)`); n != "5true 5false" {
-		t.Errorf("the worker is asked for %s", n)
+		SELECT (SELECT string_agg(user_id || cases, ' ' ORDER BY user_id) FROM forgotten_members) || ' ' || (SELECT count(*) FROM wallets)`); n != "5true 6false 0" {
+		t.Errorf("the worker is asked for, and wallets are left: %s", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // ForgetMember has the guild forget a member.
 func (s *Service) ForgetMember(ctx context.Context, r gen.ForgetMemberRequestObject) (gen.ForgetMemberResponseObject, error) {
-	at, err := removal.Noted(ctx, db.Write(ctx), auth.Acting(ctx), r.UserID, withCases(r.Body))
+	at, err := removal.Forget(ctx, db.Write(ctx), auth.Acting(ctx), r.UserID, withCases(r.Body))
 	if err != nil {
 		return nil, err
 	}

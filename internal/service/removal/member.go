@@ -31,55 +31,69 @@ type request struct {
 	At      time.Time `db:"requested_at"`
 }
 
-// Forget has a guild forget a member, and returns from when on: what stands there
-// at that instant goes. Wallet and level go with the caller's unit, so that what the
-// member earns afterwards begins from nothing; the worker does the rest.
+// Forget has the guild of by forget a member and returns the instant of the request: what
+// stands in the guild at that instant goes. The caller's unit deletes wallet and level, so
+// that what the member earns afterwards begins from nothing; the worker deletes the rest.
+// The audit log's line does not name the member.
 func Forget(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool) (at time.Time, err error) {
-	if err := leaveBoards(ctx, tx, by.GuildID, user); err != nil {
-		return time.Time{}, err
-	}
-	var asked *string
-	if by.ID != "" {
-		asked = &by.ID
-	}
-	at, err = db.Get[time.Time](ctx, tx, `
-		INSERT INTO forgotten_members (guild_id, id, user_id, cases, by_id, requested_at)
-		VALUES ($1, $2, $3, $4, $5, clock_timestamp())
-		RETURNING requested_at`, by.GuildID, db.NewID(), user, cases, asked)
-	return at, fault.Wrap(err, "note that guild", by.GuildID, "is to forget a member")
-}
-
-// Noted is Forget with a line in the audit log, which does not say who was forgotten.
-func Noted(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool) (at time.Time, err error) {
-	if at, err = Forget(ctx, tx, by, user, cases); err != nil {
+	if at, err = forgetIn(ctx, tx, by, []string{by.GuildID}, user, cases); err != nil {
 		return at, err
 	}
-	return at, audit.Record(ctx, tx, audit.Change{Guild: by.GuildID, Action: audit.MemberForgotten, After: map[string]any{"cases": cases}})
+	return at, noteForgotten(ctx, tx, []string{by.GuildID}, cases)
 }
 
-// ForgetEverywhere has guilds forget a member, all of them where none is named, and
-// returns from when on. The worker asks them one after the other; the audit log has a
-// line in each guild that is named, or one under no guild.
+// ForgetEverywhere has several guilds forget a member, every guild where guilds is empty,
+// and returns the instant of the request: what stands in any of them at that instant goes.
+// The caller's unit deletes wallet and level in each guild that knows the member. The audit
+// log has a line in each named guild, or one under no guild.
 func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
-	var asked *string
-	if by.ID != "" {
-		asked = &by.ID
-	}
-	at, err = db.Get[time.Time](ctx, tx, `
-		INSERT INTO forgotten_everywhere (id, user_id, cases, by_id, guild_ids, requested_at)
-		VALUES ($1, $2, $3, $4, nullif($5::text[], '{}'), clock_timestamp())
-		RETURNING requested_at`, db.NewID(), user, cases, asked, db.Array(guilds))
+	known, err := db.Select[string](ctx, tx, knownGuilds, user, db.Array(guilds))
 	if err != nil {
-		return at, fault.Wrap(err, "note that several guilds are to forget a member")
+		return at, fault.Wrap(err, "list the guilds that know a member")
+	}
+	if at, err = forgetIn(ctx, tx, by, known, user, cases); err != nil {
+		return at, err
 	}
 	if len(guilds) == 0 {
 		guilds = []string{""}
 	}
-	changes := make([]audit.Change, len(guilds))
-	for i, g := range guilds {
-		changes[i] = audit.Change{Guild: g, Action: audit.MemberForgotten, After: map[string]any{"cases": cases}}
+	return at, noteForgotten(ctx, tx, guilds, cases)
+}
+
+// forgetIn deletes the member's wallets and levels in guilds, in the given order, and adds
+// a request for the worker to each guild. The requests bear the instant at which the last
+// wallet and level were deleted: an earlier one would spare what was acknowledged before
+// the answer, and an instant of the worker's would take what was acknowledged after it.
+func forgetIn(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
+	for _, guild := range guilds {
+		if err := leaveBoards(ctx, tx, guild, user); err != nil {
+			return at, err
+		}
 	}
-	return at, audit.Record(ctx, tx, changes...)
+	if at, err = db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`); err != nil {
+		return at, fault.Wrap(err, "read the instant at which a member is forgotten")
+	}
+	var keyID *string
+	if by.ID != "" {
+		keyID = &by.ID
+	}
+	for _, guild := range guilds {
+		if _, err := db.Exec(ctx, tx, `
+			INSERT INTO forgotten_members (guild_id, id, user_id, cases, by_id, requested_at)
+			VALUES ($1, $2, $3, $4, $5, $6)`, guild, db.NewID(), user, cases, keyID, at); err != nil {
+			return at, fault.Wrap(err, "request that guild", guild, "forgets a member")
+		}
+	}
+	return at, nil
+}
+
+// noteForgotten writes a line into the audit log of each guild.
+func noteForgotten(ctx context.Context, tx *db.Tx, guilds []string, cases bool) error {
+	changes := make([]audit.Change, len(guilds))
+	for i, guild := range guilds {
+		changes[i] = audit.Change{Guild: guild, Action: audit.MemberForgotten, After: map[string]any{"cases": cases}}
+	}
+	return audit.Record(ctx, tx, changes...)
 }
 
 // waitingMembers are the members to be forgotten, those first who have waited longest.
@@ -92,9 +106,8 @@ const waitingMembers = `
 // Members forgets those who are to be forgotten. It ends with ctx, and the next time
 // goes on.
 func Members(ctx context.Context, d *db.DB) error {
-	errs := []error{spread(ctx, d)}
 	list, err := db.Select[request](ctx, d.Reader(), waitingMembers, atOnce)
-	errs = append(errs, fault.Wrap(err, "look for members to be forgotten"))
+	errs := []error{fault.Wrap(err, "look for members to be forgotten")}
 	for _, r := range list {
 		err := r.forget(ctx, d)
 		if ctx.Err() != nil {

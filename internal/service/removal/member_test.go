@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
@@ -139,7 +141,7 @@ func scene(t *testing.T) *db.DB {
 func forget(t *testing.T, d *db.DB, cases bool) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		_, err := removal.Noted(ctx, tx, auth.System(guild), member, cases)
+		_, err := removal.Forget(ctx, tx, auth.System(guild), member, cases)
 		return err
 	})
 }
@@ -296,16 +298,33 @@ func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	}
 }
 
+// forgetEverywhere has every guild forget the member, as forgetMemberEverywhere does.
+func forgetEverywhere(t *testing.T, d *db.DB) (at time.Time) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) (err error) {
+		at, err = removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
+		return err
+	})
+	return at
+}
+
+// emitted is how many member.forgotten events each guild has that an endpoint listens to.
+const emitted = `
+	SELECT coalesce(string_agg(guild_id || ' ' || n, ', ' ORDER BY guild_id), 'none')
+	FROM (
+		SELECT guild_id, count(*) AS n
+		FROM webhook_events
+		WHERE convert_from(payload, 'UTF8')::json ->> 'type' = 'member.forgotten'
+		GROUP BY guild_id
+	) e`
+
 // RELIABILITY.md, Guilds.
 func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		_, err := removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
-		return err
-	})
-	for kills := 0; dbtest.Value[int](t, d, `SELECT (SELECT count(*)
-		FROM forgotten_members) + (SELECT count(*) FROM forgotten_everywhere)`) > 0; kills++ {
+	dbtest.Listen(t, d, beside, event.Types)
+	forgetEverywhere(t, d)
+	for kills := 0; dbtest.Value[int](t, d, `SELECT count(*) FROM forgotten_members`) > 0; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer and longer, so that it ends on a slow machine
 		if err := removal.Members(ctx, d); err != nil && ctx.Err() == nil {
@@ -321,6 +340,60 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM audit_log WHERE guild_id = '' AND action = 'member.forgotten'`); n != 1 {
 		t.Errorf("the audit log has %d lines, want one", n)
 	}
+	if got, want := dbtest.Value[string](t, d, emitted), guild+" 1, "+beside+" 1"; got != want {
+		t.Errorf("member.forgotten was emitted %s, want %s", got, want)
+	}
+}
+
+// RELIABILITY.md, Guilds. Every node runs the sweep.
+func TestSeveralNodesEmitOneEventForAForgottenMember(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	dbtest.Listen(t, d, beside, event.Types)
+	for round := range 5 {
+		for _, g := range []string{guild, beside} {
+			dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 5) ON CONFLICT DO NOTHING`, g, member)
+		}
+		forgetEverywhere(t, d)
+		var nodes errgroup.Group
+		for range 4 {
+			nodes.Go(func() error { return removal.Members(t.Context(), d) })
+		}
+		if err := nodes.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := dbtest.Value[string](t, d, emitted), fmt.Sprintf("%s %d, %s %[2]d", guild, round+1, beside); got != want {
+			t.Fatalf("member.forgotten was emitted %s after %d calls, want %s", got, round+1, want)
+		}
+	}
+}
+
+// What stood in any guild at the instant of the answer goes, what came after it stays.
+func TestForgettingEverywhereEndsAtTheInstantOfItsAnswer(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	at := forgetEverywhere(t, d)
+	for _, g := range []string{guild, beside} {
+		for i, when := range []time.Time{at.Add(-time.Millisecond), at.Add(2 * time.Second)} {
+			dbtest.Exec(t, d, `INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, created_at)
+				VALUES ($1, 'other', 'at-' || $4::int, 'message', false, $2, 'staff', 'my words', $3)`, g, member, when, i)
+		}
+		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 5)`, g, member)
+		dbtest.Exec(t, d, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+			VALUES ($1, 'new', $2, 5, 5, '')`, g, member)
+	}
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []string{guild, beside} {
+		got := dbtest.Value[string](t, d, `
+			SELECT concat_ws(' ', (SELECT string_agg(id, ' ') FROM ticket_messages WHERE guild_id = $1 AND content = 'my words'),
+				(SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = $2),
+				(SELECT string_agg(id, ' ') FROM ledger_entries WHERE guild_id = $1 AND user_id = $2))`, g, member)
+		if got != "at-1 5 new" {
+			t.Errorf("guild %s has %q of the member, want what came after the answer", g, got)
+		}
+	}
 }
 
 // A guild that leaves may be taken back: it forgets a member with all others.
@@ -330,10 +403,7 @@ func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
 	dbtest.AddGuilds(t, d, guild)
 	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 2)`, guild, member)
 	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '7 days' WHERE id = $1`, guild)
-	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		_, err := removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
-		return err
-	})
+	forgetEverywhere(t, d)
 	if err := removal.Members(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +463,7 @@ func TestWhoStandsForTheForgottenCanBeForgotten(t *testing.T) {
 		dbtest.Exec(t, d, statement, guild, "1")
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		_, err := removal.Noted(ctx, tx, auth.System(guild), "1", true)
+		_, err := removal.Forget(ctx, tx, auth.System(guild), "1", true)
 		return err
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

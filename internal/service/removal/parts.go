@@ -3,7 +3,6 @@ package removal
 import (
 	"context"
 
-	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/service/leaderboard"
@@ -172,92 +171,23 @@ func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	return nil
 }
 
-// everywhere is a member whom several guilds are to forget.
-type everywhere struct {
-	ID      string     `db:"id"`
-	UserID  string     `db:"user_id"`
-	Cases   bool       `db:"cases"`
-	ByID    *string    `db:"by_id"`
-	Guilds  db.Strings `db:"guild_ids"`
-	Reached string     `db:"reached"`
-}
-
-// waitingEverywhere are the members whom several guilds are to forget.
-const waitingEverywhere = `
-	SELECT id, user_id, cases, by_id, coalesce(guild_ids, '{}') AS guild_ids, reached
-	FROM forgotten_everywhere
-	ORDER BY requested_at
-	LIMIT $1`
-
-// nextGuilds are the guilds to ask, $3 of them at most; $2 is empty for every guild. One
-// that leaves may be taken back until its day.
-const nextGuilds = `
-	SELECT id
-	FROM guilds
-	WHERE id > $1 AND (cardinality($2::text[]) = 0 OR id = ANY ($2)) AND (removed_after IS NULL OR removed_after > now())
-	ORDER BY id
-	LIMIT $3`
-
-// known says whether guild $1 has anything of member $2.
-const known = `
-	SELECT EXISTS (SELECT FROM wallets WHERE guild_id = $1 AND user_id = $2)
-	    OR EXISTS (SELECT FROM levels WHERE guild_id = $1 AND user_id = $2)
-	    OR EXISTS (SELECT FROM ledger_entries WHERE guild_id = $1 AND user_id = $2)
-	    OR EXISTS (SELECT FROM tickets WHERE guild_id = $1 AND opener_id = $2)
-	    OR EXISTS (SELECT FROM ticket_messages WHERE guild_id = $1 AND author_id = $2)
-	    OR EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND author_id = $2)
-	    OR EXISTS (SELECT FROM cases WHERE guild_id = $1 AND user_id = $2)
+// knownGuilds lists the guilds that have a row of member $1, in the order of their ids.
+// Empty $2 means every guild. A guild that is leaving counts until its day: it may be
+// taken back.
+const knownGuilds = `
+	SELECT g.id
+	FROM guilds g
+	WHERE (cardinality($2::text[]) = 0 OR g.id = ANY ($2))
+	  AND (g.removed_after IS NULL OR g.removed_after > now())
+	  AND (EXISTS (SELECT FROM wallets w WHERE w.guild_id = g.id AND w.user_id = $1)
+	    OR EXISTS (SELECT FROM levels l WHERE l.guild_id = g.id AND l.user_id = $1)
+	    OR EXISTS (SELECT FROM ledger_entries e WHERE e.guild_id = g.id AND e.user_id = $1)
+	    OR EXISTS (SELECT FROM tickets t WHERE t.guild_id = g.id AND t.opener_id = $1)
+	    OR EXISTS (SELECT FROM ticket_messages m WHERE m.guild_id = g.id AND m.author_id = $1)
+	    OR EXISTS (SELECT FROM chat_intents i WHERE i.guild_id = g.id AND i.author_id = $1)
+	    OR EXISTS (SELECT FROM cases c WHERE c.guild_id = g.id AND c.user_id = $1)
 	    OR EXISTS (
-	        SELECT FROM giveaways g
-	        JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
-	        WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused'))`
-
-// spread has each guild that has anything of such members forget them.
-func spread(ctx context.Context, d *db.DB) error {
-	list, err := db.Select[everywhere](ctx, d.Reader(), waitingEverywhere, atOnce)
-	if err != nil {
-		return fault.Wrap(err, "look for members whom several guilds are to forget")
-	}
-	for _, e := range list {
-		for more := true; more; {
-			if more, err = e.next(ctx, d); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// next asks some more guilds, and reports whether others are left.
-func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) {
-	guilds, err := db.Select[string](ctx, d.Reader(), nextGuilds, e.Reached, e.Guilds, deleteLimit)
-	if err != nil {
-		return false, fault.Wrap(err, "list guilds that are to forget a member")
-	}
-	for _, g := range guilds {
-		there, err := db.Get[bool](ctx, d.Reader(), known, g, e.UserID)
-		if err != nil {
-			return false, fault.Wrap(err, "look for a member in guild", g)
-		}
-		if !there {
-			continue
-		}
-		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := Forget(ctx, tx, auth.Stored(g, e.ByID), e.UserID, e.Cases)
-			return err
-		}); err != nil {
-			return false, err
-		}
-	}
-	if more = len(guilds) == deleteLimit; more {
-		e.Reached = guilds[len(guilds)-1]
-	}
-	return more, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if more {
-			_, err = db.Exec(ctx, tx, `UPDATE forgotten_everywhere SET reached = greatest(reached, $2) WHERE id = $1`, e.ID, e.Reached)
-		} else {
-			_, err = db.Exec(ctx, tx, `DELETE FROM forgotten_everywhere WHERE id = $1`, e.ID)
-		}
-		return fault.Wrap(err, "note which guilds have forgotten a member")
-	})
-}
+	        SELECT FROM giveaways a
+	        JOIN giveaway_entries e ON e.guild_id = a.guild_id AND e.giveaway_id = a.id AND e.user_id = $1
+	        WHERE a.guild_id = g.id AND a.status IN ('scheduled', 'active', 'paused')))
+	ORDER BY g.id`
