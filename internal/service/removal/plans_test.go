@@ -33,3 +33,13 @@ func TestTheRowsOfAGuildAreFoundByAnIndex(t *testing.T) {
 	}
 	dbtest.WantIndex(t, d, "guilds_leaving", leaving, 15, atOnce)
 }
+
+// A member's rows are probed guild by guild: a hash would hold a whole table.
+func TestTheGuildsOfAMemberAreProbedByIndexes(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	plan := dbtest.Plan(t, d, knownGuilds, "1", db.Array([]string(nil)))
+	if n := strings.Count(plan, "SubPlan"); n < 8 || strings.Contains(plan, "hashed") || strings.Contains(plan, "Seq Scan") {
+		t.Error(plan)
+	}
+}
