@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,14 @@ type Strings []string
 // Value is the array as Postgres reads it.
 func (s Strings) Value() (driver.Value, error) {
 	return arrayOf(len(s), func(i int) *string { return &s[i] }), nil
+}
+
+// MarshalJSON writes a nil slice as an empty list: no column of lists takes null.
+func (s Strings) MarshalJSON() ([]byte, error) {
+	if s == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]string(s))
 }
 
 // Scan reads a text array; it never leaves a nil slice.

@@ -30,11 +30,14 @@ type row struct {
 	UpdatedAt   wire.Time       `db:"updated_at" json:"updated_at"`
 }
 
-const columns = `guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, metadata, created_at, updated_at`
+var (
+	members = transfer.ColumnsOf[row]("id", "number", "source", "created_at")
+	columns = members.All()
+)
 
 // Records are the cases of a guild as they move.
 var Records = transfer.Kind[row]{
-	Name: "case", Schema: "GuildFileCase", Table: "cases", Columns: columns, Order: "number",
+	Name: "case", Schema: "GuildFileCase", Table: "cases", Columns: members.Moved(), Order: "number",
 	Refusals: map[string]string{
 		"cases_pkey":   "a case with this id exists already",
 		"cases_number": "this guild has a case with this number already",

@@ -13,24 +13,19 @@ type patch struct {
 	Metadata  metadata.Change
 }
 
-// apply returns c as p wants it and the names of the members that differ, in
-// the order of the resource. It is Refused when the metadata would be too much.
+// apply returns c as p wants it and the members that differ. It is Refused when the
+// metadata would be too much.
 func (p patch) apply(c row) (row, []string, error) {
-	var changed []string
-	if p.Reason != nil && *p.Reason != c.Reason {
-		c.Reason = *p.Reason
-		changed = append(changed, "reason")
+	desired := c
+	if p.Reason != nil {
+		desired.Reason = *p.Reason
 	}
 	if p.Expiry && !same(p.ExpiresAt, c.ExpiresAt) {
-		c.ExpiresAt = p.ExpiresAt
-		changed = append(changed, "expires_at")
+		desired.ExpiresAt = p.ExpiresAt
 	}
-	kept, differs, err := c.Metadata.With(p.Metadata)
-	if differs {
-		c.Metadata = kept
-		changed = append(changed, "metadata")
-	}
-	return c, changed, err
+	var err error
+	desired.Metadata, _, err = c.Metadata.With(p.Metadata)
+	return desired, members.Changed(&c, &desired), err
 }
 
 func same(a, b *wire.Time) bool {

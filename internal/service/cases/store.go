@@ -28,15 +28,13 @@ type filter struct {
 	Changed *time.Time
 }
 
-const (
-	selectCases = `
+var selectCases = `
 		SELECT ` + columns + `
 		FROM cases`
 
-	inGuild = `guild_id = $1
+const inGuild = `guild_id = $1
 		  AND created_at >= $4
 		  AND created_at < coalesce($5, 'infinity'::timestamptz)`
-)
 
 // The list has one statement for each index that serves it, and not one with
 // optional conditions: a prepared statement's plan has to hold for every value,
@@ -95,13 +93,12 @@ var (
 		      END`)
 )
 
-const (
-	byID = selectCases + `
+var byID = selectCases + `
 		WHERE guild_id = $1
 		  AND id = $2`
 
-	// Over all guilds, so it locks nothing.
-	due = `
+// due lists the overdue cases of all guilds, so it locks nothing.
+const due = `
 		SELECT guild_id, id
 		FROM cases
 		WHERE status = 'active'
@@ -109,7 +106,6 @@ const (
 		  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 		ORDER BY expires_at
 		LIMIT $1`
-)
 
 // list returns the page of the guild's cases that pass f, and one case more when
 // there is one: newest first, or by their last change.
@@ -166,34 +162,54 @@ func found(err error, guild, id string) error {
 // insert gives the case the guild's next number and stores it. Its instant is
 // later than that of the number before, so that numbers and instants agree.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
-	stored, err := db.Get[row](ctx, tx, `
-		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
-			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
+	text, err := members.JSON(c)
+	if err != nil {
+		return row{}, err
+	}
+	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text)
+	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
+}
+
+var inserting = `
+		WITH given AS MATERIALIZED (
+			SELECT * FROM jsonb_populate_record(NULL::cases, $2)
+		), instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
+			UPDATE guilds SET last_case = last_case + 1, last_case_at = ` + db.Next("instant.at", "last_case_at") + `
 			FROM instant
 			WHERE id = $1
 			RETURNING last_case, last_case_at
 		)
-		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, expires_at, metadata, created_at, updated_at)
-		SELECT $1 /*: home.id */, $2, next.last_case, $3, $4, $5, $6, $7, $8, $9, $10, next.last_case_at, next.last_case_at
+		INSERT INTO cases (` + members.Moved() + `)
+		SELECT ` + members.From("g", map[string]string{
+	"number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at",
+}) + `
 		FROM next /*: next JOIN guilds home ON home.id = $1 */
-		RETURNING `+columns,
-		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source, c.ExpiresAt, c.Metadata)
-	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
-}
+		CROSS JOIN given g
+		RETURNING ` + columns
 
-// edit stores the reason, the expiry and the metadata of c.
+// edit stores a case that is locked, at the instant of the edit.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
-	stored, err := db.Get[row](ctx, tx, `
-		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
-		UPDATE cases
-		SET reason = $3, expires_at = $4, metadata = $5, updated_at = `+db.Next("instant.at", "updated_at")+`
-		FROM instant
-		WHERE guild_id = $1
-		  AND id = $2
-		RETURNING `+columns,
-		c.GuildID, c.ID, c.Reason, c.ExpiresAt, c.Metadata)
+	text, err := members.JSON(c)
+	if err != nil {
+		return row{}, err
+	}
+	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text)
 	return stored, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
+
+var editing = `
+		WITH given AS MATERIALIZED (
+			SELECT * FROM jsonb_populate_record(NULL::cases, $3)
+		), instant AS MATERIALIZED (SELECT clock_timestamp() AS at), edited AS (
+			UPDATE cases c
+			SET ` + members.Set("g", map[string]string{"updated_at": db.Next("instant.at", "c.updated_at")}) + `
+			FROM given g, instant
+			WHERE c.guild_id = $1
+			  AND c.id = $2
+			RETURNING c.*
+		)
+		SELECT ` + columns + `
+		FROM edited`
 
 // expire turns those of the guild's cases into expired ones that are still due
 // and that nobody else holds, and returns them.

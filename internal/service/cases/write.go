@@ -31,7 +31,7 @@ var writer = transfer.Writer[row]{
 
 func idOf(c *row) string { return c.ID }
 
-const heldCases = `
+var heldCases = `
 		SELECT ` + columns + `
 		FROM cases
 		WHERE guild_id = $1
@@ -49,35 +49,13 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		return is.Metadata.Check()
 	}
 	is.CreatedAt, is.UpdatedAt, is.Source = was.CreatedAt, was.UpdatedAt, was.Source
-	if was.Status == deleted && len(changes(was, is)) > 0 {
+	if was.Status == deleted && len(members.Changed(was, is)) > 0 {
 		return isDeleted(*was)
 	}
 	if maps.Equal(is.Metadata, was.Metadata) {
 		return nil
 	}
 	return is.Metadata.Check()
-}
-
-// changes are the members that differ, in the order of the resource.
-func changes(was, is *row) []string {
-	var list []string
-	for _, m := range []struct {
-		name string
-		same bool
-	}{
-		{"user_id", was.UserID == is.UserID},
-		{"moderator_id", was.ModeratorID == is.ModeratorID},
-		{"type", was.Type == is.Type},
-		{"reason", was.Reason == is.Reason},
-		{"status", was.Status == is.Status},
-		{"expires_at", same(was.ExpiresAt, is.ExpiresAt)},
-		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
-	} {
-		if !m.same {
-			list = append(list, m.name)
-		}
-	}
-	return list
 }
 
 // store makes and changes cases.
@@ -102,21 +80,19 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-const storing = `
+var storing = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + columns + `
+			SELECT ` + members.Moved() + `
 			FROM jsonb_populate_recordset(NULL::cases, $2)
 		), changed AS (
 			UPDATE cases c
-			SET user_id = g.user_id, moderator_id = g.moderator_id, type = g.type, reason = g.reason, status = g.status,
-			    expires_at = g.expires_at, metadata = g.metadata, updated_at = g.updated_at
+			SET ` + members.Set("g", nil) + `
 			FROM given g
 			WHERE c.guild_id = $1 AND c.id = g.id AND g.id = ANY ($3)
 			RETURNING c.id
 		), made AS (
-			INSERT INTO cases (` + columns + `)
-			SELECT $1 /*: home.id */, g.id, g.number, g.user_id, g.moderator_id, g.type, g.reason, g.status, g.expires_at, g.source, g.metadata,
-			       g.created_at, g.updated_at
+			INSERT INTO cases (` + members.Moved() + `)
+			SELECT ` + members.From("g", nil) + `
 			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
@@ -131,7 +107,7 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 		if r.Was == nil {
 			told[event.CaseCreated] = append(told[event.CaseCreated], event.Change{At: r.At.Time, Data: show(r.Is)})
 		} else {
-			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, changes(r.Was, &r.Is))})
+			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is))})
 		}
 	}
 	for typ, list := range told {

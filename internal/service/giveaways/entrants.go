@@ -105,11 +105,11 @@ func collected(ctx context.Context, tx *db.Tx, guild string, held []row) ([]stri
 
 // entriesToUpdate looks each entry up by its key: asked for all of several giveaways at once,
 // Postgres may from 17 on read all that the giveaways hold.
-const entriesToUpdate = `
+var entriesToUpdate = `
 		SELECT e.*
 		FROM unnest($2::text[], $3::text[]) AS named (giveaway_id, user_id)
 		CROSS JOIN LATERAL (
-			SELECT ` + entryColumns + `
+			SELECT ` + entryMembers.Moved() + `
 			FROM giveaway_entries
 			WHERE guild_id = $1 AND giveaway_id = named.giveaway_id AND user_id = named.user_id
 			OFFSET 0
@@ -170,19 +170,19 @@ func weightless(entries int64) int64 {
 
 var storingEntries = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + entryColumns + `
+			SELECT ` + entryMembers.Moved() + `
 			FROM jsonb_populate_recordset(NULL::giveaway_entries, $2)
 		), gone AS (
 			DELETE FROM giveaway_entries e
 			USING given g
 			WHERE e.guild_id = $1 AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
 		)
-		INSERT INTO giveaway_entries (` + entryColumns + `)
-		SELECT $1 /*: home.id */, g.giveaway_id, g.user_id, g.entries, g.entered_at
+		INSERT INTO giveaway_entries (` + entryMembers.Moved() + `)
+		SELECT ` + entryMembers.From("g", nil) + `
 		FROM given g /*: g JOIN guilds home ON home.id = $1 */
 		WHERE g.entries > 0
 		  AND ` + countsEntries + `
-		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET entries = excluded.entries, entered_at = excluded.entered_at`
+		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil)
 
 // counted is what a giveaway shows of its entries.
 type counted struct{ entrants, entries int64 }

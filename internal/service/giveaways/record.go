@@ -52,12 +52,9 @@ type row struct {
 	EditFailures    int        `db:"edit_failures" json:"-"`
 }
 
-// movedColumns are the columns that move, columns all of them.
-const (
-	movedColumns = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
-		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source, metadata`
-	columns = movedColumns + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
-		reaction_after, reaction_count, reactions_missed, failures, bot_run, edit_at, edit_failures`
+var (
+	members = transfer.ColumnsOf[row]("id", "source", "created_at")
+	columns = members.All()
 )
 
 // entry is one stored entrant of a giveaway, and what a guild file has of it.
@@ -69,7 +66,7 @@ type entry struct {
 	EnteredAt  wire.Time `db:"entered_at" json:"entered_at"`
 }
 
-const entryColumns = `guild_id, giveaway_id, user_id, entries, entered_at`
+var entryMembers = transfer.ColumnsOf[entry]("giveaway_id", "user_id")
 
 // record is one stored draw, and what a guild file has of it: what it can be
 // repeated from, and by which a reroll knows who has won before.
@@ -90,8 +87,7 @@ type record struct {
 	EntryCount  *int64     `db:"entry_count" json:"entry_count"` // null in draws of the first release
 }
 
-const recordColumns = `guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
-		token_id, reason, drawn_at, entry_count`
+var recordColumns = transfer.ColumnsOf[record]().All()
 
 // hash is bytes that are written in hexadecimal.
 type hash []byte
@@ -107,13 +103,14 @@ func (h *hash) UnmarshalText(text []byte) (err error) {
 
 // Records are the giveaways of a guild as they move.
 var Records = transfer.Kind[row]{
-	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: movedColumns, Order: "id",
+	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: members.Moved(), Order: "id",
 	Export: `
-		SELECT guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id, starts_at, ends_at,
-		       CASE WHEN status = 'paused' THEN paused_at END AS paused_at,
-		       CASE WHEN status = 'ended' THEN ended_at END AS ended_at,
-		       created_at, updated_at, source, metadata
-		FROM giveaways
+		SELECT ` + members.From("g", map[string]string{
+		"guild_id":  "g.guild_id",
+		"paused_at": "CASE WHEN status = 'paused' THEN paused_at END AS paused_at",
+		"ended_at":  "CASE WHEN status = 'ended' THEN ended_at END AS ended_at",
+	}) + `
+		FROM giveaways g
 		WHERE guild_id = $1`,
 	Refusals: map[string]string{"giveaways_pkey": "a giveaway with this id exists already"},
 	Guild:    func(g *row) string { return g.GuildID },
@@ -188,7 +185,7 @@ func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 
 // Entrants are the entries of giveaways as they move.
 var Entrants = transfer.Kind[entry]{
-	Name: "giveaway_entry", Schema: "GuildFileGiveawayEntry", Table: "giveaway_entries", Columns: entryColumns, Order: "giveaway_id, user_id",
+	Name: "giveaway_entry", Schema: "GuildFileGiveawayEntry", Table: "giveaway_entries", Columns: entryMembers.Moved(), Order: "giveaway_id, user_id",
 	Refusals: map[string]string{"giveaway_entries_pkey": "this user has entered this giveaway already"},
 	Guild:    func(e *entry) string { return e.GuildID },
 	Needs:    func(e *entry) []transfer.Ref { return []transfer.Ref{refOf(e.GuildID, e.GiveawayID)} },
@@ -319,7 +316,7 @@ var Draws = transfer.Kind[record]{
 	},
 }
 
-const drawsOf = `
+var drawsOf = `
 		SELECT ` + recordColumns + `
 		FROM giveaway_draws
 		WHERE guild_id = $1

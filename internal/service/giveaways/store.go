@@ -33,7 +33,7 @@ const fromAPI = "api"
 // The lists have one statement for each index that serves them, and not one
 // with an optional condition: a prepared statement's plan has to hold for every
 // value.
-const (
+var (
 	byID = `
 		SELECT ` + columns + `
 		FROM giveaways
@@ -173,13 +173,19 @@ func found(err error, guild, id string) error {
 
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
-	stored, err := db.Get[row](ctx, tx, `
-		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id, metadata)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-		RETURNING `+columns,
-		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID, g.Metadata)
+	text, err := members.JSON(g)
+	if err != nil {
+		return row{}, err
+	}
+	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID)
 	return stored, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
+
+var inserting = `
+		INSERT INTO giveaways (` + members.Moved() + `, post_id)
+		SELECT ` + members.From("g", map[string]string{"created_at": "now()", "updated_at": "now()"}) + `, $3
+		FROM jsonb_populate_record(NULL::giveaways, $2) g /*: g JOIN guilds home ON home.id = $1 */
+		RETURNING ` + columns
 
 // next is the instant of a change of a giveaway: now, and always later than the
 // change before, also in the milliseconds that are shown.

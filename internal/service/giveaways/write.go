@@ -2,7 +2,6 @@ package giveaways
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ var writer = transfer.Writer[row]{
 
 func idOf(g *row) string { return g.ID }
 
-const heldGiveaways = `
+var heldGiveaways = `
 		SELECT ` + columns + `
 		FROM giveaways
 		WHERE guild_id = $1
@@ -126,28 +125,10 @@ func mayMove(was, is *row) error {
 	return transfer.Wrong("status", "a record does not make a giveaway %s that is %s", is.Status, was.Status)
 }
 
-// changes are the members that differ, beside the status and what belongs to it.
+// changes lists the members that differ for giveaway.updated. The status and the members
+// that follow from it have events of their own.
 func changes(was, is *row) []string {
-	var list []string
-	for _, m := range []struct {
-		name string
-		same bool
-	}{
-		{"prize", was.Prize == is.Prize},
-		{"description", transfer.Same(was.Description, is.Description)},
-		{"winner_count", was.WinnerCount == is.WinnerCount},
-		{"channel_id", was.ChannelID == is.ChannelID},
-		{"message_id", transfer.Same(was.MessageID, is.MessageID)},
-		{"host_id", transfer.Same(was.HostID, is.HostID)},
-		{"starts_at", was.StartsAt.Alike(is.StartsAt)},
-		{"ends_at", was.EndsAt.Alike(is.EndsAt)},
-		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
-	} {
-		if !m.same {
-			list = append(list, m.name)
-		}
-	}
-	return list
+	return members.Changed(was, is, "status", "winners", "paused_at", "ended_at")
 }
 
 // step is one event of a change.
@@ -238,15 +219,13 @@ func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
 // frozen when all is in.
 var storing = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + movedColumns + `
+			SELECT ` + members.Moved() + `
 			FROM jsonb_populate_recordset(NULL::giveaways, $2)
 		), instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at
 		), ` + closes + `, changed AS (
 			UPDATE giveaways
-			SET status = g.status, prize = g.prize, description = g.description, winner_count = g.winner_count, winners = coalesce(g.winners, '{}'),
-			    host_id = g.host_id, channel_id = g.channel_id, message_id = g.message_id, starts_at = g.starts_at, ends_at = g.ends_at,
-			    paused_at = g.paused_at, ended_at = g.ended_at, metadata = g.metadata, updated_at = g.updated_at,
+			SET ` + members.Set("g", nil) + `,
 			    reaction_after = CASE WHEN giveaways.message_id = g.message_id THEN reaction_after ELSE '' END,
 			    rounds = CASE WHEN g.status = 'ended' THEN greatest(rounds, 1) ELSE rounds END,
 			    pot = CASE WHEN g.status = 'ended' AND $4 THEN 'frozen' ELSE pot END,
@@ -255,9 +234,8 @@ var storing = `
 			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND g.id = ANY ($3)
 			RETURNING giveaways.id
 		), made AS (
-			INSERT INTO giveaways (` + movedColumns + `, bot_run, rounds, pot, drawing_at, redraw_at)
-			SELECT $1 /*: home.id */, g.id, g.status, g.prize, g.description, g.winner_count, coalesce(g.winners, '{}'), g.host_id, g.channel_id, g.message_id,
-			       g.starts_at, g.ends_at, g.paused_at, g.ended_at, g.created_at, g.updated_at, g.source, g.metadata,
+			INSERT INTO giveaways (` + members.Moved() + `, bot_run, rounds, pot, drawing_at, redraw_at)
+			SELECT ` + members.From("g", nil) + `,
 			       $4 AND g.source = 'bot',
 			       CASE WHEN g.status = 'ended' AND g.source = 'bot' THEN 1 ELSE 0 END,
 			       CASE WHEN NOT $4 THEN 'open'

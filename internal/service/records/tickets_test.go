@@ -30,7 +30,7 @@ func TestATicketLivesByRecordsAndItsChannelIsLeftAlone(t *testing.T) {
 		"status":"closed","close_reason":"Done","closed_by_id":"8"}`)).Want(t, 200, `{"data":[{"number":1,"result":"updated"}]}`)
 	const final = `"status":"closed","claimed_by_id":"7","subject":"Roles","opener_id":"43","channel_id":"701","metadata":{}`
 	bot.WantEvent(t, "ticket.claimed", `{"data":{`+final+`}}`)
-	bot.WantEvent(t, "ticket.updated", `{"data":{`+final+`,"changed":["channel_id","subject","opener_id","metadata"]}}`)
+	bot.WantEvent(t, "ticket.updated", `{"data":{`+final+`,"changed":["subject","opener_id","channel_id","metadata"]}}`)
 	bot.WantEvent(t, "ticket.closed", `{"data":{`+final+`,"close_reason":"Done","closed_by_id":"8"}}`)
 	bot.Do(t, "listTicketMessages", "", id).Want(t, 200, `{"data":[{"kind":"claim","author_type":"system","content":"Claimed by 7."},
 		{"kind":"close","author_type":"system","author_id":"8","content":"Done"}]}`)

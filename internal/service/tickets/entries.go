@@ -47,16 +47,16 @@ func channelKey(e *entry) string {
 	return "channel/" + e.TicketID + "/" + *e.ChannelMessageID
 }
 
-const (
+var (
 	entriesByID = `
-		SELECT ` + entryColumns + `, posted
+		SELECT ` + entryColumns + `
 		FROM ticket_messages
 		WHERE guild_id = $1
 		  AND id = ANY ($2)`
 
 	// Imports may have brought several of one message: the first counts.
 	entriesOfChannel = `
-		SELECT ` + entryColumns + `, posted
+		SELECT ` + entryColumns + `
 		FROM ticket_messages
 		WHERE guild_id = $1
 		  AND channel_message_id = ANY ($2)
@@ -261,20 +261,19 @@ func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
 	}
 }
 
-const storingEntries = `
+var storingEntries = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + entryColumns + `
+			SELECT ` + entryMembers.Moved() + `
 			FROM jsonb_populate_recordset(NULL::ticket_messages, $2)
 		), changed AS (
 			UPDATE ticket_messages m
-			SET kind = g.kind, internal = g.internal, author_id = g.author_id, author_type = g.author_type, content = g.content,
-			    channel_message_id = g.channel_message_id
+			SET ` + entryMembers.Set("g", nil) + `
 			FROM given g
 			WHERE m.guild_id = $1 AND m.id = g.id AND g.id = ANY ($3)
 			RETURNING m.id
 		), made AS (
-			INSERT INTO ticket_messages (` + entryColumns + `)
-			SELECT $1 /*: home.id */, g.ticket_id, g.id, g.kind, g.internal, g.author_id, g.author_type, g.content, g.channel_message_id, g.created_at
+			INSERT INTO ticket_messages (` + entryMembers.Moved() + `)
+			SELECT ` + entryMembers.From("g", nil) + `
 			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING

@@ -32,11 +32,9 @@ type row struct {
 	LastMessageAt *wire.Time      `db:"last_message_at" json:"-"`
 }
 
-// movedColumns are the columns that move, columns all of them.
-const (
-	movedColumns = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
-	metadata, created_at, updated_at, closed_at`
-	columns = movedColumns + `, message_count, last_message_at`
+var (
+	members = transfer.ColumnsOf[row]("id", "number", "created_at")
+	columns = members.All()
 )
 
 // entry is one stored line of a transcript, and what a guild file has of it.
@@ -54,11 +52,14 @@ type entry struct {
 	Posted           bool      `db:"posted" json:"-"` // by the API
 }
 
-const entryColumns = `guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at`
+var (
+	entryMembers = transfer.ColumnsOf[entry]("ticket_id", "id", "created_at")
+	entryColumns = entryMembers.All()
+)
 
 // Records are the tickets of a guild as they move.
 var Records = transfer.Kind[row]{
-	Name: "ticket", Schema: "GuildFileTicket", Table: "tickets", Columns: movedColumns, Order: "number",
+	Name: "ticket", Schema: "GuildFileTicket", Table: "tickets", Columns: members.Moved(), Order: "number",
 	Refusals: map[string]string{
 		"tickets_pkey":   "a ticket with this id exists already",
 		"tickets_number": "this guild has a ticket with this number already",
@@ -113,9 +114,9 @@ func complete(t *row, now time.Time) error {
 // reading. Within a millisecond, which is all of an instant that a file keeps, the
 // id decides, here as after an import.
 var Transcripts = transfer.Kind[entry]{
-	Name: "ticket_message", Schema: "GuildFileTicketMessage", Table: "ticket_messages", Columns: entryColumns,
+	Name: "ticket_message", Schema: "GuildFileTicketMessage", Table: "ticket_messages", Columns: entryMembers.Moved(),
 	Export: `
-		SELECT m.guild_id, ticket_id, m.id, kind, internal, author_id, author_type, content, channel_message_id, m.created_at
+		SELECT m.*
 		FROM ticket_messages m
 		JOIN tickets t ON t.guild_id = m.guild_id AND t.id = m.ticket_id
 		WHERE m.guild_id = $1`,

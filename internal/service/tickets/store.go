@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-const byID = `
+var byID = `
 	SELECT ` + columns + `
 	FROM tickets
 	WHERE guild_id = $1
@@ -83,7 +83,7 @@ var (
 
 // A list of the last messages finds in the index what it is narrowed by, and only then
 // reads it, page by page.
-const (
+var (
 	active = `
 		SELECT ` + columns + `
 		FROM tickets
@@ -238,7 +238,7 @@ func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
 }
 
 // A transcript in reading order, and from its end.
-const (
+var (
 	reading = `
 		SELECT ` + entryColumns + `
 		FROM ticket_messages
@@ -302,13 +302,22 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	if e.ID == "" {
 		e.ID = db.NewID()
 	}
-	stored, err := db.Get[entry](ctx, tx, `
-		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at, posted)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		RETURNING `+entryColumns,
-		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt, e.Posted)
+	note := e.Kind == kindNote
+	e.Internal = &note
+	text, err := entryMembers.JSON(e)
+	if err != nil {
+		return entry{}, err
+	}
+	stored, err := db.Get[entry](ctx, tx, insertingEntry, e.GuildID, text, e.CreatedAt, e.Posted)
 	return stored, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
+
+// insertingEntry keeps the instant more exactly than the JSON of the entry has it.
+var insertingEntry = `
+		INSERT INTO ticket_messages (` + entryMembers.Moved() + `, posted)
+		SELECT ` + entryMembers.From("g", map[string]string{"created_at": "$3"}) + `, $4
+		FROM jsonb_populate_record(NULL::ticket_messages, $2) g /*: g JOIN guilds home ON home.id = $1 */
+		RETURNING ` + entryColumns
 
 // update changes the ticket's row, which must be locked. Its instant is later
 // than that of the change before, and the entry of the transcript that tells of

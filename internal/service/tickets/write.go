@@ -2,7 +2,6 @@ package tickets
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ var writer = transfer.Writer[row]{
 
 func idOf(t *row) string { return t.ID }
 
-const namedTickets = `
+var namedTickets = `
 		SELECT ` + columns + `
 		FROM tickets
 		WHERE guild_id = $1
@@ -75,28 +74,14 @@ func clearUnchanged(is **string, was *string) {
 	}
 }
 
-// changes are the members that differ, beside the status, the claim and what belongs
-// to the end of a ticket that this change closes or reopens.
+// changes lists the members that differ for ticket.updated. The status, the claim and, when
+// the status changes, the members about its end have events of their own.
 func changes(was, is *row) []string {
-	var list []string
-	moved := was.Status != is.Status
-	for _, m := range []struct {
-		name string
-		same bool
-	}{
-		{"channel_id", transfer.Same(was.ChannelID, is.ChannelID)},
-		{"subject", transfer.Same(was.Subject, is.Subject)},
-		{"opener_id", was.OpenerID == is.OpenerID},
-		{"close_reason", moved || transfer.Same(was.CloseReason, is.CloseReason)},
-		{"closed_by_id", moved || transfer.Same(was.ClosedByID, is.ClosedByID)},
-		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.Alike(*is.ClosedAt)},
-		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
-	} {
-		if !m.same {
-			list = append(list, m.name)
-		}
+	but := []string{"status", "claimed_by_id"}
+	if was.Status != is.Status {
+		but = append(but, "close_reason", "closed_by_id", "closed_at")
 	}
-	return list
+	return members.Changed(was, is, but...)
 }
 
 // step is one event of a change, and what the transcript says of it.
@@ -195,23 +180,21 @@ func entriesOf(c *transfer.Call, r *transfer.Row[row], list []step) (entries []e
 	return entries
 }
 
-const storing = `
+var storing = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + movedColumns + `
+			SELECT ` + members.Moved() + `
 			FROM jsonb_populate_recordset(NULL::tickets, $2)
 		), changed AS (
 			UPDATE tickets t
-			SET status = g.status, subject = g.subject, opener_id = g.opener_id, claimed_by_id = g.claimed_by_id, channel_id = g.channel_id,
-			    close_reason = g.close_reason, closed_by_id = g.closed_by_id, closed_at = g.closed_at, metadata = g.metadata,
+			SET ` + members.Set("g", nil) + `,
 			    channel_lock = CASE WHEN t.channel_id = g.channel_id THEN t.channel_lock END,
-			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END, updated_at = g.updated_at
+			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END
 			FROM given g
 			WHERE t.guild_id = $1 AND t.id = g.id AND g.id = ANY ($3)
 			RETURNING t.id
 		), made AS (
-			INSERT INTO tickets (` + movedColumns + `)
-			SELECT $1 /*: home.id */, g.id, g.number, g.status, g.subject, g.opener_id, g.claimed_by_id, g.channel_id, g.close_reason, g.closed_by_id,
-			       g.metadata, g.created_at, g.updated_at, g.closed_at
+			INSERT INTO tickets (` + members.Moved() + `)
+			SELECT ` + members.From("g", nil) + `
 			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
