@@ -108,7 +108,7 @@ vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...
 
 # The packages that hold what callers are promised.
-PKG ?= idempotency economy auth webhooks delivery api collect giveaways tickets
+PKG ?= idempotency economy auth webhooks delivery api batcher giveaways tickets
 
 .PHONY: mutants
 mutants: postgres bin/postgres ## change code, SQL and constants in small ways and see which changes no test notices; hours (PKG="economy auth")
