@@ -86,6 +86,12 @@ func (c *devCommand) Run(ctx context.Context, io streams) error {
 }
 
 func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io streams) error {
+	if err := db.CheckIdentity(ctx, databaseURL); err != nil {
+		if errors.Is(err, db.ErrUnreleased) {
+			err = fmt.Errorf("%w; to begin anew, %s", err, c.anew(dir))
+		}
+		return err
+	}
 	if err := forTrying(ctx, databaseURL); err != nil {
 		return err
 	}
@@ -140,6 +146,14 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		},
 	}
 	return n.run(ctx)
+}
+
+// anew says how to begin with an empty database.
+func (c *devCommand) anew(dir string) string {
+	if c.DatabaseURL != "" {
+		return "name an empty database"
+	}
+	return "remove the folder " + dir
 }
 
 // demoLoaded is whether the demo guild is in the database, be it that it is being removed.

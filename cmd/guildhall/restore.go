@@ -54,6 +54,9 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	defer d.Close()
 	told := d
 	if c.OldDatabaseURL != "" {
+		if err := db.CheckIdentity(ctx, c.OldDatabaseURL); err != nil {
+			return fault.Wrap(err, "--old-database-url")
+		}
 		if told, err = db.Open(db.Config{URL: c.OldDatabaseURL, Writers: 1, Readers: 1, Name: "guildhall-cli"}); err != nil {
 			return fault.Wrap(err, "--old-database-url")
 		}

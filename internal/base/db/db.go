@@ -166,7 +166,7 @@ func withParams(raw string, params map[string]string) (string, error) {
 	for k, v := range params {
 		q.Set(k, v)
 	}
-	if name := params["application_name"]; strings.HasPrefix(name, "guildhall") {
+	if name := params["application_name"]; strings.HasPrefix(name, "guildhall") && !strings.Contains(name, " ") {
 		// So that a migration sees which programs still run (olderPrograms).
 		q.Set("application_name", name+" "+strconv.FormatInt(SchemaVersion(), 10))
 	}

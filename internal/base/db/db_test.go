@@ -226,7 +226,7 @@ func TestCheckSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	dbtest.Exec(t, d, `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)`, db.SchemaVersion()+1)
+	dbtest.Exec(t, d, `INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES ($1, true, '')`, db.SchemaVersion()+1)
 	if s, err := db.CheckSchema(ctx, url); err != nil || !s.Newer() || len(s.Invalid) != 0 {
 		t.Fatalf("a newer database is %+v, %v, want it to be taken", s, err)
 	}

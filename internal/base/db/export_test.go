@@ -9,7 +9,7 @@ import (
 // These are for the tests that need a database of dbtest.
 var (
 	OlderPrograms = olderPrograms
-	MigrationPool = migrationPool
+	MigrationPool = known().migrationPool
 	UnlessTold    = unlessTold
 )
 

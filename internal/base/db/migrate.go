@@ -39,7 +39,7 @@ const (
 func Migrate(ctx context.Context, url string) error { return known().migrate(ctx, url) }
 
 func (h history) migrate(ctx context.Context, url string) error {
-	pool, err := migrationPool(url)
+	pool, err := h.migrationPool(url)
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (h history) migrate(ctx context.Context, url string) error {
 
 // migrationPool gives each try a session of its own: what a migration sets for a
 // statement that waits longer, it does not take back when it fails.
-func migrationPool(url string) (*sql.DB, error) {
+func (h history) migrationPool(url string) (*sql.DB, error) {
 	pool, err := openPool(url, map[string]string{
-		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
+		"application_name": fmt.Sprint("guildhall-migrate ", h.newest), "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
 	}, 3, "", false)
 	if err == nil {
 		pool.SetMaxIdleConns(-1)
@@ -87,11 +87,13 @@ func migrationPool(url string) (*sql.DB, error) {
 	return pool, err
 }
 
-// up runs the migrations that may run now: all ordinary ones, which make the table
-// in which the contracting ones are noted, and then of these as many as no older
-// program needs to wait.
+// up runs the migrations that may run now: all ordinary migrations, then the contracting
+// migrations in their order, up to the first that a running older program does not know.
 func (h history) up(ctx context.Context, pool *sql.DB) error {
-	ordinary, err := provider(pool, h.files)
+	if err := h.checkIdentity(ctx, pool); err != nil {
+		return err
+	}
+	ordinary, err := h.provider(pool, h.files, versionTable)
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func (h history) up(ctx context.Context, pool *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	contracting, err := provider(pool, files, goose.WithTableName("goose_contract_version"))
+	contracting, err := h.provider(pool, files, contractVersionTable)
 	if err != nil {
 		return err
 	}
@@ -173,8 +175,12 @@ func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error
 	}, nil
 }
 
-func provider(pool *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
-	p, err := goose.NewProvider(goose.DialectPostgres, pool, files, append(options, goose.WithLogger(goose.NopLogger()))...)
+func (h history) provider(pool *sql.DB, files fs.FS, table string) (*goose.Provider, error) {
+	store, err := newVersions(table, h.sums)
+	if err != nil {
+		return nil, err
+	}
+	p, err := goose.NewProvider(goose.DialectCustom, pool, files, goose.WithStore(store), goose.WithLogger(goose.NopLogger()))
 	if errors.Is(err, goose.ErrNoMigrations) {
 		return nil, errors.New("migrate: the program carries no migrations")
 	}

@@ -3,6 +3,7 @@ package db
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -30,7 +31,8 @@ func OldestSchema() int64 { return known().oldest }
 type history struct {
 	files          fs.FS
 	newest, oldest int64
-	contracts      []int64 // ascending
+	contracts      []int64          // ascending
+	sums           map[int64][]byte // SHA-256 of each migration's file
 }
 
 var known = sync.OnceValue(func() history {
@@ -42,7 +44,7 @@ var known = sync.OnceValue(func() history {
 })
 
 func readHistory(files fs.FS) (history, error) {
-	h := history{files: files}
+	h := history{files: files, sums: make(map[int64][]byte)}
 	for _, pattern := range []string{"*.sql", migrations.Contract + "/*.sql"} {
 		names, err := fs.Glob(files, pattern)
 		if err != nil {
@@ -54,14 +56,15 @@ func readHistory(files fs.FS) (history, error) {
 			if err != nil {
 				continue
 			}
-			h.newest = max(h.newest, v)
-			if path.Dir(n) == migrations.Contract {
-				h.contracts = append(h.contracts, v)
-				continue
-			}
 			text, err := fs.ReadFile(files, n)
 			if err != nil {
 				return h, err
+			}
+			sum := sha256.Sum256(text)
+			h.newest, h.sums[v] = max(h.newest, v), sum[:]
+			if path.Dir(n) == migrations.Contract {
+				h.contracts = append(h.contracts, v)
+				continue
 			}
 			if !bytes.Contains(text, []byte(migrations.NotNeeded)) {
 				h.oldest = v
@@ -137,8 +140,8 @@ var ErrProgramTooOld = errors.New("this program is too old for the database")
 
 const readOldestProgram = `SELECT schema_version FROM oldest_program`
 
-func judgeProgram(oldest int64) error {
-	if have := SchemaVersion(); oldest > have {
+func (h history) judge(oldest int64) error {
+	if have := h.newest; oldest > have {
 		return fmt.Errorf("%w: a newer guildhall has taken away what it needs; run one that knows schema version %d, this one knows %d",
 			ErrProgramTooOld, oldest, have)
 	}
@@ -152,7 +155,7 @@ func CheckProgram(ctx context.Context, tx *Tx) error {
 	if err != nil {
 		return err
 	}
-	return judgeProgram(oldest)
+	return known().judge(oldest)
 }
 
 // OldestProgram is the schema version that each program at work knows.
@@ -173,23 +176,22 @@ func CheckSchema(ctx context.Context, url string) (Schema, error) {
 }
 
 func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) {
-	var have sql.NullInt64
-	err = pool.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	s.Version = have.Int64
-	switch {
-	case err != nil && UndefinedTable(err), err == nil && have.Int64 < h.oldest:
-		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, h.oldest)
-	case err != nil:
-		return s, fault.Wrap(err, "read the schema version")
+	if s.Version, err = h.applied(ctx, pool, versionTable); err != nil {
+		return s, err
 	}
-	var oldest, contracted int64
-	err = pool.QueryRowContext(ctx, `
-		SELECT (`+readOldestProgram+`), (SELECT max(version_id) FROM goose_contract_version WHERE is_applied)`).Scan(&oldest, &contracted)
+	if s.Version < h.oldest {
+		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", s.Version, h.oldest)
+	}
+	contracted, err := h.applied(ctx, pool, contractVersionTable)
 	if err != nil {
-		return s, fault.Wrap(err, "read which programs may run")
+		return s, err
 	}
 	s.Version = max(s.Version, contracted)
-	if err := judgeProgram(oldest); err != nil {
+	var oldest int64
+	if err := pool.QueryRowContext(ctx, readOldestProgram).Scan(&oldest); err != nil {
+		return s, fault.Wrap(err, "read which programs may run")
+	}
+	if err := h.judge(oldest); err != nil {
 		return s, err
 	}
 	err = pool.QueryRowContext(ctx, `
