@@ -16,7 +16,7 @@ import (
 
 // Files is every migration.
 //
-//go:embed [0-9]*.sql contract/[0-9]*.sql
+//go:embed [0-9]*.sql contract
 var Files embed.FS
 
 // Contract is the folder of those that take away what older programs need.

@@ -36,7 +36,7 @@ var drills = []drill{
 	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", records, nil},
 	{"keys", "very many outlived keys are deleted beside keyed writes", keys, nil},
 	{"failover", "the primary is killed, its synchronous standby takes over", failover, nil},
-	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", upgrade, nil},
+	{"upgrade", "nodes of this program and of a made-up next release side by side, while that migrates", upgrade, nil},
 	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", citus, nil},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", pooler, nil},
 }
@@ -48,7 +48,6 @@ type place struct {
 	small   bool   // the drill is a test
 	waiting int    // deliveries that wait for one endpoint in the drill of webhooks
 	stage   string // the only one that is to run; empty: all
-	release string // the commit that the drill of upgrades begins with; empty: the last release
 }
 
 // missing is a tool or a file that a drill needs, which is not here.
@@ -92,7 +91,6 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&p.waiting, "waiting", 5_000_000, "`deliveries` that wait for one endpoint in the drill of webhooks")
 	flags.StringVar(&p.stage, "stage", "", "the only `stage` of the drill to run, such as \"a flood of one guild\" (default: all)")
-	flags.StringVar(&p.release, "release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,13 +23,13 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// upgrade begins with a node of the last release on its own schema, under load.
-// This program migrates, its node comes in beside, the old one is stopped, and
-// what the migrations have left for then is done. No caller may notice.
+// upgrade begins with a node of this program, under load. A made-up next release
+// migrates, its node joins, this program's node is stopped, and the next release runs the
+// contracting migration that waited for that. No caller may notice.
 func upgrade(p *place) {
 	u := &upgrading{place: p.with(p.empty()), members: sized(p, 20_000, 5000), front: p.balancer()}
 	old := *u.Place
-	old.Program = p.released()
+	u.Program = p.nextRelease()
 	u.hook = u.Receiver()
 	u.token = u.furnish(&old)
 	// Rows of money and messages name their keys, and XP adds up.
@@ -61,7 +60,7 @@ type upgrading struct {
 }
 
 // furnish migrates an empty database, fills it, and registers the receiver, all by
-// the release's own command line. It returns a token.
+// the old program's command line. It returns a token.
 func (u *upgrading) furnish(old *rig.Place) string {
 	var file bytes.Buffer
 	fmt.Fprintf(&file, oneTicket, guildA)
@@ -73,7 +72,7 @@ func (u *upgrading) furnish(old *rig.Place) string {
 		cmd := old.Command(args...)
 		cmd.Stdin = input
 		out, err := cmd.CombinedOutput()
-		u.Need(err == nil, "%q of the last release: %w: %s", args, err, out)
+		u.Need(err == nil, "%q of the old program: %w: %s", args, err, out)
 		return out
 	}
 	run(nil, "migrate")
@@ -97,7 +96,7 @@ func (u *upgrading) load() (stop func()) {
 	}
 }
 
-// read reads a path that both releases know.
+// read reads a path.
 func (u *upgrading) read(_, n int) []byte {
 	deep := max(1, u.members/25)
 	return rig.Request("GET", []string{
@@ -118,9 +117,7 @@ func (u *upgrading) stages(old *rig.Place) {
 	rig.Pause(u, length)
 	after := u.Serve()
 	u.watch(after, &u.front.new)
-	// The old node would send what is kept for a pull endpoint.
-	a := u.Send(after.HTTP, rig.Request("POST", "/webhooks", u.token, []byte(`{"delivery":"pull","events":["case.created"]}`)))
-	u.Hold(a.Status == 503 && a.RetryAfter != "", "no pull endpoint is made beside a node of the last release (%d %s)", a.Status, a.Code)
+	u.unfinished(after)
 	alone := u.front.old.served.Load()
 	rig.Pause(u, length)
 	stop()
@@ -133,7 +130,7 @@ func (u *upgrading) stages(old *rig.Place) {
 	begun := time.Now()
 	u.Must(before.Stop())
 	u.Say("the old node is stopped after %.1f s", time.Since(begun).Seconds())
-	u.finishMigrating()
+	u.finishMigrating(old)
 	each := u.fetches(u.token, u.money.addresses, "economy.balance_changed")
 	rig.Pause(u, length)
 	stop()
@@ -142,28 +139,40 @@ func (u *upgrading) stages(old *rig.Place) {
 	each()
 }
 
-// migrate runs this program's migrations under load.
-func (u *upgrading) migrate(when string) db.Schema {
+// migrate runs the next release's migrations under load and returns what the command says.
+func (u *upgrading) migrate(when string) string {
 	begun := time.Now()
 	out, err := u.Output("migrate")
 	u.Need(err == nil, "migrate %s: %w: %s", when, err, out)
-	schema, err := db.CheckSchema(u, u.URL)
-	u.Must(err)
-	u.Say("migrate %s took %.1f s, to version %d of %d: %s",
-		when, time.Since(begun).Seconds(), schema.Version, db.SchemaVersion(), strings.TrimSpace(out))
-	return schema
+	u.Say("migrate %s took %.1f s: %s", when, time.Since(begun).Seconds(), strings.TrimSpace(out))
+	return out
 }
 
-// finishMigrating runs the migrations that had to wait for the old node's end,
-// which the database may learn of some seconds later.
-func (u *upgrading) finishMigrating() {
-	var schema db.Schema
+// unfinished holds that the next release says what its contracting migration waits for:
+// in its log, by doctor and by migrate, which runs no further.
+func (u *upgrading) unfinished(n *rig.Node) {
+	log := n.Log()
+	u.Hold(strings.Count(log, "unfinished") == 1, "the new node's log says once that the upgrade is unfinished (%d times)", strings.Count(log, "unfinished"))
+	doctor, _ := u.Output("doctor") // fails by what it finds else
+	for name, out := range map[string]string{"doctor": doctor, "migrate": u.migrate("once more")} {
+		u.Hold(strings.Contains(out, "unfinished") && strings.Contains(out, "node "), "%s says that it waits for the old node", name)
+	}
+	kept := u.Count(`SELECT count(*)::bigint FROM pg_constraint WHERE conname = $1`, contracted)
+	u.Hold(kept == 1, "the contracting migration has not run")
+}
+
+// finishMigrating runs the contracting migration, which had to wait for the old node's
+// end. The database may learn of that end some seconds later.
+func (u *upgrading) finishMigrating(old *rig.Place) {
+	var out string
 	done := u.Await(time.Minute, func() bool {
-		schema = u.migrate("without the old node")
-		return schema.Waits == 0 || !rig.Pause(u, time.Second)
+		out = u.migrate("without the old node")
+		return !strings.Contains(out, "unfinished") || !rig.Pause(u, time.Second)
 	})
-	u.Hold(done && schema.Waits == 0 && schema.Version == db.SchemaVersion() && len(schema.Invalid) == 0,
-		"the schema is this program's at the end (%d), its indexes valid (%v)", schema.Version, schema.Invalid)
+	kept := u.Count(`SELECT count(*)::bigint FROM pg_constraint WHERE conname = $1`, contracted)
+	u.Hold(done && kept == 0 && strings.Contains(out, fmt.Sprint(db.SchemaVersion()+2)), "the schema is the next release's at the end: %s", out)
+	out, err := old.Output("migrate")
+	u.Hold(err != nil && strings.Contains(out, db.ErrProgramTooOld.Error()), "the old program does not run any more: %s", out)
 }
 
 // judge holds what callers were told against what is there and what has arrived.
@@ -211,18 +220,31 @@ func (u *upgrading) comparePages(which string, n *rig.Node) {
 	}
 }
 
-//go:embed released.sh
-var released string
+// contracted is the constraint that the next release's contracting migration drops.
+const contracted = "cases_reason_length"
 
-// released builds the program of the last release, or of the one that is named, and returns
-// where it is.
-func (p *place) released() (program string) {
-	program = filepath.Join(p.Folder(), "guildhall")
-	out, err := exec.CommandContext(p, "sh", "-ec", released, "released.sh", program, p.release).CombinedOutput()
-	if failed := (&exec.ExitError{}); errors.As(err, &failed) && failed.ExitCode() == 3 {
-		err = missing{"history", "the last release in this checkout's history: clone the repository in full, or git fetch --unshallow --tags"}
+// nextRelease builds the program of a made-up next release, which is this tree with an
+// ordinary migration and a contracting one more, and returns where it is.
+func (p *place) nextRelease() (program string) {
+	tree, err := exec.CommandContext(p, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	p.Need(err == nil, "find the source tree: %w", err)
+	folder := p.Folder()
+	replace := make(map[string]string)
+	for name, text := range map[string]string{
+		fmt.Sprintf("%04d_next.sql", db.SchemaVersion()+1):          "-- +goose Up\nALTER TABLE cases ADD COLUMN next text;\n",
+		fmt.Sprintf("contract/%04d_next.sql", db.SchemaVersion()+2): "-- +goose Up\nALTER TABLE cases DROP CONSTRAINT " + contracted + ";\n",
+	} {
+		file := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))
+		p.Must(os.WriteFile(file, []byte(text), 0o600))
+		replace[filepath.Join(strings.TrimSpace(string(tree)), "migrations", name)] = file
 	}
-	p.Need(err == nil, "%w: %s", err, out)
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	p.Must(err)
+	p.Must(os.WriteFile(filepath.Join(folder, "overlay.json"), overlay, 0o600))
+	program = filepath.Join(folder, "guildhall")
+	out, err := exec.CommandContext(p, "go", "build", "-overlay", filepath.Join(folder, "overlay.json"),
+		"-ldflags", "-s -w -X main.version=next", "-o", program, "guildhall/cmd/guildhall").CombinedOutput()
+	p.Need(err == nil, "build the next release: %w: %s", err, out)
 	return program
 }
 

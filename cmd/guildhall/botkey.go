@@ -48,16 +48,6 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	// First: whatever fails once a key is made, nobody gets to see it.
-	older, err := auth.NodesWithoutKeys(ctx, d.Reader())
-	if err != nil {
-		return err
-	}
-	if older > 0 {
-		if err := output.Say(io.err, "warning: %d running nodes are of an older release, which knows no bot keys: they answer 401 until they are upgraded", older); err != nil {
-			return err
-		}
-	}
 	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: wire.Items(c.Guild...), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
 	if err != nil {
 		return err

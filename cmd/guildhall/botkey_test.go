@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -29,7 +28,7 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("create prints %s, %v", made.out, err)
 	}
 	if made.err != "" {
-		t.Errorf("without older nodes it warns: %s", made.err)
+		t.Errorf("create warns: %s", made.err)
 	}
 	command("create", "--name", "x", "--guild", "mara").refused(t, 2, "is not the id of a guild")
 	command("create", "--name", "x", "--expires-in", "soon").refused(t, 2, "soon")
@@ -52,23 +51,5 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 	if err := json.Unmarshal([]byte(command("list", "--json").ok(t)), &list); err != nil || list[0].RevokedAt == nil ||
 		list[1].RevokedAt != nil {
 		t.Errorf("after the revocation the keys are %+v, %v", list, err)
-	}
-}
-
-// A node of an older release takes a bot key for what is no token.
-func TestMakingAKeyWarnsBesideAnOlderNode(t *testing.T) {
-	t.Parallel()
-	base := dbtest.New(t)
-	dbtest.Exec(t, base.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version)
-		VALUES ('old', 1, now(), 104), ('gone', 1, now() - interval '1 hour', 104), ('new', 1, now(), 105)`)
-	r := call(t, "", "bot-key", "create", "--name", "bot", "--json", "--database-url", base.URL)
-	if r.ok(t); !strings.Contains(r.err, "1 running nodes are of an older release") {
-		t.Errorf("it warns %q", r.err)
-	}
-	var out bytes.Buffer
-	line := []string{"bot-key", "create", "--name", "unseen", "--database-url", base.URL}
-	run(t.Context(), line, streams{strings.NewReader(""), &out, fullDisk{}})
-	if n := dbtest.Value[int](t, base.DB, `SELECT count(*) FROM bot_keys WHERE name = 'unseen'`); n != 0 {
-		t.Errorf("where it cannot warn it makes %d keys, and prints %q", n, out.String())
 	}
 }

@@ -106,19 +106,6 @@ func KeysOf(ctx context.Context, d *db.DB, guild string) ([]BotKey, error) {
 	return showKeys(rows), err
 }
 
-// firstWithKeys is the schema version from which on programs know bot keys.
-const firstWithKeys = 105
-
-// NodesWithoutKeys counts the live nodes of older programs, which know no bot keys
-// and refuse them as they refuse whatever is no token.
-func NodesWithoutKeys(ctx context.Context, q db.Querier) (nodes int, err error) {
-	nodes, err = db.Get[int](ctx, q, `
-		SELECT count(*)
-		FROM auth_nodes
-		WHERE coalesce(schema_version, 0) < $1 AND seen_at > now() - $2::bigint * interval '1 second'`, firstWithKeys, int64(nodeTimeout/time.Second))
-	return nodes, fault.Wrap(err, "ask for the versions of the nodes")
-}
-
 // RevokeKey ends a bot key for good, as Revoke ends a token: when it returns nil,
 // no node accepts the key any more. It is NotFound for a key that is unknown.
 func RevokeKey(ctx context.Context, d *db.DB, id string) error {

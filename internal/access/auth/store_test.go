@@ -270,9 +270,6 @@ func TestNodesThatAreGone(t *testing.T) {
 	dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version) VALUES
 		('old', 0, now(), $1), ('older', 0, now(), NULL), ('newer', 0, now(), $2), ('gone', 0, now() - interval '2 minutes', NULL)`,
 		104, 105)
-	if n, err := NodesWithoutKeys(t.Context(), s.DB.Reader()); err != nil || n != 2 {
-		t.Errorf("%d nodes know no bot keys, %v, want 2", n, err)
-	}
 	if n, err := behind(t.Context(), s.DB.Reader(), 1); err != nil || n != 3 {
 		t.Errorf("%d nodes are behind, %v, want 3", n, err)
 	}

@@ -36,17 +36,7 @@ func (m *modelKey) fresh() bool { return m != nil && (m.age < 24*time.Hour || m.
 // RELIABILITY.md, Writes.
 func TestKeysAgainstAModel(t *testing.T) {
 	t.Parallel()
-	t.Run("on the newest schema", func(t *testing.T) {
-		t.Parallel()
-		keysAgainstAModel(t, dbtest.New(t).DB)
-	})
-	t.Run("beside nodes of the release before", func(t *testing.T) {
-		t.Parallel()
-		keysAgainstAModel(t, dbtest.Open(t, dbtest.At(t, dbtest.Expanded)).DB)
-	})
-}
-
-func keysAgainstAModel(t *testing.T, d *db.DB) {
+	d := dbtest.New(t).DB
 	ctx := context.Background()
 	keys := idempotency.Keys{Sealer: sealtest.Box(t, 1)}
 	run := 0

@@ -13,10 +13,10 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The rows were written by the program of contract 1.0.0. Whatever
-// becomes of the format, responses of the day before an update are still replayed.
+// The rows are in the format of the first release. A later release replays the responses
+// of the day before its update, whatever it does to the format.
 // RELIABILITY.md, Writes.
-func TestResponsesOfThePreviousRelease(t *testing.T) {
+func TestResponsesOfTheFirstReleaseAreReplayed(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
 	box := sealtest.Box(t, 7)

@@ -35,20 +35,6 @@ const (
 	UnfetchedWarning = 3 * 24 * time.Hour
 )
 
-// pullsSince is the migration from which on no program is at work that would send what
-// is kept for a pull endpoint.
-const pullsSince = 157
-
-// Pulls is Unavailable as long as a program may be at work that knows no pull endpoints.
-func Pulls(ctx context.Context, q db.Querier) error {
-	oldest, err := db.OldestProgram(ctx, q)
-	if err != nil || oldest >= pullsSince {
-		return err
-	}
-	return fault.New(fault.Unavailable, "service_unavailable",
-		"Pull endpoints can be registered when the upgrade that brings them has ended; try the same request again later.").After(time.Minute)
-}
-
 // Fetched is what a fetch has leased.
 type Fetched struct {
 	Events [][]byte // their exact payloads

@@ -9,7 +9,6 @@ import (
 
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
@@ -149,31 +148,6 @@ func TestARepeatIsAnsweredFromTheLedger(t *testing.T) {
 	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM ledger_entries WHERE note <> 'test'`); n != 7 {
 		t.Errorf("%d changes were made, want 7", n)
 	}
-}
-
-// While a program may be at work that replays bodies only, keys hold bodies.
-// RELIABILITY.md, Writes.
-func TestKeysHoldBodiesWhileOlderProgramsRun(t *testing.T) {
-	t.Parallel()
-	server := paid(t, 1)
-	known := dbtest.Value[int](t, server.DB(), `SELECT schema_version FROM oldest_program`)
-	dbtest.Exec(t, server.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, '1', 0)`, server.Guild)
-	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 185`)
-	risen := server.Key("early-XP").Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-	first := server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-	if n := entriesNamed(t, server) + xpNamed(t, server); n != 0 {
-		t.Fatalf("%d keys hold no body beside older programs", n)
-	}
-	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = $1`, known)
-	n := 0
-	testutil.Eventually(t, "keys name entries", func() bool {
-		n++
-		server.Key(fmt.Sprint("late", n)).Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-		server.Key(fmt.Sprint("late-XP", n)).Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-		return entriesNamed(t, server) > 0 && xpNamed(t, server) > 0
-	})
-	server.Key("early-XP").Do(t, "adjustXp", `{"user_id":"1","delta":1}`).WantReplayOf(t, risen)
-	server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantReplayOf(t, first)
 }
 
 // A key whose day is over is free, whether or not it was cleared away, and what is

@@ -17,9 +17,8 @@ import (
 //
 // The UPDATE locks, judges and changes. It leaves these changes to be made alone, as
 // AdjustBalances makes several: a wallet that is missing, a balance that forbids the
-// change, a reference or a key that has a record, a reference that a change before it has,
-// and a key while a program may be at work that cannot replay one without a body (older than
-// migration 186; none such knows distributed tables). A reference or a key that somebody
+// change, a reference or a key that has a record, and a reference that a change before it
+// has. A reference or a key that somebody
 // else is about to use fails the whole statement, and so does a row that somebody else holds
 // for 10 ms: each change is made alone then.
 //

@@ -13,7 +13,6 @@ WITH given AS MATERIALIZED (
 	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $9 */ AND r.reference = g.reference) IS NULL
 	  AND (g.reference IS NULL OR g.number = (SELECT min(e.number) FROM given e WHERE e.guild_id = g.guild_id AND e.reference = g.reference))
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
 	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.event_id, 23) AS id
 ), entered AS (

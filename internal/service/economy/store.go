@@ -100,27 +100,16 @@ const entryBy = `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at = $2 AND id = $3`
 
-// An id that was made before its row's instant is at most so much older, by a clock
-// that may be so much ahead.
-const (
-	idOlder = 15 * time.Second
-	idAhead = 2 * time.Second
-)
-
 var errNoEntry = fault.New(fault.NotFound, "not_found", "No such ledger entry.")
 
-// getEntry returns a ledger row by its id, which tells where in the primary key it
-// stands: ids begin with the millisecond of their row. Rows of 1.1, whose ids were
-// made before the statement that wrote them, stand close by.
+// getEntry returns the ledger entry with the id. The id begins with the millisecond of
+// the entry, which leads to its row in the primary key.
 func getEntry(ctx context.Context, q db.Querier, guild, id string) (entry, error) {
 	at, ok := db.InstantOf(id)
 	if !ok {
 		return entry{}, errNoEntry
 	}
 	e, err := db.Get[entry](ctx, q, entryWithin, guild, at, at.Add(time.Millisecond), id)
-	if db.Missing(err) {
-		e, err = db.Get[entry](ctx, q, entryWithin, guild, at.Add(-idAhead), at.Add(idOlder), id)
-	}
 	if db.Missing(err) {
 		return entry{}, errNoEntry
 	}

@@ -181,7 +181,6 @@ var storingEntries = `
 		SELECT ` + entryMembers.From("g", nil) + `
 		FROM given g /*: g JOIN guilds home ON home.id = $1 */
 		WHERE g.entries > 0
-		  AND ` + countsEntries + `
 		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil)
 
 // counted is what a giveaway shows of its entries.

@@ -145,7 +145,6 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 			FROM giveaways g, unnest($5::text[]) u
 			WHERE g.guild_id = $1
 			  AND g.id = $2
-			  AND `+countsEntries+`
 			ON CONFLICT (guild_id, giveaway_id, user_id) DO NOTHING
 			RETURNING entries
 		), counted AS (
@@ -167,10 +166,6 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 		RETURNING `+columns, g.GuildID, g.ID, state, after, db.Array(members), leaseOf(state).Seconds())
 	return stored, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
 }
-
-// countsEntries says to the trigger of the release before, which is there until
-// its nodes have stopped, that the statement counts the entries that it adds.
-const countsEntries = `set_config('guildhall.counts_entries', 'on', true) = 'on'`
 
 // leaseOf is how long the giveaway is left to whoever reads its reactions; once
 // they are read it is to be drawn at once.

@@ -352,35 +352,6 @@ func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 	s.wantCounted()
 }
 
-// Beside nodes of the release before, whose entries a trigger counts, everybody's
-// are counted once, and theirs are refused where ours are.
-// RELIABILITY.md, Giveaways.
-func TestEntriesBesideTheReleaseBefore(t *testing.T) {
-	t.Parallel()
-	s := giveawayDB{dbtest.Open(t, dbtest.At(t, dbtest.Expanded)), t}
-	dbtest.AddGuilds(s.t, s.DB, guild)
-	s.giveaway("a", active, 1, 3, equal)
-	const theirs = `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) SELECT $1, 'a', u, 2 FROM unnest($2::text[]) u`
-	dbtest.Exec(s.t, s.DB, theirs, guild, db.Array([]string{"7", "8"}))
-	s.wantCounted()
-	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering'`)
-	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-		_, err := advance(ctx, tx, s.get("a"), frozen, "1", []string{"7", "9", "10"})
-		return err
-	})
-	s.wantCounted()
-	if g := s.get("a"); g.EntrantCount != 7 || g.EntryCount != 9 {
-		t.Errorf("there are %d entrants with %d entries", g.EntrantCount, g.EntryCount)
-	}
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, theirs, guild, db.Array([]string{"11"}))
-		return err
-	})
-	if !db.Violates(err, "giveaway_entries_frozen") {
-		t.Errorf("an entry of theirs once they are frozen: %v", err)
-	}
-}
-
 // A resume goes by the giveaway as it stands once it is held, not as it stood when the
 // statement began to wait for it.
 func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {

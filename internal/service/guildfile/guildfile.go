@@ -91,9 +91,7 @@ func takeTime(ctx context.Context, tx *db.Tx) error {
 	if err := tx.TakeTime(ctx, 0); err != nil {
 		return fault.Wrap(err, "import")
 	}
-	// The second says to the trigger of the release before, which is there until
-	// its nodes have stopped, that the entries of giveaways are counted here.
-	_, err := db.Exec(ctx, tx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`)
+	_, err := db.Exec(ctx, tx, `SET LOCAL lock_timeout = '30s'`)
 	return fault.Wrap(err, "import")
 }
 

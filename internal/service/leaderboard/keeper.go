@@ -342,23 +342,9 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	return k.drawUp(ctx, tx, a)
 }
 
-// drawUp drafts a map, unless nodes of the release before may still run: these
-// rely on triggers, which stay until the last of them has stopped, and would not
-// note their moves for it.
+// drawUp drafts a map.
 func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
-	triggers, err := db.Get[bool](ctx, tx, `
-		SELECT EXISTS (
-			SELECT
-			FROM pg_trigger
-			WHERE tgrelid = $1::regclass
-			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board)
-	if err != nil {
-		return fault.Wrap(err, "see whether the release before is gone")
-	}
-	if triggers {
-		return nil
-	}
-	_, err = db.Exec(ctx, tx, boards[a.Board].draft, a.GuildID, k.stretch())
+	_, err := db.Exec(ctx, tx, boards[a.Board].draft, a.GuildID, k.stretch())
 	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
 }
 

@@ -11,7 +11,6 @@ WITH given AS MATERIALIZED (
 	WHERE l.guild_id = g.guild_id /*: $9 */ AND l.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
 	  AND l.total_xp * g.kept + g.xp BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	  AND (g.key IS NULL OR (SELECT schema_version FROM oldest_program WHERE single) /*: 186 */ >= 186)
 	RETURNING g.*, l.previous_xp AS was, l.total_xp AS is_now, l.updated_at
 ), keyed AS (
 	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, xp_of, xp_before, xp_after, entry_at)

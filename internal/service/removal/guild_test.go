@@ -52,7 +52,6 @@ var more = []string{
 	`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id) VALUES ($1, 'd', 'e', 'v')`,
 	`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome)
 		VALUES ($1, 'd', 1, now(), 1, 'delivered')`,
-	`INSERT INTO webhook_health (guild_id, endpoint_id) VALUES ($1, 'e')`,
 	`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries) VALUES ($1, 'e', now(), 'delivered', 1)`,
 	`INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'e')`,
 }

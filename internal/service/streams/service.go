@@ -42,9 +42,6 @@ func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObjec
 	if r.Name == delivery.StreamWork {
 		return nil, errWork
 	}
-	if err := delivery.Pulls(ctx, tx); err != nil {
-		return nil, err
-	}
 	var events []string
 	for _, e := range r.Body.Events {
 		if !slices.Contains(events, string(e)) {

@@ -291,16 +291,6 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	}
 }
 
-// A stream cannot begin as long as a program may be at work that would not tell it.
-func TestNoStreamBeginsBesideAnOlderProgram(t *testing.T) {
-	t.Parallel()
-	api := apitest.New(t)
-	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 100`)
-	api.Bot(t).
-		Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).
-		WantError(t, 503, "service_unavailable")
-}
-
 // A guild that is made later is told, whoever makes it.
 func TestAGuildThatIsMadeLaterIsListenedTo(t *testing.T) {
 	t.Parallel()

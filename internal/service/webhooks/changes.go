@@ -90,11 +90,6 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	if err := p.check(ctx); err != nil {
 		return endpoint{}, "", err
 	}
-	if e.Delivery == delivery.Pull {
-		if err := delivery.Pulls(ctx, tx); err != nil {
-			return endpoint{}, "", err
-		}
-	}
 	if err := lockGuild(ctx, tx, guild); err != nil {
 		return endpoint{}, "", err
 	}

@@ -278,23 +278,6 @@ func TestAnAcknowledgementNamesAsManyAsTheListsHold(t *testing.T) {
 	api.Bot(t).Do(t, "ackBotEvents", `{"stream":"work",`+body).Want(t, 200, `{"data":{"settled_count":0,"returned_count":0}}`)
 }
 
-// An endpoint is one to which events are pushed unless it says otherwise. None that is
-// fetched from begins as long as a program may be at work that would send what is kept.
-func TestNoPullEndpointBesideAnOlderProgram(t *testing.T) {
-	t.Parallel()
-	api := apitest.New(t)
-	push, _ := register(t, api, "https://127.0.0.1:9/")
-	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", push)).Want(t, 200, `{"data":{"delivery":"push"}}`)
-	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 156`)
-	const pull = `{"delivery":"pull","events":["case.created"]}`
-	refused := api.Key("k").Do(t, "createWebhookEndpoint", pull).WantError(t, 503, "service_unavailable")
-	if refused.Header.Get("Retry-After") == "" {
-		t.Error("the refusal does not say when to come again")
-	}
-	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 157`)
-	api.Key("k").Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "")
-}
-
 // Ten calls of one token that wait hold no transaction, and none of the places that it
 // shares with others: it goes on as if they were not there.
 // RELIABILITY.md, Events.

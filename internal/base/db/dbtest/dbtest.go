@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/fault"
@@ -260,36 +258,4 @@ func urlOfDatabase(server, name string) string {
 	}
 	u.Path = "/" + name
 	return u.String()
-}
-
-// The schemas that a test of an upgrade goes through.
-var (
-	Released = int64(12)         // the newest migration of the last release
-	Expanded = db.OldestSchema() // nodes of that release and of this one run beside each other
-)
-
-// At makes a database with the schema of an earlier version: all ordinary
-// migrations up to that one. db.Migrate runs the rest.
-func At(t testing.TB, version int64) (url string) {
-	t.Helper()
-	url = Empty(t, "template0")
-	Upgrade(t, url, version)
-	return url
-}
-
-// Upgrade runs the ordinary migrations of a database up to that one.
-func Upgrade(t testing.TB, url string, version int64) {
-	t.Helper()
-	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	p, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files, goose.WithLogger(goose.NopLogger()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.UpTo(t.Context(), version); err != nil {
-		t.Fatalf("migrate to version %d: %v", version, err)
-	}
 }
