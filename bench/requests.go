@@ -27,6 +27,7 @@ type host struct {
 	clients []int
 	only    []string
 	profile string
+	against *host // another program, which takes the plainest program's part
 
 	node            *rig.Node
 	token           string
@@ -47,6 +48,7 @@ func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	clients := numbers(flags, "clients", []int{8, 32}, "numbers of connections")
 	only := flags.String("only", "", "operations to measure, by the beginnings of their names; all when empty")
 	short := flags.Bool("short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second")
+	other := flags.String("against", "", "another build of the server `program`, to measure instead of the plainest program; every operation has a ratio then")
 	address := flags.String("plainest", "", "serve the plainest program on this address; the program starts itself so")
 	return func(r *rig.Run, server string) {
 		if *address != "" {
@@ -63,6 +65,12 @@ func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 		h.only, h.length = strings.Split(*only, ","), time.Duration(*seconds*float64(time.Second))
 		// Not Fast: what is measured includes waiting for the disk.
 		h.Place = r.Place(rig.Config{Program: server})
+		if *other != "" {
+			r.Need(h.profile == "", "-profile drives one server alone: leave out -against")
+			h.against = &host{wallets: h.wallets, length: h.length}
+			h.against.Place = r.Place(rig.Config{Program: *other, Foreign: true})
+			h.against.start()
+		}
 		h.start()
 		h.measure()
 	}
@@ -78,13 +86,17 @@ func (h *host) start() {
 	begun := time.Now()
 	h.Say("imported %d records in %.1f s", h.Load(h.wealth), time.Since(begun).Seconds())
 	h.Exec(besidesRows)
-	h.Exec(plainestTables)
+	if h.comparesPlainest() {
+		h.Exec(plainestTables)
+	}
 	h.token = h.Token(guildID)
 	for n := range manyGuilds {
 		h.tokens = append(h.tokens, h.Token(guild(n+1)))
 	}
 	h.node = h.Serve()
-	h.startPlainest()
+	if h.comparesPlainest() {
+		h.startPlainest()
+	}
 	h.Say("resident memory of the server: %d MB at rest after its start", h.node.Resident())
 	begun = time.Now()
 	h.Vacuum()
@@ -92,6 +104,18 @@ func (h *host) start() {
 	h.Need(ready, "the server has made no maps of the leaderboards")
 	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
 }
+
+// beside names the side that the server is measured against.
+func (h *host) beside() string {
+	if h.against != nil {
+		return "other"
+	}
+	return "plainest"
+}
+
+// comparesPlainest reports whether the plainest program is what this server is measured
+// against.
+func (h *host) comparesPlainest() bool { return h.against == nil && !h.Foreign }
 
 // wealth is the guild that most requests are about.
 func (h *host) wealth(w io.Writer) {
@@ -136,7 +160,7 @@ func (h *host) startPlainest() {
 // measure runs every operation and prints the table.
 func (h *host) measure() {
 	const head = "%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s"
-	h.Say("\n"+head, "", "", "plainest", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
+	h.Say("\n"+head, "", "", h.beside(), "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
 	h.Say(head, "operation", "", "/s", "ms", "ms", "/s", "ms", "ms", "ratio", "goal", "server", "Postgres")
 	wanted := slices.DeleteFunc(operations(h), func(op operation) bool {
 		named := slices.ContainsFunc(h.only, func(beginning string) bool { return strings.HasPrefix(op.name, beginning) })
@@ -144,6 +168,12 @@ func (h *host) measure() {
 	})
 	h.Need(len(wanted) > 0, "there is no such operation")
 	for _, op := range wanted {
+		var theirs operation
+		if h.against != nil {
+			all := operations(h.against)
+			theirs = all[slices.IndexFunc(all, func(o operation) bool { return o.name == op.name })]
+			op.plain, op.page, op.goals = true, nil, nil
+		}
 		if h.profile != "" {
 			h.Say("server process %d, profiles at http://%s/debug/pprof/", h.node.PID, h.node.Ops)
 			op.plain, op.page = false, nil
@@ -151,13 +181,16 @@ func (h *host) measure() {
 		h.Part(func(p *rig.Place) {
 			if op.prepare != nil {
 				op.prepare(p)
+				if h.against != nil {
+					theirs.prepare(h.against.Place)
+				}
 			}
 			clients := h.clients
 			if op.clients != nil {
 				clients = op.clients
 			}
 			for _, c := range clients {
-				h.line(op, c)
+				h.line(op, theirs, c)
 			}
 		})
 	}
@@ -171,10 +204,14 @@ func (h *host) load(address string, request call, clients int) *rig.Tally {
 	return t
 }
 
-// line measures one operation with one number of clients, each side in turn.
-func (h *host) line(op operation, clients int) {
+// line measures one operation with one number of clients, each side in turn. other is the
+// same operation of the other program, if there is one.
+func (h *host) line(op, other operation, clients int) {
 	address, request := h.plainestAddress, op.request
-	if op.page != nil {
+	switch {
+	case h.against != nil:
+		address, request = h.against.node.HTTP, other.request
+	case op.page != nil:
 		address, request = h.node.HTTP, op.page
 	}
 	var theirs, ours []*rig.Tally
@@ -185,10 +222,14 @@ func (h *host) line(op operation, clients int) {
 		if op.plain || op.page != nil {
 			theirs = append(theirs, h.load(address, request, clients))
 		}
+		if h.against != nil && op.prepare != nil {
+			h.against.delivered()
+		}
 		server, postgres = server-h.node.CPU(), postgres-h.CPU()
 		t := h.load(h.node.HTTP, op.request, clients)
-		delivered := op.prepare == nil || h.Becomes(5*time.Minute, 0, `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`)
-		h.Need(delivered, "deliveries of the changes wait for five minutes")
+		if op.prepare != nil {
+			h.delivered()
+		}
 		server, postgres = server+h.node.CPU(), postgres+h.CPU()
 		ours = append(ours, t)
 		n += t.N()
@@ -198,15 +239,21 @@ func (h *host) line(op operation, clients int) {
 			ratios = append(ratios, t.Ms(0.5)/theirs[len(theirs)-1].Ms(0.5))
 		}
 	}
-	other, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
+	beside, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
 	if len(ratios) > 0 {
-		other, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
+		beside, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
 	}
 	if g := op.goals[clients]; g > 0 {
 		goal = fmt.Sprintf("%.2f", g)
 	}
 	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
-	h.Say("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us", op.name, clients, other, shown(ours), ratio, goal, per(server), per(postgres))
+	h.Say("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us", op.name, clients, beside, shown(ours), ratio, goal, per(server), per(postgres))
+}
+
+// delivered waits until the deliveries of the changes have ended.
+func (h *host) delivered() {
+	ended := h.Becomes(5*time.Minute, 0, `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`)
+	h.Need(ended, "deliveries of the changes wait for five minutes")
 }
 
 // shown is the medians of some rounds: rate, p50 and p99.

@@ -50,6 +50,7 @@ type Config struct {
 	TCP        bool // Postgres listens on the loopback address too
 	Fast       bool // durability does not matter, since nothing waits for the disk
 	Statements bool // pg_stat_statements is counted
+	Foreign    bool // the program is another build: its own commands make and fill its schema
 }
 
 // Place starts a Postgres with a migrated, empty database.
@@ -59,8 +60,13 @@ func (r *Run) Place(cfg Config) *Place {
 		settings = []string{"shared_preload_libraries=pg_stat_statements"}
 	}
 	p := r.Over(r.Postgres(embedded.Config{TCP: cfg.TCP, Fast: cfg.Fast, Settings: settings}).URL, cfg)
-	r.Must(db.Migrate(r, p.URL))
-	r.Must(secretkey.Check(r, p.DB, p.Box)) // while nothing is there that it does not open
+	if cfg.Foreign {
+		text, err := p.Output("migrate")
+		r.Need(err == nil, "%s migrate: %w: %s", p.Program, err, text)
+	} else {
+		r.Must(db.Migrate(r, p.URL))
+		r.Must(secretkey.Check(r, p.DB, p.Box)) // while nothing is there that it does not open
+	}
 	if cfg.Statements {
 		p.Exec(`CREATE EXTENSION pg_stat_statements`)
 	}
@@ -139,7 +145,8 @@ func (p *Place) Vacuum() {
 	p.Exec(`CHECKPOINT`)
 }
 
-// Load imports the guild file that write produces, and returns how many records it had.
+// Load imports the guild file that write produces, and returns how many records it had;
+// 0 for a foreign program, which doesn't say.
 func (p *Place) Load(write func(io.Writer)) int64 {
 	r, w := io.Pipe()
 	go func() {
@@ -147,10 +154,22 @@ func (p *Place) Load(write func(io.Writer)) int64 {
 		write(out)
 		w.CloseWithError(out.Flush())
 	}()
+	defer p.Vacuum()
+	if p.Foreign {
+		p.importBy(r)
+		return 0
+	}
 	sum, err := guildfile.Import(p, p.DB, r, nil)
 	p.Must(err)
-	p.Vacuum()
 	return sum.Records
+}
+
+// importBy imports a guild file with the program's own command.
+func (p *Place) importBy(file io.Reader) {
+	cmd := p.Command("import", "-")
+	cmd.Stdin = file
+	text, err := cmd.CombinedOutput()
+	p.Need(err == nil, "%s import: %w: %s", p.Program, err, text)
 }
 
 // LoadText imports a guild file.
@@ -187,6 +206,13 @@ func (p *Place) Key() string {
 
 // Register makes a URL an endpoint of the guild for every event.
 func (p *Place) Register(guild, to string) {
+	if p.Foreign {
+		cmd := p.Command("webhook", "add", "--guild", guild, "--url", to, "--all-events")
+		cmd.Env = append(cmd.Env, "GUILDHALL_WEBHOOK_ALLOW="+Loopback)
+		text, err := cmd.CombinedOutput()
+		p.Need(err == nil, "%s webhook add: %w: %s", p.Program, err, text)
+		return
+	}
 	guard := egress.NewGuard([]netip.Prefix{netip.MustParsePrefix(Loopback)}, nil)
 	_, err := webhooks.Add(p, webhooks.Config{DB: p.DB, Box: p.Box, Guard: guard}, guild, to, nil)
 	p.Must(err)
