@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -54,36 +53,5 @@ func TestDocumentsNameOperationsThatThereAre(t *testing.T) {
 	}
 	if named < 15 {
 		t.Errorf("only %d operations are named", named)
-	}
-}
-
-// The bot posts what others have written: of each work that it posts the contract and the
-// guide say whom mentions in it notify.
-func TestWorkThatIsPostedSaysWhomItNotifies(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../docs/bot/work.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := document(t).Components.Schemas["Work"].Value.Properties["kind"].Value.Description
-	for _, kind := range []string{"post_message", "post_giveaway", "edit_giveaway", "announce_giveaway"} {
-		for where, text := range map[string]string{"the contract": kinds, "docs/bot/work.md": string(guide)} {
-			line := regexp.MustCompile("(?m)^.*`" + kind + "`.*$").FindString(text)
-			if !strings.Contains(line, "notify nobody") && !strings.Contains(line, "are notified, and nobody else") {
-				t.Errorf("%s says of %s: %q", where, kind, line)
-			}
-		}
-	}
-}
-
-// README is read by people who have not decided yet.
-func TestTheReadmeIsShort(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if words := len(strings.Fields(string(text))); words > 900 {
-		t.Errorf("README.md has %d words, want 900 at most", words)
 	}
 }

@@ -1,22 +1,24 @@
-package gen_test
+package guildhall_test
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// RELIABILITY.md and the tests point at each other: every test that it names
-// exists and says in its comment under which promise it stands, and no test says
-// so that is not named there.
+// RELIABILITY.md and the tests refer to each other: every test that RELIABILITY.md names
+// exists and names the section of its promise in its comment, and every test that names a
+// section is named there.
 func TestReliability(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../RELIABILITY.md")
+	text, err := os.ReadFile("RELIABILITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +56,13 @@ func TestReliability(t *testing.T) {
 	}
 }
 
-// sectionsOfTests is every test of the program with the sections of
-// RELIABILITY.md that its comment names.
+// sectionsOfTests returns every test with the sections of RELIABILITY.md that its comment
+// names.
 func sectionsOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	reference := regexp.MustCompile(`RELIABILITY\.md, (?s:(.+?))\.(?:\s|$)`)
-	for _, path := range filesIn(t, "..", func(path string) bool { return strings.HasSuffix(path, "_test.go") }) {
+	for _, path := range testFiles(t) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -80,4 +82,21 @@ func sectionsOfTests(t *testing.T) map[string][]string {
 		}
 	}
 	return found
+}
+
+// testFiles returns the files with tests in the folders that hold Go packages.
+func testFiles(t *testing.T) (files []string) {
+	t.Helper()
+	for _, folder := range []string{"bench", "cmd", "gen", "internal", "migrations"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, "_test.go") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
