@@ -80,8 +80,9 @@ verify: generate ## generate, and fail when that changes anything
 	fi
 
 .PHONY: lint
-lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci.yaml, and build for the other system
+lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci.yaml and of the workflows, and build for the other system
 	bin/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+	go tool actionlint
 	CGO_ENABLED=0 GOOS=darwin go build -o /dev/null ./cmd/guildhall
 
 .PHONY: doclint
@@ -93,7 +94,7 @@ BASE ?= /
 .PHONY: docs
 docs: ## make the site of the documents in build/site; a dead link fails it; needs Node
 	cd docs && npm ci --no-audit --no-fund --loglevel=error && npm run build -- --base "$(BASE)"
-	@cp openapi.yaml gen/openapi-3.1.yaml build/site/
+	@cp gen/openapi.yaml gen/openapi-3.1.yaml build/site/
 
 .PHONY: clients
 clients: postgres ## generate clients (CLIENTS="go python ..."), compile them and run them
@@ -106,18 +107,6 @@ fuzz: postgres ## fuzz a live server with what the contract allows and forbids
 .PHONY: vuln
 vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...
-
-# The packages that hold what callers are promised.
-PKG ?= idempotency economy auth webhooks delivery api batcher giveaways tickets
-
-.PHONY: mutants
-mutants: postgres bin/postgres ## change code, SQL and constants in small ways and see which changes no test notices; hours (PKG="economy auth")
-	@go build -o bin/mutants ./internal/base/testutil/mutants
-	@for p in $(PKG); do \
-		folder=$$(echo ./internal/*/$$p); echo "$$folder"; \
-		bin/postgres with bin/mutants $(MUTANTSFLAGS) $$folder; \
-		GOFLAGS=-buildvcs=false bin/postgres with go tool -modfile=.ci/mutants.mod gremlins unleash $$folder || exit 1; \
-	done
 
 .PHONY: bench
 bench: postgres bin/guildhall ## measure throughput and latency against the plainest program that does the same
@@ -143,9 +132,13 @@ release: ## build the program, packages and all that lies beside them into dist/
 		.ci/deb $(VERSION) $$architecture $(DIST)/guildhall-$(VERSION)-linux-$$architecture $(DIST) || exit 1; \
 	done
 	@.ci/deploy $(DIST)
-	@cp openapi.yaml gen/openapi-3.1.yaml CHANGELOG.md $(DIST)/
+	@cp gen/openapi.yaml gen/openapi-3.1.yaml CHANGELOG.md $(DIST)/
 	@.ci/contract-changes > $(DIST)/contract-changes.md
 	@cd $(DIST) && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
+
+.PHONY: release-prepare
+release-prepare: generate ## date the section of RELEASE=26.12.0 in CHANGELOG.md and freeze its contract, for the commit to tag
+	.ci/release-prepare $(RELEASE)
 
 .PHONY: reproducible
 reproducible: release ## build the release once more in another folder, and fail when the two differ

@@ -12,8 +12,8 @@ import (
 	"io"
 	"net/http"
 
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/nullable"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"guildhall"
 	"guildhall/gen"
 )
 
@@ -13,7 +14,7 @@ import (
 // matches its schema, and every pattern and default is sound.
 func TestDocumentsAreValid(t *testing.T) {
 	t.Parallel()
-	for name, src := range map[string][]byte{"3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {
+	for name, src := range map[string][]byte{"enforced": guildhall.OpenAPI, "3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			doc, err := openapi3.NewLoader().LoadFromData(src)

@@ -1,10 +1,8 @@
 package gen_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,16 +10,18 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/mod/semver"
 
 	"guildhall/gen"
 )
 
-// The documents that were released, by version. A release adds its own.
+// released is the folder of the released documents. The commit of a release adds its own;
+// before the first release there is no such folder.
 const released = "../.github/contract/released"
 
-// A change of a released document takes a new version, of which callers are told.
-// That it breaks none of them is the linters' to say.
+// A changed document has a new version, and CHANGELOG.md names that version. make doclint
+// checks that the change breaks no client.
 func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile("../CHANGELOG.md")
@@ -40,33 +40,36 @@ func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.
 		case doc.Info.Version != version:
 			t.Errorf("openapi-%s.yaml calls itself %s", version, doc.Info.Version)
 		}
+		for _, place := range insertions(t, text, string(gen.OpenAPI)) {
+			t.Errorf("%s comes before what %s has: new optional parameters and members go last", place, version)
+		}
 	}
 }
 
 func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	t.Parallel()
-	const changelog = "# Changelog\n\n## [26.12.0] - unreleased, contract 1.2.0\n\n- Two.\n\n" +
-		"## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
-	one := map[string]string{"1.0.0": "a"}
-	two := map[string]string{"1.0.0": "a", "1.1.0": "b"}
+	const changelog = "# Changelog\n\n## [26.12.0] - unreleased, contract 2.2.0\n\n- Two.\n\n" +
+		"## [2.1.0] - 2027-01-01\n\n- One thing more.\n\n## [2.0.0] - 2026-11-21\n"
+	one := map[string]string{"2.0.0": "a"}
+	two := map[string]string{"2.0.0": "a", "2.1.0": "b"}
 	for name, c := range map[string]struct {
 		version, text string
 		frozen        map[string]string
 		ok            bool
 	}{
-		"nothing released yet":                {"1.0.0", "a", nil, true},
-		"nothing changed":                     {"1.0.0", "a", one, true},
-		"nothing changed since the last":      {"1.1.0", "b", two, true},
-		"changed with a new version":          {"1.1.0", "b", one, true},
-		"a new version, not yet released":     {"1.2.0", "c", two, true},
-		"changed with the same version":       {"1.0.0", "b", one, false},
-		"changed with the last version":       {"1.1.0", "b2", two, false},
+		"nothing released yet":                {"2.0.0", "a", nil, true},
+		"nothing changed":                     {"2.0.0", "a", one, true},
+		"nothing changed since the last":      {"2.1.0", "b", two, true},
+		"changed with a new version":          {"2.1.0", "b", one, true},
+		"a new version, not yet released":     {"2.2.0", "c", two, true},
+		"changed with the same version":       {"2.0.0", "b", one, false},
+		"changed with the last version":       {"2.1.0", "b2", two, false},
 		"changed with an older version":       {"0.9.0", "b", one, false},
-		"an older one's text and its version": {"1.0.0", "a", two, false},
-		"changed and nobody was told":         {"1.3.0", "c", two, false},
-		"told of a version that begins alike": {"1.2", "c", two, false},
+		"an older one's text and its version": {"2.0.0", "a", two, false},
+		"changed and nobody was told":         {"2.3.0", "c", two, false},
+		"told of a version that begins alike": {"2.2", "c", two, false},
 		"a version that is none":              {"next", "b", one, false},
-		"a new version and nothing else":      {"1.1.0", "a", one, true},
+		"a new version and nothing else":      {"2.1.0", "a", one, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,50 +80,8 @@ func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	}
 }
 
-// A release is named by its date and says which contract it has; the contract's versions
-// before have sections of their own.
-func TestTheChangelogHasOneSectionARelease(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, _, _ := strings.Cut(string(text), "\n## Before releases of the program\n")
-	sections := strings.Split(now, "\n## ")[1:]
-	heading := regexp.MustCompile(`^\[(\d{2}\.\d{1,2}\.\d+)\] - (unreleased|\d{4}-\d{2}-\d{2}), contract \d+\.\d+\.\d+$`)
-	kinds := []string{"You have to do something", "For callers", "For the bot", "For operators", "Mended"}
-	for i, section := range sections {
-		title, body, _ := strings.Cut(section, "\n")
-		m := heading.FindStringSubmatch(title)
-		if m == nil {
-			t.Errorf("CHANGELOG.md has a section %q", title)
-			continue
-		}
-		if unreleased := m[2] == "unreleased"; unreleased && i > 0 {
-			t.Errorf("%s is not the newest and has no date", m[1])
-		}
-		last := -1
-		for _, k := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(body, -1) {
-			at := slices.Index(kinds, k[1])
-			if at <= last {
-				t.Errorf("%s has %q where it does not belong: the order is %q", m[1], k[1], kinds)
-			}
-			last = at
-		}
-		out, err := exec.CommandContext(t.Context(), "../.ci/changelog", m[1]).CombinedOutput()
-		if err != nil || strings.TrimSpace(string(out)) != strings.TrimSpace(body) {
-			t.Errorf(".ci/changelog %s prints %.200q: %v", m[1], out, err)
-		}
-	}
-	for _, none := range []string{"26.1", "6.12.0", "26X12.0", "unreleased"} {
-		if out, err := exec.CommandContext(t.Context(), "../.ci/changelog", none).CombinedOutput(); err == nil {
-			t.Errorf(".ci/changelog %s prints %.200q", none, out)
-		}
-	}
-}
-
-// versioned says what is wrong with the version of a document, given the frozen
-// ones by version.
+// versioned returns an error when the version of a document does not fit the frozen
+// documents, which are given by version, or CHANGELOG.md.
 func versioned(version, text string, frozen map[string]string, changelog string) error {
 	if !semver.IsValid("v" + version) {
 		return fmt.Errorf("info.version %q is no semantic version", version)
@@ -143,7 +104,83 @@ func versioned(version, text string, frozen map[string]string, changelog string)
 	return nil
 }
 
-// releases are the documents that were released, by version.
+// Generated clients pass parameters and members by position, so an addition in the middle
+// shifts those behind it.
+func TestInsertions(t *testing.T) {
+	t.Parallel()
+	const was = `
+paths: {/a: {get: {parameters: [{name: p}, {$ref: '#/q'}]}}}
+components: {schemas: {A: {properties: {b: {}, c: {}}}}}`
+	for now, want := range map[string][]string{
+		was: nil,
+		`
+paths: {/a: {get: {parameters: [{name: p}, {$ref: '#/q'}, {name: r}]}}, /b: {get: {parameters: [{name: p}]}}}
+components: {schemas: {Z: {properties: {a: {}}}, A: {properties: {b: {}, c: {}, a: {}}}}}`: nil,
+		`
+paths: {/a: {get: {parameters: [{name: p}, {name: r}, {$ref: '#/q'}]}}}
+components: {schemas: {A: {properties: {b: {}, a: {}, c: {}}}}}`: {"get /a: r", "A: a"},
+	} {
+		if got := insertions(t, was, now); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", now, got, want)
+		}
+	}
+}
+
+// insertions returns the parameters of operations and the members of schemas that the
+// document now has before the last one that was there.
+func insertions(t *testing.T, was, now string) (found []string) {
+	t.Helper()
+	before, after := lists(t, was), lists(t, now)
+	for _, l := range before {
+		for _, other := range after {
+			if other.place != l.place || len(l.names) == 0 {
+				continue
+			}
+			for _, name := range other.names[:slices.Index(other.names, l.names[len(l.names)-1])+1] {
+				if !slices.Contains(l.names, name) {
+					found = append(found, l.place+": "+name)
+				}
+			}
+		}
+	}
+	return found
+}
+
+type namedList struct {
+	place string
+	names []string
+}
+
+// lists returns the names of each operation's parameters and of each schema's members, in
+// the document's order.
+func lists(t *testing.T, text string) (all []namedList) {
+	t.Helper()
+	var file yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+		t.Fatal(err)
+	}
+	paths, schemas := member(file.Content[0], "paths"), member(member(file.Content[0], "components"), "schemas")
+	for i := 0; i < len(paths.Content); i += 2 {
+		item := paths.Content[i+1]
+		for j := 0; j < len(item.Content); j += 2 {
+			l := namedList{place: item.Content[j].Value + " " + paths.Content[i].Value}
+			for _, p := range member(item.Content[j+1], "parameters").Content {
+				l.names = append(l.names, member(p, "name").Value+member(p, "$ref").Value)
+			}
+			all = append(all, l)
+		}
+	}
+	for i := 0; i < len(schemas.Content); i += 2 {
+		l, members := namedList{place: schemas.Content[i].Value}, member(schemas.Content[i+1], "properties")
+		for j := 0; j < len(members.Content); j += 2 {
+			l.names = append(l.names, members.Content[j].Value)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// releases returns the released documents by version.
 func releases(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(released + "/openapi-*.yaml")
@@ -163,101 +200,4 @@ func releases(t *testing.T) map[string]string {
 		texts[version] = string(text)
 	}
 	return texts
-}
-
-// A tag is released only where its section has a date and the contract that is frozen.
-func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
-	t.Parallel()
-	const contract = "info:\n  version: 1.2.0\n"
-	const dated = "## [26.12.0] - 2026-12-01, contract 1.2.0\n\n- One.\n\n## Before releases of the program\n"
-	for name, c := range map[string]struct{ changelog, frozen, says string }{
-		"all is there":          {dated, contract, ""},
-		"no section":            {strings.Replace(dated, "26.12.0", "26.11.0", 1), contract, "has no section of it"},
-		"no date":               {strings.Replace(dated, "2026-12-01", "unreleased", 1), contract, "has no date"},
-		"another contract":      {strings.Replace(dated, "1.2.0", "1.1.0", 1), contract, "names contract 1.1.0, openapi.yaml is 1.2.0"},
-		"an empty section":      {strings.Replace(dated, "- One.", "", 1), contract, "has no section of 26.12.0"},
-		"no frozen contract":    {dated, "", "is released by copying it there"},
-		"another frozen, alike": {dated, contract + "x: 1\n", "differs from openapi.yaml"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			root := t.TempDir()
-			put := func(file, text string, mode os.FileMode) {
-				t.Helper()
-				at := filepath.Join(root, file)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), mode)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, script := range []string{".ci/releasable", ".ci/changelog"} {
-				text, err := os.ReadFile("../" + script)
-				if err != nil {
-					t.Fatal(err)
-				}
-				put(script, string(text), 0o755)
-			}
-			put("CHANGELOG.md", c.changelog, 0o644)
-			put("openapi.yaml", contract, 0o644)
-			if c.frozen != "" {
-				put(".github/contract/released/openapi-1.2.0.yaml", c.frozen, 0o644)
-			}
-			out, err := exec.CommandContext(t.Context(), "sh", filepath.Join(root, ".ci/releasable"), "26.12.0").CombinedOutput()
-			if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
-	}
-}
-
-// Two packages of one commit are equal. A package's settings are root's alone, an upgrade lets
-// the service run, and its removal ends it.
-func TestThePackageForDebian(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("this machine makes no packages for Debian")
-	}
-	folder := t.TempDir()
-	program := filepath.Join(folder, "guildhall")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	run := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %q: %v: %s", name, args, err, out)
-		}
-		return string(out)
-	}
-	var packages [2]string
-	for i := range packages {
-		to := filepath.Join(folder, fmt.Sprint(i))
-		run("mkdir", to)
-		run("env", "SOURCE_DATE_EPOCH=1800000000", "../.ci/deb", "26.12.0", "amd64", program, to)
-		packages[i] = filepath.Join(to, "guildhall_26.12.0_amd64.deb")
-	}
-	run("cmp", packages[0], packages[1])
-	rootsAlone := regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`)
-	if list := run("dpkg-deb", "--contents", packages[0]); !rootsAlone.MatchString(list) {
-		t.Errorf("the package holds\n%s", list)
-	}
-	control := filepath.Join(folder, "control")
-	run("dpkg-deb", "--control", packages[0], control)
-	// systemctl is one that writes down what it is asked for, on a machine that has systemd.
-	for script, calls := range map[string]string{
-		"postinst configure":    "daemon-reload",
-		"prerm upgrade 26.12.1": "",
-		"prerm remove":          "disable --now guildhall",
-		"postrm remove":         "daemon-reload",
-	} {
-		words := strings.Fields(script)
-		text, err := os.ReadFile(filepath.Join(control, words[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		here := "systemctl() { echo \"$*\"; }\n" + strings.ReplaceAll(string(text), "/run/systemd/system", folder)
-		if out := run("sh", append([]string{"-c", here, words[0]}, words[1:]...)...); strings.TrimSpace(out) != calls {
-			t.Errorf("%s asks systemctl for %q, want %q", script, out, calls)
-		}
-	}
 }

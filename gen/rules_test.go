@@ -12,12 +12,13 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"go.yaml.in/yaml/v3"
 
+	"guildhall"
 	"guildhall/gen"
 )
 
 func document(t *testing.T) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(guildhall.OpenAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,17 +79,17 @@ func TestOperations(t *testing.T) {
 		if scoped && !slices.Contains(known(t, doc, "FailureDetail", "required_scope"), scope) {
 			t.Errorf("the scope %s does not exist", scope)
 		}
-		if _, phased := op.Extensions["x-phased"]; phased != (op.OperationID == "createTicketMessage") {
-			t.Error("createTicketMessage alone is x-phased")
+		if _, phased := op.Extensions["x-two-phase"]; phased != (op.OperationID == "createTicketMessage") {
+			t.Error("createTicketMessage alone is x-two-phase")
 		}
 		together := []string{"adjustBalance", "adjustXp", "getWallet", "getLevelRecord", "getEconomyLeaderboard", "getLevellingLeaderboard"}
-		if _, collected := op.Extensions["x-collected"]; collected != slices.Contains(together, op.OperationID) {
-			t.Errorf("%v alone are x-collected", together)
+		if _, collected := op.Extensions["x-batched"]; collected != slices.Contains(together, op.OperationID) {
+			t.Errorf("%v alone are x-batched", together)
 		}
 		// A call that waits takes what it gets until it says otherwise: it counts as a read.
-		_, waits := op.Extensions["x-waits"]
+		_, waits := op.Extensions["x-long-poll"]
 		if waits != (op.OperationID == "pullWebhookEvents" || op.OperationID == "pullBotEvents") {
-			t.Error("pullWebhookEvents and pullBotEvents alone are x-waits")
+			t.Error("pullWebhookEvents and pullBotEvents alone are x-long-poll")
 		}
 		var refs, query []string
 		for _, p := range op.Parameters {
@@ -234,7 +235,7 @@ func TestSchemas(t *testing.T) {
 			Schemas map[string]map[string]any
 		}
 	}
-	if err := yaml.Unmarshal(gen.OpenAPI, &file); err != nil {
+	if err := yaml.Unmarshal(guildhall.OpenAPI, &file); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range file.Components.Schemas {
@@ -480,7 +481,7 @@ func patterns(v any) (found []string) {
 func TestPartsStandInOrder(t *testing.T) {
 	t.Parallel()
 	var file yaml.Node
-	if err := yaml.Unmarshal(gen.OpenAPI, &file); err != nil {
+	if err := yaml.Unmarshal(guildhall.OpenAPI, &file); err != nil {
 		t.Fatal(err)
 	}
 	doc := file.Content[0]

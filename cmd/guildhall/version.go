@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // Set by the linker in a release.
@@ -42,7 +42,7 @@ func (c *versionCommand) Run(io streams) error {
 }
 
 func thisBuild() (build, error) {
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		return build{}, err
 	}

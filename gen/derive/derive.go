@@ -4,16 +4,67 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-const banner = "# The contract as OpenAPI 3.1. Derived from openapi.yaml by go generate ./gen; edit that file instead."
+const (
+	banner30 = "# The contract of the Guildhall API as OpenAPI 3.0. Generated from openapi.yaml by make generate."
+	banner31 = "# The contract of the Guildhall API as OpenAPI 3.1. Generated from openapi.yaml by make generate."
+)
 
-// Derive returns the OpenAPI 3.1 form of an OpenAPI 3.0 document. Keys keep
-// their order, so equal input gives equal bytes.
+// published are the extensions that callers use: they show a scope, the codes of a
+// failure, how stable an operation is, the known values of an open list, and the names
+// that generators give to values. All other extensions configure the server and our
+// generator, and are not published.
+var published = []string{"x-required-scope", "x-error-codes", "x-stability-level", "x-extensible-enum", "x-enum-varnames"}
+
+// extension matches an extension whose value ends with its line, on a line of its own, or
+// whose value is a scalar, among the members of one line.
+var extension = regexp.MustCompile(`(?m)^ *(x-[a-z-]+): .*\n|, (x-[a-z-]+): [^,\[\]{}\n]+`)
+
+// header matches the comments above the document.
+var header = regexp.MustCompile(`^(#.*\n)+`)
+
+// Publish returns the OpenAPI 3.0 form of openapi.yaml that callers read: the same text
+// without the extensions that are not published.
+func Publish(src []byte) ([]byte, error) {
+	if _, err := parse(src); err != nil {
+		return nil, err
+	}
+	text := header.ReplaceAll(src, []byte(banner30+"\n"))
+	return extension.ReplaceAllFunc(text, func(found []byte) []byte {
+		if name := extension.FindSubmatch(found); slices.Contains(published, string(name[1])+string(name[2])) {
+			return found
+		}
+		return nil
+	}), nil
+}
+
+// Derive returns the OpenAPI 3.1 form of openapi.yaml that callers read. It takes the
+// source and not the result of Publish, because 3.1 can express x-property-names.
 func Derive(src []byte) ([]byte, error) {
+	file, err := parse(src)
+	if err != nil {
+		return nil, err
+	}
+	doc := file.Content[0]
+	get(doc, "openapi").Value = "3.1.0"
+	if err := schemas(doc); err != nil {
+		return nil, err
+	}
+	strip(doc)
+	if err := webhooks(doc); err != nil {
+		return nil, err
+	}
+	scopes(doc)
+	return encode(file)
+}
+
+func parse(src []byte) (*yaml.Node, error) {
 	var file yaml.Node
 	if err := yaml.Unmarshal(src, &file); err != nil {
 		return nil, err
@@ -21,33 +72,48 @@ func Derive(src []byte) ([]byte, error) {
 	if file.Kind != yaml.DocumentNode || len(file.Content) != 1 || file.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("not one YAML mapping")
 	}
-	doc := file.Content[0]
-	version := get(doc, "openapi")
-	if version == nil || !strings.HasPrefix(version.Value, "3.0.") {
+	if version := get(file.Content[0], "openapi"); version == nil || !strings.HasPrefix(version.Value, "3.0.") {
 		return nil, errors.New("not an OpenAPI 3.0 document")
 	}
-	version.Value = "3.1.0"
+	return &file, nil
+}
 
-	if err := webhooks(doc); err != nil {
-		return nil, err
-	}
-	scopes(doc)
-	if err := schemas(doc); err != nil {
-		return nil, err
-	}
-
-	file.HeadComment = banner
-	doc.HeadComment = ""
-	if len(doc.Content) > 0 {
-		doc.Content[0].HeadComment = ""
-	}
+func encode(file *yaml.Node) ([]byte, error) {
+	doc := file.Content[0]
+	file.HeadComment, doc.HeadComment, doc.Content[0].HeadComment = banner31, "", ""
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(&file); err != nil {
+	if err := enc.Encode(file); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), enc.Close()
+}
+
+// strip removes the extensions that are not published. Examples and values are data, in
+// which no key is an extension.
+func strip(n *yaml.Node) {
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			strip(item)
+		}
+		return
+	}
+	var unpublished []string
+	pairs(n, func(k, v *yaml.Node) {
+		switch {
+		case strings.HasPrefix(k.Value, "x-"):
+			if !slices.Contains(published, k.Value) {
+				unpublished = append(unpublished, k.Value)
+			}
+		case slices.Contains([]string{"example", "examples", "default", "enum"}, k.Value):
+		default:
+			strip(v)
+		}
+	})
+	for _, key := range unpublished {
+		remove(n, key)
+	}
 }
 
 // webhooks moves the callbacks of every operation to the top of the document,

@@ -2,8 +2,12 @@ package main
 
 import (
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 func TestDerive(t *testing.T) {
@@ -45,6 +49,10 @@ func TestDerive(t *testing.T) {
 			`components: {schemas: {A: {type: object, properties: {nullable: {type: string}}}}}`,
 			`components: {schemas: {A: {type: object, properties: {nullable: {type: string}}}}}`,
 		},
+		"what a name must match is a schema": {
+			`components: {schemas: {A: {type: object, x-property-names: ^a$, additionalProperties: {type: string}}}}`,
+			`components: {schemas: {A: {type: object, propertyNames: {pattern: ^a$}, additionalProperties: {type: string}}}}`,
+		},
 		"callbacks become webhooks": {
 			`paths: {/a: {post: {callbacks: {b: {'{$request.body#/url}': {post: {summary: s}}}}}}}`,
 			`paths: {/a: {post: {}}}` + "\nwebhooks:\n  b: {post: {summary: s, x-internal: true}}",
@@ -67,7 +75,7 @@ func TestDerive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := banner + "\n\nopenapi: 3.1.0\n" + c.want + "\n"
+			want := banner31 + "\n\nopenapi: 3.1.0\n" + c.want + "\n"
 			if flat(string(got)) != flat(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -97,19 +105,64 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
-// The files that are committed are the ones that go generate would write.
-func TestCommittedCopies(t *testing.T) {
+// The files that are committed are those that make generate would write.
+func TestCommittedForms(t *testing.T) {
 	t.Parallel()
 	contract := read(t, "../../openapi.yaml")
-	if string(read(t, "../openapi.yaml")) != string(contract) {
-		t.Error("gen/openapi.yaml is not a copy of openapi.yaml; run go generate ./gen")
+	for file, form := range map[string]func([]byte) ([]byte, error){"../openapi.yaml": Publish, "../openapi-3.1.yaml": Derive} {
+		want, err := form(contract)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(read(t, file)) != string(want) {
+			t.Errorf("%s is not derived from openapi.yaml; run make generate", file)
+		}
 	}
-	derived, err := Derive(contract)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// The published document has the extensions that callers use and no other, and differs
+// from openapi.yaml in nothing else.
+func TestOnlyExtensionsAreNotPublished(t *testing.T) {
+	t.Parallel()
+	var source, shown any
+	for file, into := range map[string]*any{"../../openapi.yaml": &source, "../openapi.yaml": &shown} {
+		if err := yaml.Unmarshal(read(t, file), into); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if string(read(t, "../openapi-3.1.yaml")) != string(derived) {
-		t.Error("gen/openapi-3.1.yaml is not derived from openapi.yaml; run go generate ./gen")
+	var shownKeys []string
+	extensions(shown, func(o map[string]any, key string) { shownKeys = append(shownKeys, key) })
+	slices.Sort(shownKeys)
+	want := []string{"x-enum-varnames", "x-error-codes", "x-extensible-enum", "x-required-scope", "x-stability-level"}
+	if got := slices.Compact(shownKeys); !slices.Equal(got, want) {
+		t.Errorf("the published extensions are %q, want %q", got, want)
+	}
+	removed := 0
+	extensions(source, func(o map[string]any, key string) {
+		if !slices.Contains(want, key) {
+			removed++
+			delete(o, key)
+		}
+	})
+	if removed == 0 || !reflect.DeepEqual(source, shown) {
+		t.Errorf("openapi.yaml without its %d other extensions is not gen/openapi.yaml", removed)
+	}
+}
+
+// extensions calls fn with each key of the document that begins with x-.
+func extensions(value any, fn func(o map[string]any, key string)) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			extensions(item, fn)
+		}
+	case map[string]any:
+		for key, member := range v {
+			extensions(member, fn)
+			if strings.HasPrefix(key, "x-") {
+				fn(v, key)
+			}
+		}
 	}
 }
 

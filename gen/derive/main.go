@@ -1,9 +1,9 @@
-// Command derive copies the contract and writes its OpenAPI 3.1 form.
+// Command derive writes the two published forms of the contract.
 //
-// The 3.0 document is the one that is enforced and generated from; the 3.1 copy
-// says the same in the newer dialect, for tools that want webhooks, scopes in
-// the security requirements and JSON Schema as it is. It is derived so that the
-// two cannot disagree.
+// The server enforces openapi.yaml and Go code is generated from it. Callers get the
+// same document without the extensions that configure the server: as OpenAPI 3.0, and as
+// OpenAPI 3.1 for tools that want webhooks, scopes in the security requirements and
+// JSON Schema 2020-12. Both forms are derived, so they cannot disagree.
 package main
 
 import (
@@ -13,35 +13,35 @@ import (
 )
 
 func main() {
-	byteCopy := flag.String("copy", "", "write the contract here, byte for byte")
+	published := flag.String("published", "", "write the OpenAPI 3.0 form here")
 	derived := flag.String("derived", "", "write the OpenAPI 3.1 form here")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: derive [-copy FILE] [-derived FILE] CONTRACT")
+		fmt.Fprintln(os.Stderr, "usage: derive [-published FILE] [-derived FILE] CONTRACT")
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), *byteCopy, *derived); err != nil {
+	if err := run(flag.Arg(0), *published, *derived); err != nil {
 		fmt.Fprintln(os.Stderr, "derive:", err)
 		os.Exit(1)
 	}
 }
 
-func run(contract, byteCopy, derived string) error {
+func run(contract, published, derived string) error {
 	src, err := os.ReadFile(contract)
 	if err != nil {
 		return err
 	}
-	out, err := Derive(src)
-	if err != nil {
-		return fmt.Errorf("%s: %w", contract, err)
-	}
-	if byteCopy != "" {
-		if err := os.WriteFile(byteCopy, src, 0o644); err != nil {
+	for file, form := range map[string]func([]byte) ([]byte, error){published: Publish, derived: Derive} {
+		if file == "" {
+			continue
+		}
+		out, err := form(src)
+		if err != nil {
+			return fmt.Errorf("%s: %w", contract, err)
+		}
+		if err := os.WriteFile(file, out, 0o644); err != nil {
 			return err
 		}
-	}
-	if derived != "" {
-		return os.WriteFile(derived, out, 0o644)
 	}
 	return nil
 }

@@ -7,12 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"guildhall/gen"
-	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 )
 
@@ -26,24 +23,6 @@ func init() {
 		return err
 	}))
 }
-
-// Document is the contract, read once; its readers must not change it.
-var Document = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
-	if err != nil {
-		return nil, fault.Wrap(err, "read openapi.yaml")
-	}
-	// The contract shows https alone. Where an operator allows receivers without
-	// TLS is for the check of their address to say.
-	for _, ref := range doc.Components.Schemas {
-		for _, member := range ref.Value.Properties {
-			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
-				member.Value.Pattern = "^https?://" + rest
-			}
-		}
-	}
-	return doc, nil
-})
 
 // Check holds the value that Read has returned against a schema, takes out of it
 // what says as much as leaving it out, and adds what is wrong to what Read has
@@ -81,25 +60,6 @@ func Join(texts []string) string {
 		text += fmt.Sprintf("; and %d more", n)
 	}
 	return text
-}
-
-// Named is Check by the schema of that name.
-func Named(name string) func(value any, found []Problem) []Problem {
-	doc, err := Document()
-	if err != nil || doc.Components.Schemas[name] == nil {
-		panic(fmt.Sprintf("schema: there is no %s: %v", name, err))
-	}
-	s := doc.Components.Schemas[name].Value
-	return func(value any, found []Problem) []Problem { return Check(s, value, found) }
-}
-
-// Required are the members that the schema of that name requires.
-func Required(name string) []string {
-	doc, err := Document()
-	if err != nil || doc.Components.Schemas[name] == nil {
-		panic(fmt.Sprintf("schema: there is no %s: %v", name, err))
-	}
-	return doc.Components.Schemas[name].Value.Required
 }
 
 // Visit applies a schema and words what it finds. It tells of a rule for the whole

@@ -10,13 +10,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// exactlyOne names members of which a body must have one and no more. The
-// document says it in its own terms, too; this is for the message.
-const exactlyOne = "x-exactly-one-of"
-
-// nullMeans marks a nullable member of which null says the same as leaving it
-// out. For any other nullable member null is a value.
-const nullMeans = "x-null"
+// nullIsValue marks an optional member of which null is a value. Null of any other
+// optional member says the same as leaving the member out.
+const nullIsValue = "x-null-is-value"
 
 // namesMatch is the pattern of the names of an object that takes any; a schema of
 // OpenAPI 3.0 has no word for it.
@@ -42,7 +38,7 @@ func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 			case !known:
 				found = append(found, Problem{at, "is not a member of this object; " + meant(name, s)})
 				delete(v, name)
-			case v[name] == nil && !slices.Contains(s.Required, name) && (!member.Value.Nullable || member.Value.Extensions[nullMeans] == "absent"):
+			case v[name] == nil && !slices.Contains(s.Required, name) && member.Value.Extensions[nullIsValue] != true:
 				delete(v, name)
 			default:
 				found = append(found, settle(at, member.Value, v[name])...)
@@ -119,21 +115,21 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// oneOf checks what the document says in words: exactly one of some members.
+// oneOf reports an object that does not have exactly one of several members. A schema
+// says so by a `not` that requires all of them, beside minProperties; checked alone,
+// these two rules would not say which members are meant.
 func oneOf(place string, s *openapi3.Schema, object map[string]any) []Problem {
-	names, ok := s.Extensions[exactlyOne].([]any)
-	if !ok {
+	if s.Not == nil || len(s.Not.Value.Required) < 2 {
 		return nil
 	}
-	given, texts := 0, make([]string, len(names))
-	for i, n := range names {
-		texts[i] = fmt.Sprint(n)
-		if _, has := object[texts[i]]; has {
+	given, names := 0, s.Not.Value.Required
+	for _, name := range names {
+		if _, has := object[name]; has {
 			given++
 		}
 	}
 	if given == 1 {
 		return nil
 	}
-	return []Problem{{place, "must have exactly one of " + strings.Join(texts, " and ")}}
+	return []Problem{{place, "must have exactly one of " + strings.Join(names, " and ")}}
 }

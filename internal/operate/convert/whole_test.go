@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // leaves calls do with every leaf of a document, by its path.
@@ -215,7 +216,7 @@ func check(t testing.TB, out string) {
 			t.Fatalf("%s: %v", line, found)
 		}
 		name := names[v.(map[string]any)["record"].(string)]
-		if found := schema.Named(name)(v, nil); len(found) > 0 {
+		if found := contract.Checker(name)(v, nil); len(found) > 0 {
 			t.Fatalf("%s: %v", line, found)
 		}
 	}

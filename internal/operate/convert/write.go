@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // maxWhole is the largest integer that every reader of JSON holds exactly.
@@ -215,7 +216,7 @@ type schemas map[string]func(any, []schema.Problem) []schema.Problem
 
 func (s schemas) named(name string) func(any, []schema.Problem) []schema.Problem {
 	if s[name] == nil {
-		s[name] = schema.Named(name)
+		s[name] = contract.Checker(name)
 	}
 	return s[name]
 }

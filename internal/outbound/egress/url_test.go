@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // RELIABILITY.md, Outgoing calls.
@@ -70,7 +70,7 @@ func TestABadURLIsToldHowToMendIt(t *testing.T) {
 // an address in them, of which the contract's pattern cannot tell.
 func TestAURLIsJudgedAsTheContractDoes(t *testing.T) {
 	t.Parallel()
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

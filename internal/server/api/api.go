@@ -17,8 +17,8 @@ import (
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/schema"
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/contract"
 	"guildhall/internal/service/batch"
 )
 
@@ -67,7 +67,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func(string) {}
 	}
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func New(cfg Config) (http.Handler, error) {
 		validateRequest,
 		u.unit,
 	)))
-	host := batch.Host{DB: cfg.DB, OneGuild: cfg.OneGuild, Started: numbers.batch, Wake: cfg.Wake}
+	host := batch.Host{DB: cfg.DB, OneGuild: cfg.OneGuild, Began: numbers.batch, Wake: cfg.Wake}
 	strict := gen.NewStrictHandler(newOperations(cfg, host), nil)
 	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
 	return e, nil

@@ -18,7 +18,7 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
@@ -50,7 +50,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 func TestListsAreTheDatabases(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
-	doc := contract(t)
+	doc := document(t)
 	quoted := regexp.MustCompile(`'([^']*)'`)
 	for constraint, places := range map[string][]string{
 		"cases_type":                  {"Case.type", "CaseChange.type", "CaseTypeFilter"},
@@ -80,7 +80,7 @@ func TestListsAreTheDatabases(t *testing.T) {
 // The open lists of the document are the constants of the program.
 func TestListsAreThePrograms(t *testing.T) {
 	t.Parallel()
-	doc := contract(t)
+	doc := document(t)
 	for place, want := range map[string][]string{
 		"TokenMetadata.scopes":             append(slices.Clone(auth.Scopes), auth.ScopeBot),
 		"FailureDetail.required_scope":     append(slices.Clone(auth.Scopes), auth.ScopeBot),
@@ -198,9 +198,9 @@ func unquoted(t *testing.T, text *ast.BasicLit) string {
 	return s
 }
 
-func contract(t *testing.T) *openapi3.T {
+func document(t *testing.T) *openapi3.T {
 	t.Helper()
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestSummariesAreInTheDocumentsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tags []string
-	for _, tag := range contract(t).Tags {
+	for _, tag := range document(t).Tags {
 		tags = append(tags, tag.Name)
 	}
 	for i, s := range all {

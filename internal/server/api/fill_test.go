@@ -11,6 +11,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // The requests whose bodies the operations are filled from.
@@ -47,7 +48,7 @@ var requestBodies = map[string]func() any{
 
 func bodySchemas(t testing.TB) map[string]*openapi3.Schema {
 	t.Helper()
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func bodySchemas(t testing.TB) map[string]*openapi3.Schema {
 func TestEveryBodyIsFilledAsItsExamplesSay(t *testing.T) {
 	t.Parallel()
 	schemas := bodySchemas(t)
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,11 +46,11 @@ func readOperations(doc *openapi3.T) operationMap {
 				Query:    map[string]*openapi3.Parameter{},
 			}
 			op.Scope, _ = o.Extensions["x-required-scope"].(string)
-			op.MakesGuild, _ = o.Extensions["x-makes-guild"].(bool)
-			op.Phased, _ = o.Extensions["x-phased"].(bool)
-			op.Waits, _ = o.Extensions["x-waits"].(bool)
-			op.MayBeBlank, _ = o.Extensions["x-may-be-blank"].(string)
-			op.Collected, _ = o.Extensions["x-collected"].(bool)
+			op.MakesGuild, _ = o.Extensions["x-creates-guild"].(bool)
+			op.Phased, _ = o.Extensions["x-two-phase"].(bool)
+			op.Waits, _ = o.Extensions["x-long-poll"].(bool)
+			op.MayBeBlank, _ = o.Extensions["x-blank-allowed"].(string)
+			op.Collected, _ = o.Extensions["x-batched"].(bool)
 			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 				for _, ref := range refs {
 					op.parameter(ref.Value)

@@ -9,7 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 func TestAnOperationsBodyIsBoundedAsTheDocumentSays(t *testing.T) {
@@ -51,7 +51,7 @@ paths:
 // Without these two a body would have no end.
 func TestTheDocumentBoundsTheBodyOfEveryOperation(t *testing.T) {
 	t.Parallel()
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

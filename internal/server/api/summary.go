@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 	"guildhall/internal/outbound/event"
 )
 
@@ -24,7 +24,7 @@ type Summary struct{ ID, Method, Path, Scope, Summary, Tag string }
 // Summaries returns every operation, by tag in the document's order, then by
 // path, reads first.
 func Summaries() ([]Summary, error) {
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ type EventSample struct{ Type, Summary, Body string }
 // EventSamples returns every type of events, in the order in which they are offered,
 // with an example of its body.
 func EventSamples() ([]EventSample, error) {
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 package cases
 
 import (
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 )
 
 // patch is a wished-for edit.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 )
 
 func TestApply(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/event"
-	"guildhall/internal/service/metadata"
 )
 
 // Service implements the operations on cases.

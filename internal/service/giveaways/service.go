@@ -15,11 +15,11 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
-	"guildhall/internal/service/metadata"
 )
 
 // Service implements the operations of the tag Giveaways.

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // stays are the columns that do not move with a guild, because what moves makes
@@ -35,7 +35,7 @@ func (w *waiting[R]) shape() (table, columns, schemaName string, row reflect.Typ
 func TestEveryColumnIsCarried(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 	"guildhall/internal/server/api/apitest"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/transfer"
@@ -119,7 +119,7 @@ type doors struct {
 
 func schemasOf(t *testing.T) (schemas object) {
 	t.Helper()
-	doc, err := schema.Document()
+	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

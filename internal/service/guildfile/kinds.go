@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/contract"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
 	"guildhall/internal/service/giveaways"
@@ -86,7 +87,7 @@ type source struct {
 }
 
 func of[R any](k transfer.Kind[R]) kind {
-	return &waiting[R]{Kind: k, check: schema.Named(k.Schema), guilds: make(map[string]bool), changed: make(map[string]bool)}
+	return &waiting[R]{Kind: k, check: contract.Checker(k.Schema), guilds: make(map[string]bool), changed: make(map[string]bool)}
 }
 
 func (w *waiting[R]) name() string { return w.Name }

@@ -12,7 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -83,7 +83,7 @@ func TestEachWrongMemberIsNamedInItsPlace(t *testing.T) {
 	tried := 0
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		k := kinds[kind]
-		doc, err := schema.Document()
+		doc, err := contract.Document()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/contract"
 )
 
 // Writer is how records make and change the rows of a kind. See the package comment.
@@ -179,8 +180,8 @@ type Batch interface {
 
 // NewBatch returns an empty batch of the kind.
 func NewBatch[R any](k Kind[R]) Batch {
-	b := &batch[R]{Writer: k.Writer, kind: k, named: make(map[string]bool), check: schema.Named(k.Writer.Schema)}
-	for _, name := range schema.Required(k.Schema) {
+	b := &batch[R]{Writer: k.Writer, kind: k, named: make(map[string]bool), check: contract.Checker(k.Writer.Schema)}
+	for _, name := range contract.Required(k.Schema) {
 		if name != "record" && name != "guild_id" && k.Guild != nil { // a guild is the call's
 			b.needed = append(b.needed, name)
 		}

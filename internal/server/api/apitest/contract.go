@@ -22,7 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // Operation is one operation of the contract.
@@ -35,8 +35,8 @@ type Operation struct {
 	route  *routers.Route
 }
 
-var contract = sync.OnceValue(func() map[string]Operation {
-	doc, err := schema.Document()
+var operations = sync.OnceValue(func() map[string]Operation {
+	doc, err := contract.Document()
 	if err != nil {
 		panic(err)
 	}
@@ -55,8 +55,8 @@ var contract = sync.OnceValue(func() map[string]Operation {
 
 // Operations returns every operation of the contract, by id in order.
 func Operations() []Operation {
-	ops := make([]Operation, 0, len(contract()))
-	for _, op := range contract() {
+	ops := make([]Operation, 0, len(operations()))
+	for _, op := range operations() {
 		ops = append(ops, op)
 	}
 	sort.Slice(ops, func(i, j int) bool { return ops[i].ID < ops[j].ID })
@@ -66,7 +66,7 @@ func Operations() []Operation {
 // Find returns the operation with this id.
 func Find(t testing.TB, id string) Operation {
 	t.Helper()
-	op, ok := contract()[id]
+	op, ok := operations()[id]
 	if !ok {
 		t.Fatalf("the contract has no operation %q", id)
 	}
@@ -89,7 +89,7 @@ func (op Operation) Codes(status int) []string {
 
 // Waits reports whether the operation may wait for something to answer with: it counts
 // as a read and takes no key.
-func (op Operation) Waits() bool { return op.Spec.Extensions["x-waits"] == true }
+func (op Operation) Waits() bool { return op.Spec.Extensions["x-long-poll"] == true }
 
 // Statuses returns the documented statuses.
 func (op Operation) Statuses() []int {
@@ -130,7 +130,7 @@ func (op Operation) check(req *http.Request, a *Response) error {
 
 // CheckEvent holds an event's payload against the schema of its type.
 func CheckEvent(typ string, payload []byte) error {
-	doc := contract()["getMe"].route.Spec
+	doc := operations()["getMe"].route.Spec
 	var value any
 	if err := json.Unmarshal(payload, &value); err != nil {
 		return fault.Wrap(err, "event", typ, "is not JSON")

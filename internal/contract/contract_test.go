@@ -1,9 +1,11 @@
-package schema
+package contract
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"guildhall/internal/base/schema"
 )
 
 // Visit does not tell kin-openapi that it judges a request: that only matters for
@@ -16,8 +18,8 @@ func TestNoMemberIsReadOrWrittenAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	members := 0
-	for name, schema := range doc.Components.Schemas {
-		for member, s := range schema.Value.Properties {
+	for name, object := range doc.Components.Schemas {
+		for member, s := range object.Value.Properties {
 			members++
 			if s.Value.ReadOnly || s.Value.WriteOnly {
 				t.Errorf("%s.%s is read or written alone: Visit has to judge a request", name, member)
@@ -29,7 +31,6 @@ func TestNoMemberIsReadOrWrittenAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck reads bodies and holds them against their schemas.
 // A value that is wrong in two ways is complained about once: a number that has neither the
 // format's size nor the maximum, an id that is too long and has letters.
 func TestAPlaceIsComplainedAboutOnce(t *testing.T) {
@@ -44,12 +45,13 @@ func TestAPlaceIsComplainedAboutOnce(t *testing.T) {
 		if p == nil {
 			t.Fatalf("there is no parameter %s", name)
 		}
-		if found := Visit(p.Value.Schema.Value, value); len(found) != 1 {
+		if found := schema.Visit(p.Value.Schema.Value, value); len(found) != 1 {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
 }
 
+// BenchmarkCheck reads bodies and checks them against their schemas.
 func BenchmarkCheck(b *testing.B) {
 	record := `{"record":"wallet","user_id":"%d","balance":%d,"if_updated_at":"2026-11-25T18:25:07.163Z"}`
 	var records []string
@@ -63,14 +65,14 @@ func BenchmarkCheck(b *testing.B) {
 		b.Run("Read/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, ok := Read([]byte(body), 1<<20, ""); !ok {
+				if _, _, ok := schema.Read([]byte(body), 1<<20, ""); !ok {
 					b.Fatal("the body was not read")
 				}
 			}
 		})
 		b.Run("Check/"+name, func(b *testing.B) {
-			check := Named(name)
-			value, _, ok := Read([]byte(body), 1<<20, "")
+			check := Checker(name)
+			value, _, ok := schema.Read([]byte(body), 1<<20, "")
 			if !ok {
 				b.Fatal("the body was not read")
 			}

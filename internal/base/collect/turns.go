@@ -1,15 +1,14 @@
-package batcher
+package collect
 
-// turns hands out items in turn: by the first of their names, and within one name by the next
-// name. It is a tree with one level for each name.
+// turns are items that are handed out in turn: by the first of their names, and those of
+// one name by the next.
 type turns[T any] struct {
 	name  string
-	next  []*turns[T] // subtrees in the order of their turns; a subtree that was shifted out stays in below
+	next  []*turns[T] // whose turn it is; what was taken out is below all the same
 	below map[string]*turns[T]
-	items []*item[T] // items without a further name, the oldest first
+	items []*item[T] // without a further name; the oldest first
 }
 
-// push adds an item under names.
 func (q *turns[T]) push(it *item[T], names ...string) {
 	if len(names) == 0 {
 		q.items = append(q.items, it)
@@ -24,7 +23,7 @@ func (q *turns[T]) push(it *item[T], names ...string) {
 	under.push(it, names[1:]...)
 }
 
-// pop removes and returns the next item that was not withdrawn, or nil.
+// pop takes out the next item that was not taken back; nil when there is none.
 func (q *turns[T]) pop() (it *item[T]) {
 	for it == nil && len(q.items) > 0 {
 		if it, q.items = q.items[0], q.items[1:]; !it.ready {
@@ -39,13 +38,13 @@ func (q *turns[T]) pop() (it *item[T]) {
 	return it
 }
 
-// shift removes and returns the subtree whose turn it is.
+// shift takes out whose turn it is.
 func (q *turns[T]) shift() (first *turns[T]) {
 	first, q.next = q.next[0], q.next[1:]
 	return first
 }
 
-// put appends a subtree to the turns, or drops it when it is empty.
+// put puts it behind the others, unless nothing stands below it.
 func (q *turns[T]) put(first *turns[T]) {
 	if len(first.items)+len(first.next) > 0 {
 		q.next = append(q.next, first)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"guildhall/internal/base/fault"
-	"guildhall/internal/service/metadata"
+	"guildhall/internal/base/metadata"
 )
 
 // A change sets what it names, takes away what is null and leaves the rest, whichever

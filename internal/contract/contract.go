@@ -1,0 +1,51 @@
+// Package contract holds the document that the server enforces, and finds its schemas.
+package contract
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+)
+
+// Document parses openapi.yaml once and returns it. Callers must not change it.
+var Document = sync.OnceValues(func() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(guildhall.OpenAPI)
+	if err != nil {
+		return nil, fault.Wrap(err, "read openapi.yaml")
+	}
+	// The document shows https alone. Whether a receiver without TLS is allowed depends
+	// on the installation's settings, so the check of the URL's address decides it.
+	for _, ref := range doc.Components.Schemas {
+		for _, member := range ref.Value.Properties {
+			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
+				member.Value.Pattern = "^https?://" + rest
+			}
+		}
+	}
+	return doc, nil
+})
+
+// Checker returns schema.Check bound to the schema of that name. It panics when the
+// document has no such schema.
+func Checker(name string) func(value any, found []schema.Problem) []schema.Problem {
+	s := find(name)
+	return func(value any, found []schema.Problem) []schema.Problem { return schema.Check(s, value, found) }
+}
+
+// Required returns the members that the schema of that name requires. It panics when
+// the document has no such schema.
+func Required(name string) []string { return find(name).Required }
+
+func find(name string) *openapi3.Schema {
+	doc, err := Document()
+	if err != nil || doc.Components.Schemas[name] == nil {
+		panic(fmt.Sprintf("contract: there is no schema %s: %v", name, err))
+	}
+	return doc.Components.Schemas[name].Value
+}
