@@ -88,7 +88,7 @@ var storing = `
 			UPDATE cases c
 			SET ` + members.Set("g", nil) + `
 			FROM given g
-			WHERE c.guild_id = $1 AND c.id = g.id AND g.id = ANY ($3)
+			WHERE c.guild_id = $1 AND c.id = g.id AND c.id = ANY ($3)
 			RETURNING c.id
 		), made AS (
 			INSERT INTO cases (` + members.Moved() + `)

@@ -136,6 +136,7 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 		return err
 	}
 	var stored []*transfer.Row[entry]
+	var giveaways, users []string // of the entries that go
 	for _, r := range rows {
 		n := counts[r.Is.GiveawayID]
 		var was int64
@@ -149,12 +150,15 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 		n.entries += r.Is.Entries - was
 		n.entrants += weightless(was) - weightless(r.Is.Entries)
 		stored = append(stored, r)
+		if r.Is.Entries == 0 {
+			giveaways, users = append(giveaways, r.Is.GiveawayID), append(users, r.Is.UserID)
+		}
 	}
 	list, _, err := transfer.Recordset(stored, keyOf)
 	if err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, tx, storingEntries, c.By.GuildID, list); err != nil {
+	if _, err := db.Exec(ctx, tx, storingEntries, c.By.GuildID, list, db.Array(giveaways), db.Array(users)); err != nil {
 		return fault.Wrap(err, "store entries of giveaways of guild", c.By.GuildID)
 	}
 	return storeCounts(ctx, tx, c, counts)
@@ -175,7 +179,8 @@ var storingEntries = `
 		), gone AS (
 			DELETE FROM giveaway_entries e
 			USING given g
-			WHERE e.guild_id = $1 AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
+			WHERE e.guild_id = $1 AND e.giveaway_id = ANY ($3) AND e.user_id = ANY ($4)
+			  AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
 		)
 		INSERT INTO giveaway_entries (` + entryMembers.Moved() + `)
 		SELECT ` + entryMembers.From("g", nil) + `
@@ -209,19 +214,22 @@ func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[st
 	touched, err := db.Select[struct {
 		ID        string    `db:"id"`
 		UpdatedAt wire.Time `db:"updated_at"`
-	}](ctx, tx, `
-		WITH instant AS MATERIALIZED (
-			SELECT clock_timestamp() AS at
-		)
-		UPDATE giveaways
-		SET entrant_count = n.entrants, entry_count = n.entries,
-		    updated_at = CASE WHEN $5 THEN $6 ELSE `+next+` END
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (id, entrants, entries), instant
-		WHERE guild_id = $1
-		  AND giveaways.id = n.id
-		RETURNING giveaways.id, updated_at`, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
+	}](ctx, tx, storingCounts, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
 	for _, g := range touched {
 		c.Touches(refOf(c.By.GuildID, g.ID), g.UpdatedAt)
 	}
 	return fault.Wrap(err, "count the entries of giveaways of guild", c.By.GuildID)
 }
+
+var storingCounts = `
+		WITH instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at
+		)
+		UPDATE giveaways
+		SET entrant_count = n.entrants, entry_count = n.entries,
+		    updated_at = CASE WHEN $5 THEN $6 ELSE ` + next + ` END
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (id, entrants, entries), instant
+		WHERE guild_id = $1
+		  AND giveaways.id = ANY ($2)
+		  AND giveaways.id = n.id
+		RETURNING giveaways.id, updated_at`

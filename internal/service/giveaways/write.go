@@ -231,7 +231,7 @@ var storing = `
 			    pot = CASE WHEN g.status = 'ended' AND $4 THEN 'frozen' ELSE pot END,
 			    drawing_at = CASE WHEN g.status = 'ended' THEN coalesce(drawing_at, instant.at) ELSE drawing_at END
 			FROM given g, instant
-			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND g.id = ANY ($3)
+			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND giveaways.id = ANY ($3)
 			RETURNING giveaways.id
 		), made AS (
 			INSERT INTO giveaways (` + members.Moved() + `, bot_run, rounds, pot, drawing_at, redraw_at)

@@ -269,7 +269,7 @@ var storingEntries = `
 			UPDATE ticket_messages m
 			SET ` + entryMembers.Set("g", nil) + `
 			FROM given g
-			WHERE m.guild_id = $1 AND m.id = g.id AND g.id = ANY ($3)
+			WHERE m.guild_id = $1 AND m.id = g.id AND m.id = ANY ($3)
 			RETURNING m.id
 		), made AS (
 			INSERT INTO ticket_messages (` + entryMembers.Moved() + `)
@@ -299,13 +299,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 			again = append(again, id)
 		}
 	}
-	_, err := db.Exec(ctx, tx, `
-		UPDATE tickets t
-		SET message_count = t.message_count + more.n, updated_at = more.at,
-		    last_message_at = greatest(t.last_message_at, nullif(more.last, '-infinity'))
-		FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS more (id, n, at, last)
-		WHERE t.guild_id = $1
-		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts))
+	_, err := db.Exec(ctx, tx, storingTallies, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts))
 	if err != nil {
 		return fault.Wrap(err, "count the messages of tickets of guild", c.By.GuildID)
 	}
@@ -326,6 +320,15 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 		  AND t.id = m.ticket_id`, c.By.GuildID, db.Array(again))
 	return fault.Wrap(err, "look for the last message of tickets of guild", c.By.GuildID)
 }
+
+const storingTallies = `
+		UPDATE tickets t
+		SET message_count = t.message_count + more.n, updated_at = more.at,
+		    last_message_at = greatest(t.last_message_at, nullif(more.last, '-infinity'))
+		FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS more (id, n, at, last)
+		WHERE t.guild_id = $1
+		  AND t.id = ANY ($2)
+		  AND t.id = more.id`
 
 // tellEntries tells of messages and notes that records have made or changed.
 func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {

@@ -190,7 +190,7 @@ var storing = `
 			    channel_lock = CASE WHEN t.channel_id = g.channel_id THEN t.channel_lock END,
 			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END
 			FROM given g
-			WHERE t.guild_id = $1 AND t.id = g.id AND g.id = ANY ($3)
+			WHERE t.guild_id = $1 AND t.id = g.id AND t.id = ANY ($3)
 			RETURNING t.id
 		), made AS (
 			INSERT INTO tickets (` + members.Moved() + `)

@@ -123,5 +123,23 @@ func WantOnePlan(t testing.TB, d *db.DB, statements int, part string, use func(c
 	})
 }
 
+// WantKeyed fails the test unless the query narrows the table by keys before it joins, in a
+// guild that the table's statistics do not know. Postgres takes such a guild for one row, and
+// would compare all of the guild with all that the query joins to it.
+func WantKeyed(t testing.TB, d *db.DB, table, query string, args ...any) {
+	t.Helper()
+	plan := Plan(t, d, query, args...)
+	scan := regexp.MustCompile(`(?:using \S+ on|Bitmap Heap Scan on|Seq Scan on) ` + table + `\b.*((?:\n\s*\w[\w ]*: .*)*)`)
+	found := scan.FindAllStringSubmatch(plan, -1)
+	for _, s := range found {
+		if !strings.Contains(s[1], " = ANY (") {
+			t.Errorf("the query reads %s by%s, no key\n%s\n%s", table, s[1], plan, query)
+		}
+	}
+	if len(found) == 0 && !Coordinator(t) {
+		t.Errorf("the query does not read %s:\n%s\n%s", table, plan, query)
+	}
+}
+
 // shardSuffix ends the names of tables and indexes in the plans of a coordinator.
 var shardSuffix = regexp.MustCompile(`_1\d{5}\b`)
