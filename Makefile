@@ -128,8 +128,9 @@ release: ## build the program, packages and all that lies beside them into dist/
 		echo $$out; \
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
 	done
+	@.ci/notices > $(DIST)/NOTICES.txt
 	@for architecture in amd64 arm64; do \
-		.ci/deb $(VERSION) $$architecture $(DIST)/guildhall-$(VERSION)-linux-$$architecture $(DIST) || exit 1; \
+		.ci/deb $(VERSION) $$architecture $(DIST)/guildhall-$(VERSION)-linux-$$architecture $(DIST)/NOTICES.txt $(DIST) || exit 1; \
 	done
 	@.ci/deploy $(DIST)
 	@cp gen/openapi.yaml gen/openapi-3.1.yaml CHANGELOG.md $(DIST)/
@@ -137,8 +138,12 @@ release: ## build the program, packages and all that lies beside them into dist/
 	@cd $(DIST) && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
 
 .PHONY: release-prepare
-release-prepare: generate ## date the section of RELEASE=26.12.0 in CHANGELOG.md and freeze its contract, for the commit to tag
+release-prepare: generate ## make the commit to tag: date the section of RELEASE=26.12.0 in CHANGELOG.md and freeze its contract
 	.ci/release-prepare $(RELEASE)
+
+.PHONY: release-dry-run
+release-dry-run: ## do all that a release does except publishing, on a scratch copy
+	.ci/release-dry-run $(RELEASE)
 
 .PHONY: reproducible
 reproducible: release ## build the release once more in another folder, and fail when the two differ

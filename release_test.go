@@ -120,13 +120,16 @@ func TestThePackageForDebian(t *testing.T) {
 	for i := range packages {
 		to := filepath.Join(folder, fmt.Sprint(i))
 		run("mkdir", to)
-		run("env", "SOURCE_DATE_EPOCH=1800000000", ".ci/deb", "26.12.0", "amd64", program, to)
+		run("env", "SOURCE_DATE_EPOCH=1800000000", ".ci/deb", "26.12.0", "amd64", program, "CHANGELOG.md", to)
 		packages[i] = filepath.Join(to, "guildhall_26.12.0_amd64.deb")
 	}
 	run("cmp", packages[0], packages[1])
 	rootsAlone := regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`)
 	if list := run("dpkg-deb", "--contents", packages[0]); !rootsAlone.MatchString(list) {
 		t.Errorf("the package holds\n%s", list)
+	}
+	if list := run("dpkg-deb", "--contents", packages[0]); !strings.Contains(list, "./usr/share/doc/guildhall/NOTICES.txt\n") {
+		t.Errorf("the package has no notices:\n%s", list)
 	}
 	control := filepath.Join(folder, "control")
 	run("dpkg-deb", "--control", packages[0], control)
@@ -145,6 +148,25 @@ func TestThePackageForDebian(t *testing.T) {
 		here := "systemctl() { echo \"$*\"; }\n" + strings.ReplaceAll(string(text), "/run/systemd/system", folder)
 		if out := run("sh", append([]string{"-c", here, words[0]}, words[1:]...)...); strings.TrimSpace(out) != calls {
 			t.Errorf("%s asks systemctl for %q, want %q", script, out, calls)
+		}
+	}
+}
+
+// Every module that is linked into the program comes with its licence.
+func TestTheNoticesNameEveryLinkedModule(t *testing.T) {
+	t.Parallel()
+	notices, err := exec.CommandContext(t.Context(), ".ci/notices").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}",
+		"./cmd/guildhall").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range slices.Compact(slices.Sorted(strings.Lines(string(list)))) {
+		if module = strings.TrimSpace(module); module != "" && !strings.Contains(string(notices), "=== "+module+" ===\n\n--- ") {
+			t.Errorf("the notices lack %s", module)
 		}
 	}
 }
