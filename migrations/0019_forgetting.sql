@@ -12,17 +12,3 @@ CREATE TABLE forgotten_members (
 );
 
 CREATE INDEX forgotten_members_age ON forgotten_members (requested_at);
-
--- A member whom several guilds are to forget. A worker adds a row to forgotten_members in
--- guild after guild, in the order of their ids.
-CREATE TABLE forgotten_everywhere (
-    id           text COLLATE "C" PRIMARY KEY,
-    user_id      text COLLATE "C" NOT NULL,
-    cases        boolean     NOT NULL,
-    by_id        text COLLATE "C",
-    guild_ids    text[],                              -- null: every guild
-    reached      text COLLATE "C" NOT NULL DEFAULT '', -- the last guild that has its row
-    requested_at timestamptz NOT NULL
-);
-
-CREATE INDEX forgotten_everywhere_age ON forgotten_everywhere (requested_at);

@@ -205,17 +205,6 @@ CREATE TABLE facts_turn (
     CONSTRAINT facts_turn_single CHECK (single)
 );
 
-CREATE TABLE forgotten_everywhere (
-    id text COLLATE "C" NOT NULL,
-    user_id text COLLATE "C" NOT NULL,
-    cases boolean NOT NULL,
-    by_id text COLLATE "C",
-    guild_ids text[],
-    reached text COLLATE "C" NOT NULL DEFAULT ''::text,
-    requested_at timestamp with time zone NOT NULL,
-    CONSTRAINT forgotten_everywhere_pkey PRIMARY KEY (id)
-);
-
 CREATE TABLE forgotten_members (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -752,7 +741,6 @@ CREATE INDEX dashboard_once_age ON public.dashboard_once USING btree (made_at);
 CREATE INDEX dashboard_sessions_account ON public.dashboard_sessions USING btree (account, created_at, id);
 CREATE INDEX dashboard_sessions_expiry ON public.dashboard_sessions USING btree (expires_at);
 CREATE INDEX dashboard_sessions_id ON public.dashboard_sessions USING btree (id);
-CREATE INDEX forgotten_everywhere_age ON public.forgotten_everywhere USING btree (requested_at);
 CREATE INDEX forgotten_members_age ON public.forgotten_members USING btree (requested_at);
 CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);

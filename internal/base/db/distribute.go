@@ -16,19 +16,18 @@ import (
 // SharedTables are the tables that are not a guild's, each with its reason. The
 // tables of the job engine and of the migration tool are not ours.
 var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothing secret
-	"api_tokens":           "a token is looked up by its hash, before anybody knows whose it is",
-	"api_token_uses":       "belongs to api_tokens",
-	"bot_keys":             "a key of the bot serves several guilds",
-	"bot_key_uses":         "belongs to bot_keys",
-	"bot_streams":          "a stream is over all guilds",
-	"auth_epoch":           "counts the changes of all tokens",
-	"auth_nodes":           "the nodes that hold tokens",
-	"facts_turn":           "when the platform is asked next",
-	"forgotten_everywhere": "a member is forgotten by several guilds",
-	"oldest_program":       "one row: the oldest schema version that a program must know",
-	"network_listings":     "the reputation that all guilds share",
-	"dashboard_sessions":   "people who are signed in, whichever guilds they manage",
-	"secret_key_check":     "one row: by which secret key the installation seals",
+	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
+	"api_token_uses":     "belongs to api_tokens",
+	"bot_keys":           "a key of the bot serves several guilds",
+	"bot_key_uses":       "belongs to bot_keys",
+	"bot_streams":        "a stream is over all guilds",
+	"auth_epoch":         "counts the changes of all tokens",
+	"auth_nodes":         "the nodes that hold tokens",
+	"facts_turn":         "when the platform is asked next",
+	"oldest_program":     "one row: the oldest schema version that a program must know",
+	"network_listings":   "the reputation that all guilds share",
+	"dashboard_sessions": "people who are signed in, whichever guilds they manage",
+	"secret_key_check":   "one row: by which secret key the installation seals",
 }
 
 // Distribution says over how much the tables of guilds are spread.
