@@ -93,8 +93,8 @@ func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 	for _, n := range nodes {
 		c.claims += max(0, n.Metric(p, name+`_count{kind="claim"`))
 		c.claimMs += max(0, 1000*n.Metric(p, name+`_sum{kind="claim"`))
-		c.settles += max(0, n.Metric(p, name+`_count{kind="settle"`))
-		c.settleMs += max(0, 1000*n.Metric(p, name+`_sum{kind="settle"`))
+		c.settles += max(0, n.Metric(p, name+`_count{kind="record"`))
+		c.settleMs += max(0, 1000*n.Metric(p, name+`_sum{kind="record"`))
 	}
 	// The statements of a claim: two that look, one that locks, one that takes.
 	p.Get(&c, `

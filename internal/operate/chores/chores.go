@@ -109,7 +109,7 @@ func (c Config) jobs() (*jobs.Runner, error) {
 				return api.Work().Expire(ctx, d)
 			}},
 			{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
-				return delivery.TellStreams(ctx, d, c.Log)
+				return delivery.BackfillStreams(ctx, d, c.Log)
 			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, c.Metrics, c.Outlived...).sweep},
 		},

@@ -187,6 +187,18 @@ func (x *examination) pending(ctx context.Context) Finding {
 	if err != nil {
 		return fail("what waits could not be read: %v", err)
 	}
+	stranded, err := delivery.FindStranded(ctx, x.db.Reader(), maxEndpoints)
+	if err != nil {
+		return fail("what waits could not be read: %v", err)
+	}
+	if len(stranded) > 0 {
+		about := make([]string, len(stranded))
+		for i, e := range stranded {
+			about[i] = e.EndpointID + " of guild " + e.GuildID
+		}
+		return fail("the deliveries of %d webhook endpoints wait, and no worker finds them: disable each endpoint and enable it again, and please report it",
+			len(stranded)).about(about)
+	}
 	due = due.Round(time.Second)
 	job := time.Duration(work.Job * float64(time.Second)).Round(time.Second)
 	const text = "the oldest due delivery has waited %v, the oldest of %d unfinished jobs %v"

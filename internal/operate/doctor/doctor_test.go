@@ -388,11 +388,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.BotKeys, doctor.OK, "no bot key"},
 		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a delivery that waits": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://receiver.test/")
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due)
 				VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "delivery has waited 2m"},
 		"a delivery that nobody takes": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://receiver.test/")
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
 			dbtest.Exec(t, s.DB, `
@@ -400,15 +402,21 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.Fail, "1h0m"},
 		"a receiver that asked to be left alone": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://receiver.test/")
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until)
 				VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a receiver that fails": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://receiver.test/")
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failing_since, failures)
 				VALUES ($1, 'a', now() - interval '1 hour', now() - interval '2 hours', 3)`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
+		"a delivery that no worker finds": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "lost", "https://receiver.test/")
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state) VALUES ($1, 'lost', 'e', 'held')`, guild)
+		}, doctor.Pending, doctor.Fail, "1 webhook endpoints wait, and no worker finds them"},
 		"a job that keeps failing": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO river_job (args, kind, max_attempts, state, created_at)

@@ -97,7 +97,7 @@ func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
 			if err := planByIndex(ctx, tx); err != nil {
 				return err
 			}
-			_, err := settle(ctx, tx, r.IntN(2) == 0 || d.Distributed(), &at, once(batch), r.IntN(4) == 0)
+			_, err := storeResults(ctx, tx, r.IntN(2) == 0 || d.Distributed(), &at, once(batch), r.IntN(4) == 0)
 			return err
 		})
 	}
@@ -187,7 +187,7 @@ func (h history) play() {
 			if err := planByIndex(ctx, tx); err != nil {
 				return err
 			}
-			_, err := settle(ctx, tx, oneGuild, &at, batch, putAside)
+			_, err := storeResults(ctx, tx, oneGuild, &at, batch, putAside)
 			return err
 		}))
 	}

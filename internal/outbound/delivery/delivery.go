@@ -40,9 +40,8 @@
 // holds a lease on it; or it is queued, and then its endpoint's schedule has a
 // next_due that is not later than the moment it may go. A function that moves a
 // delivery into the queue holds the lock of that schedule. An index leads to each of
-// the three, so nothing is lost when a worker dies, and nobody has to search. As a net
-// beneath that, a repair (repair.go) goes through what waits and finds what no row of
-// webhook_schedule leads to.
+// the three, so nothing is lost when a worker dies, and nobody has to search. doctor names
+// endpoints for which that does not hold (stranded.go).
 //
 // An endpoint's schedule also says what becomes of what waits for it: it is sent,
 // held or given up. Disabling, enabling and deleting an endpoint (manage.go)

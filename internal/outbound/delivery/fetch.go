@@ -78,17 +78,17 @@ func (f Fetched) OrWait(wait time.Duration, begin func() *Waiter) *Wait {
 	return &Wait{For: wait, Begin: begin}
 }
 
-// Asked is how a caller fetches.
-type Asked struct {
+// FetchOptions is how a caller fetches.
+type FetchOptions struct {
 	Limit int           // events at most
 	Lease time.Duration // for which they are leased to it
 	Wait  time.Duration // for which it would wait until there is one
 }
 
-// Asking completes what a request says: nil is what it leaves to the defaults. The lease
+// NewFetchOptions completes what a request says: nil is what it leaves to the defaults. The lease
 // and the wait are in seconds.
-func Asking(limit, lease, wait *int) Asked {
-	a := Asked{Limit: 100, Lease: time.Minute}
+func NewFetchOptions(limit, lease, wait *int) FetchOptions {
+	a := FetchOptions{Limit: 100, Lease: time.Minute}
 	if limit != nil {
 		a.Limit = *limit
 	}

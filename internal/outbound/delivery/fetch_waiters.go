@@ -17,9 +17,9 @@ import (
 	"guildhall/internal/base/logging"
 )
 
-// lookInterval is the least time between two looks for those who wait: so that a rush of
+// waitersPollPause is the least time between two looks for those who wait: so that a rush of
 // events costs few of them, and an event hardly waits for its own.
-const lookInterval = 3 * time.Millisecond
+const waitersPollPause = 3 * time.Millisecond
 
 // Waiters are the callers of this node that wait until there is something to fetch
 // from a pull endpoint or a part of a stream, one for each at most. They hold no
@@ -199,10 +199,10 @@ func (w *Waiters) Run(ctx context.Context) error {
 		case <-ticker.C:
 			w.bell.ringAll()
 		}
-		if err := w.look(ctx); err != nil && ctx.Err() == nil && w.quietly.Due("look", time.Now(), logging.Interval) {
+		if err := w.poll(ctx); err != nil && ctx.Err() == nil && w.quietly.Due("poll", time.Now(), logging.Interval) {
 			w.log.Warn("look for what can be fetched", "error", err)
 		}
-		rest.Reset(lookInterval)
+		rest.Reset(waitersPollPause)
 	}
 }
 
@@ -243,9 +243,9 @@ const findFetchableAcross = `
 	WHERE w.state = 'pending' AND w.due_at <= now()`
 
 // look wakes those who have something to fetch: of the guilds that have rung, or of all.
-func (w *Waiters) look(ctx context.Context) error {
+func (w *Waiters) poll(ctx context.Context) error {
 	rung, all := w.bell.take()
-	if err := w.lookAtStreams(ctx, rung, all); err != nil {
+	if err := w.pollStreams(ctx, rung, all); err != nil {
 		return err
 	}
 	guilds, endpoints := w.named(rung, all)

@@ -242,7 +242,7 @@ func (w *deliveryDB) inState(state string) int {
 }
 
 // settled waits until nothing is pending.
-func (w *deliveryDB) settled() {
+func (w *deliveryDB) drain() {
 	w.t.Helper()
 	w.until("nothing pending", func() bool { return w.inState(StatePending) == 0 })
 }

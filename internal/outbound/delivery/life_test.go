@@ -209,15 +209,15 @@ func (l *lifeTest) schedules() string {
 // ends lets time pass with no further command, the workers dead, until nothing moves,
 // and compares what is there with the model: with no endpoint, no schedule is left
 // and nothing waits; with one that is off, all that waits is held; with one that is
-// on, all is settled. No repair helps.
+// on, everything has ended. In between, nothing is stranded.
 func (l *lifeTest) ends() {
 	last := l.nodes[0].d
 	for round := range 60 {
 		l.now = l.now.Add(time.Hour)
 		l.follow(last)
-		found, err := findCandidates(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
+		found, err := pollAll(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
 		if l.cfg.OneGuild {
-			found, err = lookAcross(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
+			found, err = pollDistributed(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
 		}
 		if err != nil {
 			l.rt.Fatal(err)
@@ -228,7 +228,7 @@ func (l *lifeTest) ends() {
 				take = 16
 			}
 			rows := l.takes(last, l.e, take)
-			l.settles(last, rows, delivered, 0)
+			l.recordOutcome(last, rows, delivered, 0)
 		}
 		l.holds()
 		pending, held := l.inState(StatePending), l.inState(StateHeld)

@@ -22,12 +22,12 @@ func (l *lifeTest) draw() []*command {
 	makes := map[string]func(*node) *command{
 		"event": l.event, "claim": l.claim, "answer": l.answer, "die": l.die, "pass": l.pass, "disable": l.disable,
 		"enable": l.enable, "test": l.test, "redeliver": l.redeliver, "recover": l.recover, "move": l.move, "rotate": l.rotate,
-		"remove": l.remove, "follow": l.follows, "repair": l.repair, "strays": l.strays,
+		"remove": l.remove, "follow": l.follows,
 	}
 	names := []string{
 		"event", "claim", "claim", "claim", "answer", "answer", "answer", "answer", "answer", "answer", "die", "pass",
 		"disable", "enable", "enable",
-		"test", "redeliver", "recover", "move", "rotate", "remove", "follow", "follow", "repair", "strays",
+		"test", "redeliver", "recover", "move", "rotate", "remove", "follow", "follow",
 	}
 	free := slices.Clone(l.nodes)
 	var list []*command
@@ -140,10 +140,10 @@ func (l *lifeTest) answer(n *node) *command {
 		r.Reason = &v.Error
 	}
 	out := called("answer "+string(v.Outcome), func(ctx context.Context) error {
-		if err := d.settles(ctx, []result{r}); err != nil {
+		if err := d.record(ctx, []result{r}); err != nil {
 			return err
 		}
-		d.limiter.settled([]result{r})
+		d.limiter.recorded([]result{r})
 		return nil
 	})
 	out.maybe = v.Failing
@@ -276,9 +276,3 @@ func (l *lifeTest) remove(n *node) *command {
 }
 
 func (l *lifeTest) follows(n *node) *command { return called("follow", n.d.follow) }
-
-func (l *lifeTest) repair(n *node) *command {
-	return called("repair", func(ctx context.Context) error { return n.d.repair(ctx, &repairWalk{}) })
-}
-
-func (l *lifeTest) strays(n *node) *command { return called("strays", n.d.findStrays) }

@@ -13,8 +13,6 @@ import (
 const (
 	followInterval  = time.Second
 	logMoveInterval = 5 * time.Second
-	repairInterval  = 5 * time.Second
-	strayInterval   = time.Minute
 	gaugeInterval   = 15 * time.Second
 	pruneInterval   = time.Minute
 	growthInterval  = time.Second
@@ -40,7 +38,6 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 		defer close(done)
 		d.every(ctx, followInterval, "follow what was decided about endpoints", d.follow)
 	}()
-	var repairs repairWalk
 	next := make(map[string]time.Time)
 	d.every(ctx, time.Second, "keep the webhook log", func(ctx context.Context) error {
 		var errs []error
@@ -51,8 +48,6 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 		}{
 			{"gauges", gaugeInterval, d.measure},
 			{"log", logMoveInterval, d.moveLog},
-			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
-			{"strays", strayInterval, d.findStrays},
 			{"prune", pruneInterval, d.prune},
 			{"unfetched", unfetchedInterval, d.disableUnfetched},
 			{"growth", growthInterval, d.countRows},
@@ -212,7 +207,7 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 		}
 		return release(ctx, tx, s.Now, b, s.Disposition == "pull")
 	}
-	return put(ctx, tx, s.Now, b, s.Disposition == "drop")
+	return holdOrDrop(ctx, tx, s.Now, b, s.Disposition == "drop")
 }
 
 // release makes a chunk of what waits for an endpoint that was enabled due now, with
@@ -260,7 +255,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 // put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
 // of what waits for a deleted one. It comes back for a delivery that a worker is
 // sending right now. Nothing is left of the schedule of a deleted endpoint in the end.
-func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
+func holdOrDrop(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
 	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
 		SET state = CASE WHEN $5 THEN 'failed' ELSE 'held' END, fresh = false, urgent = false, lease_until = NULL,

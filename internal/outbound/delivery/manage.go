@@ -80,7 +80,7 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 	if err != nil {
 		return fault.Wrap(err, "disable endpoint", endpoint, "of guild", guild)
 	}
-	return dispose(ctx, tx, guild, endpoint, "hold")
+	return setDisposition(ctx, tx, guild, endpoint, "hold")
 }
 
 // Enable lets an endpoint be sent to, without its old failures. Held deliveries go out,
@@ -95,7 +95,7 @@ func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	if err != nil {
 		return fault.Wrap(err, "enable endpoint", endpoint, "of guild", guild)
 	}
-	if err := dispose(ctx, tx, guild, endpoint, "send"); err != nil {
+	if err := setDisposition(ctx, tx, guild, endpoint, "send"); err != nil {
 		return err
 	}
 	return ResetHealth(ctx, tx, guild, endpoint)
@@ -116,13 +116,13 @@ func Widen(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 // Forget gives up everything that waits for an endpoint that the unit deletes.
 // No send to it begins after the unit's commit.
 func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
-	return dispose(ctx, tx, guild, endpoint, "drop")
+	return setDisposition(ctx, tx, guild, endpoint, "drop")
 }
 
 // dispose says what becomes of the deliveries that wait for an endpoint. A claim
 // that is under way holds the row, so its sends have begun when this returns. To
 // send to a pull endpoint is to keep for it.
-func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {
+func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {
 	if disposition == "send" {
 		how, err := db.Get[string](ctx, tx, `SELECT delivery FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, endpoint)
 		if err != nil && !db.Missing(err) {

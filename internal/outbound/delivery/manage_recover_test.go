@@ -45,7 +45,7 @@ func (w *deliveryDB) takes(d *Deliverer, e endpoint, n int) (rows []claimed) {
 }
 
 // settles settles what was claimed, each with an outcome.
-func (w *deliveryDB) settles(d *Deliverer, rows []claimed, o outcome, pause time.Duration) {
+func (w *deliveryDB) recordOutcome(d *Deliverer, rows []claimed, o outcome, pause time.Duration) {
 	w.t.Helper()
 	var batch []result
 	for _, c := range rows {
@@ -57,10 +57,10 @@ func (w *deliveryDB) settles(d *Deliverer, rows []claimed, o outcome, pause time
 			recoveredAt: c.RecoveredAt,
 		})
 	}
-	if err := d.settles(w.t.Context(), batch); err != nil {
+	if err := d.record(w.t.Context(), batch); err != nil {
 		w.t.Fatal(err)
 	}
-	d.limiter.settled(batch)
+	d.limiter.recorded(batch)
 }
 
 // causes tells of each what it is: a test, a redelivery, recovered, or an event.
@@ -98,7 +98,7 @@ func TestWhatIsRecoveredTakesTurns(t *testing.T) {
 	order := make([][]string, 0, 8)
 	for range 8 {
 		rows := w.takes(d, e, 1)
-		w.settles(d, rows, delivered, 0)
+		w.recordOutcome(d, rows, delivered, 0)
 		order = append(order, causes(rows))
 	}
 	if got := fmt.Sprint(order[:2]); got != "[[test] [redelivery]]" {
@@ -138,8 +138,8 @@ func TestARecoveryObeysAfterItsFirstFailure(t *testing.T) {
 	if got := fmt.Sprint(causes(rows)); got != "[recovered recovered recovered]" {
 		t.Fatalf("past a block go %s", got)
 	}
-	w.settles(d, rows[:1], throttled, time.Hour)
-	w.settles(d, rows[1:], throttled, time.Hour)
+	w.recordOutcome(d, rows[:1], throttled, time.Hour)
+	w.recordOutcome(d, rows[1:], throttled, time.Hour)
 	for range 3 {
 		if rows = w.takes(d, e, 3); len(rows) != 0 {
 			t.Errorf("%v go while the receiver has asked for quiet", causes(rows))

@@ -39,7 +39,7 @@ const (
 // The units of work the deliverer opens.
 const (
 	unitClaim  = "claim"
-	unitSettle = "settle"
+	unitRecord = "record"
 )
 
 func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
@@ -109,8 +109,8 @@ func (m *metrics) attempted(c claimed, v decision, took time.Duration) {
 	}
 }
 
-func (m *metrics) settled(late int, took time.Duration) {
-	m.units.WithLabelValues(unitSettle).Observe(took.Seconds())
+func (m *metrics) recorded(late int, took time.Duration) {
+	m.units.WithLabelValues(unitRecord).Observe(took.Seconds())
 	m.late.Add(float64(late))
 }
 

@@ -79,7 +79,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		var locked []schedule
 		reading(ctx, t, tx, "a look", 20*due, func() error {
-			_, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
+			_, err := pollAll(ctx, tx, nil, endpointID{}, nil)
 			return err
 		})
 		reading(ctx, t, tx, "locking schedules", 2*due, func() (err error) {
@@ -401,11 +401,11 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
-		_, err := lookAt(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})
+		_, err := pollGuilds(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})
 		return err
 	})
 	reading(ctx, w.t, tx, "a look at everything", most, func() error {
-		_, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
+		_, err := pollAll(ctx, tx, nil, endpointID{}, nil)
 		return err
 	})
 	c := claimed{GuildID: e.GuildID, EndpointID: e.ID, ID: "none"}

@@ -55,9 +55,9 @@ func (c *candidate) toQueue() bool {
 	return c.Fresh && (!c.Known || c.Lane > laneWell)
 }
 
-// lookGuilds is the statement of lookAt. With EXISTS, Postgres would gather all that
+// pollGuildsSQL is the statement of lookAt. With EXISTS, Postgres would gather all that
 // is fresh first.
-var lookGuilds = newStatement(`
+var pollGuildsSQL = newStatement(`
 		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
 		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
 		JOIN webhook_schedule s ON s.guild_id = g.guild_id /*: $3 */
@@ -71,8 +71,8 @@ var lookGuilds = newStatement(`
 
 // lookAt finds the endpoints of the given guilds that have fresh deliveries or
 // whose time has come. It locks nothing.
-func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
-	err = run(lookGuilds, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
+func pollGuilds(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
+	err = run(pollGuildsSQL, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
 		some, err := db.Select[*candidate](ctx, q, query, append([]any{now, in}, guild...)...)
 		found = append(found, some...)
 		return err
@@ -104,13 +104,13 @@ const withFresh = `
 			WHERE f.n < $3
 		)`
 
-// findCandidates finds what may be due, whoever recorded it and whoever had it in hand:
+// pollAll finds what may be due, whoever recorded it and whoever had it in hand:
 // the endpoints of each lane whose time has come, those who have waited longest
 // first and without the full ones; endpoints with fresh deliveries, from the one
 // after the given one on; and endpoints with leases that have run out. It locks
 // nothing and reads at most claimSize index entries of a kind, however many
 // endpoints and deliveries wait.
-func findCandidates(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
+func pollAll(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	found, err := db.Select[*candidate](ctx, q, withFresh+`, expired AS (
 			SELECT guild_id, endpoint_id
 			FROM webhook_deliveries

@@ -20,7 +20,7 @@ func TestACommittedEventArrivesSignedOnce(t *testing.T) {
 
 	w.record(w.guild, 1)
 	d.wakeAll()
-	w.settled()
+	w.drain()
 
 	calls := r.got()
 	if len(calls) != 1 {

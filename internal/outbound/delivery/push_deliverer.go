@@ -84,8 +84,8 @@ func (d *Deliverer) Wake(guild string) { d.bell.ring(guild) }
 // finish, at most the time of an attempt, settles it and returns nil. It does
 // not fail while it runs: a database that is away is waited for.
 func (d *Deliverer) Run(ctx context.Context) error {
-	var settling, maintenance, sends sync.WaitGroup
-	settling.Go(func() { d.settleLoop(ctx) })
+	var recording, maintenance, sends sync.WaitGroup
+	recording.Go(func() { d.recordLoop(ctx) })
 	maintenance.Go(func() { d.maintenanceLoop(ctx) })
 	d.claimLoop(ctx, func(c claimed, begun func(), committed <-chan struct{}) {
 		sends.Go(func() {
@@ -98,7 +98,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	})
 	sends.Wait()
 	close(d.results)
-	settling.Wait()
+	recording.Wait()
 	maintenance.Wait()
 	d.client.Close()
 	return nil
@@ -160,7 +160,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		d.bell.later(guilds)
 		return false, nil
 	}
-	waiting, err := d.look(ctx, guilds, all, began)
+	waiting, err := d.poll(ctx, guilds, all, began)
 	if err != nil {
 		d.bell.ring(guilds...)
 		return false, err
@@ -238,20 +238,20 @@ func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []strin
 
 // look finds endpoints for which something may be waiting: those of the guilds
 // that have just recorded something, and if all is asked for, any.
-func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now time.Time) ([]*candidate, error) {
+func (d *Deliverer) poll(ctx context.Context, guilds []string, all bool, now time.Time) ([]*candidate, error) {
 	var waiting []*candidate
 	var err error
 	if len(guilds) > 0 {
-		if waiting, err = lookAt(ctx, d.db.Reader(), d.oneGuild, d.now(), guilds); err != nil {
+		if waiting, err = pollGuilds(ctx, d.db.Reader(), d.oneGuild, d.now(), guilds); err != nil {
 			return nil, err
 		}
 	}
 	if !all {
 		return waiting, nil
 	}
-	find := findCandidates
+	find := pollAll
 	if d.oneGuild {
-		find = lookAcross
+		find = pollDistributed
 	}
 	due, err := find(ctx, d.db.Reader(), d.now(), d.scan, d.limiter.full(now))
 	if err != nil {

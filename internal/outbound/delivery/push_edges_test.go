@@ -42,7 +42,7 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StateHeld,
 		decision: decision{State: StateHeld},
 	}
-	if err := d.settles(t.Context(), []result{held}); err != nil {
+	if err := d.record(t.Context(), []result{held}); err != nil {
 		t.Fatal(err)
 	}
 	w.follows(d)
@@ -62,9 +62,9 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	w.record(w.guild, 1)
 	uncommitted := w.takes(d, e, 1)
 	w.exec(`UPDATE webhook_deliveries SET lease_gen = lease_gen - 1, lease_until = NULL`)
-	w.settles(d, uncommitted, serverError, 0)
-	w.settles(d, w.takes(d, e, 1), delivered, 0)
-	w.settles(d, uncommitted, serverError, 0) // as late as can be
+	w.recordOutcome(d, uncommitted, serverError, 0)
+	w.recordOutcome(d, w.takes(d, e, 1), delivered, 0)
+	w.recordOutcome(d, uncommitted, serverError, 0) // as late as can be
 	const log = `SELECT string_agg(d.state || ' ' || attempts || ' ' || outcome, ', ')
 		FROM webhook_attempts a JOIN webhook_deliveries d ON d.guild_id = a.guild_id AND d.id = a.delivery_id`
 	if got := dbtest.Value[string](t, w.DB, log); got != "delivered 1 delivered" {
@@ -82,7 +82,7 @@ func TestWhatIsSettledAgainTeachesNothing(t *testing.T) {
 	w.record(w.guild, 1)
 	rows := w.takes(d, e, 1)
 	for range 3 {
-		w.settles(d, rows, serverError, 0)
+		w.recordOutcome(d, rows, serverError, 0)
 	}
 	if n := w.count(`SELECT failures FROM webhook_schedule WHERE endpoint_id = $1`, e.ID); n != 1 {
 		t.Errorf("one failure counts as %d", n)
@@ -99,9 +99,9 @@ func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes',
 		next_due = now() + interval '10 minutes'`)
 	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
-	found, err := findCandidates(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+	found, err := pollAll(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
 	if w.cfg.OneGuild {
-		found, err = lookAcross(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+		found, err = pollDistributed(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
 	}
 	if err != nil || len(found) != 1 {
 		t.Errorf("a look finds %d endpoints, %v", len(found), err)
@@ -119,11 +119,11 @@ func TestASuccessEndsAFailureThatCameMeanwhile(t *testing.T) {
 	if len(rows) != 2 {
 		t.Fatalf("claimed %d", len(rows))
 	}
-	w.settles(d, rows[:1], serverError, 0)
+	w.recordOutcome(d, rows[:1], serverError, 0)
 	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NOT NULL`); n != 1 {
 		t.Fatal("the endpoint does not fail")
 	}
-	w.settles(d, rows[1:], delivered, 0)
+	w.recordOutcome(d, rows[1:], delivered, 0)
 	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0`); n != 1 {
 		t.Error("the endpoint fails after a success")
 	}
@@ -208,7 +208,7 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 		wants("a result that comes too late, "+since, `state <> 'delivered' AND attempts = 0 AND completed_at IS NULL`)
 	}
 	w.exec(`UPDATE webhook_deliveries SET state = 'pending', lease_until = now() + interval '1 minute'`)
-	w.settles(d, []claimed{c}, serverError, time.Hour)
+	w.recordOutcome(d, []claimed{c}, serverError, time.Hour)
 	wants("an attempt that failed", `state = 'pending' AND NOT urgent AND due_at > now() AND attempts = 1 AND lease_gen = $1
 		AND completed_at IS NULL AND unlogged IS NULL`, c.LeaseGen)
 
@@ -236,7 +236,7 @@ func TestAResultChangesItsOwnEndpoint(t *testing.T) {
 		WHERE endpoint_id = $1`, other.ID)
 	was := w.stored(other)
 	for i, o := range []outcome{serverError, delivered} {
-		w.settles(d, rows[i:i+1], o, time.Hour)
+		w.recordOutcome(d, rows[i:i+1], o, time.Hour)
 		if is := w.stored(other); is != was {
 			t.Errorf("by a result of another endpoint\n%s\nhas become\n%s", was, is)
 		}

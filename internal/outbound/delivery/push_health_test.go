@@ -81,7 +81,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	off, _ := w.add(w.guild, r.URL)
 	_, stop := w.start(w.cfg)
 	w.record(w.guild, 20)
-	w.settled()
+	w.drain()
 	stop()
 	w.exec(`UPDATE webhook_deliveries SET state = 'held', completed_at = NULL WHERE endpoint_id = $1`, off.ID)
 	w.enable(off, false)
@@ -183,34 +183,8 @@ func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// A delivery that is held though its endpoint is enabled is found and sent: so
-// is whatever a node of the release before has left, which knows no schedules.
-// RELIABILITY.md, Operation.
-func TestWhatNodesOfTheReleaseBeforeLeaveIsFound(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	r := w.receive(nil)
-	queued, _ := w.add(w.guild, r.URL)
-	enabled, _ := w.add(w.guild, r.URL)
-	disabled, _ := w.add(w.guild, r.URL)
-	registered, _ := w.add(w.guild, r.URL)
-	w.record(w.guild, 2)
-	w.exec(`UPDATE webhook_deliveries SET fresh = false WHERE endpoint_id = $1`, queued.ID) // a lost retry
-	w.exec(`UPDATE webhook_deliveries SET state = 'held', fresh = false WHERE endpoint_id = $1`, enabled.ID)
-	w.exec(`UPDATE webhook_schedule SET disposition = 'hold' WHERE endpoint_id = $1`, enabled.ID)
-	w.exec(`UPDATE webhook_endpoints SET enabled = false WHERE id = $1`, disabled.ID)
-	w.exec(`DELETE FROM webhook_schedule WHERE endpoint_id = $1`, registered.ID)
-	w.start(w.cfg)
-	w.until("all but those of the disabled endpoint are delivered", func() bool {
-		return w.inState(StateDelivered) == 6 && w.inState(StateHeld) == 2
-	})
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'held'`, disabled.ID); n != 2 {
-		t.Errorf("%d of the disabled endpoint's 2 are held", n)
-	}
-}
-
-// A row that is claimed for an endpoint that was disabled meanwhile is held
-// without an attempt.
+// A delivery that is claimed for an endpoint that was disabled meanwhile is held without
+// an attempt.
 func TestALateEventOfADisabledEndpointIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -218,11 +192,19 @@ func TestALateEventOfADisabledEndpointIsHeld(t *testing.T) {
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 1)
 	w.exec(`UPDATE webhook_endpoints SET enabled = false`)
-	w.start(w.cfg)
-	w.until("it is held", func() bool { return w.inState(StateHeld) == 1 })
-	if n := w.count(`SELECT attempts + lease_gen FROM webhook_deliveries`); n != 0 || len(r.got()) != 0 {
-		t.Errorf("%d attempts or leases are counted, %d requests arrived", n, len(r.got()))
+	d := w.deliverer()
+	rows := w.takes(d, e, 1)
+	v, unsent := d.unsent(rows[0])
+	if !unsent {
+		t.Error("it would be sent")
 	}
+	if err := d.record(t.Context(), []result{newResult(rows[0], v, egress.Response{}, time.Now(), 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count(`SELECT attempts + lease_gen FROM webhook_deliveries WHERE state = 'held'`); n != 0 {
+		t.Errorf("%d attempts or leases are counted", n)
+	}
+	w.start(w.cfg)
 	w.enable(e, true)
 	w.until("it is delivered", func() bool { return w.inState(StateDelivered) == 1 })
 	if a := w.lastAttempt(e); a.Number != 1 {
@@ -440,7 +422,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 			return r
 		}
 		before := count()
-		found, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
+		found, err := pollAll(ctx, tx, nil, endpointID{}, nil)
 		if err != nil || len(found) != 1 {
 			t.Errorf("found %d endpoints, %v", len(found), err)
 		}
@@ -547,7 +529,7 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	written := make(chan error, 1)
 	go func() {
 		v := d.schedule.judge(0, delivered, 0, 0)
-		written <- d.settles(ctx, []result{newResult(rows[0], v, egress.Response{Status: 204}, time.Now(), time.Millisecond)})
+		written <- d.record(ctx, []result{newResult(rows[0], v, egress.Response{Status: 204}, time.Now(), time.Millisecond)})
 	}()
 	w.until("the settling's commit waits", waits)
 	w.exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'node' AND wait_event = 'SyncRep'`)

@@ -171,7 +171,7 @@ func TestNoSendWaitsForOneThatHangs(t *testing.T) {
 		t.Errorf("meanwhile %d of %d sends that hang have ended, %d are written", ended.Load(), hanging.Load(), attempts)
 	}
 	close(leave)
-	w.settled()
+	w.drain()
 }
 
 // One guild's flood waits in its own lane, and none of it is lost.
@@ -216,7 +216,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	w.record(w.guild, 1)
 	d, _ := w.start(w.cfg)
 	d.wakeAll()
-	w.settled()
+	w.drain()
 	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for range replays {
@@ -328,7 +328,7 @@ func TestSeveralNodesShareTheWorkWithoutDoubleSends(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	w.settled()
+	w.drain()
 	if n := len(r.got()); n != guilds*each || r.distinct() != n {
 		t.Errorf("%d requests with %d events, want %d", n, r.distinct(), guilds*each)
 	}

@@ -211,7 +211,7 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 func (w *deliveryDB) allArrive(r *receiver, events, most int) {
 	t := w.t
 	t.Helper()
-	w.settled()
+	w.drain()
 	if n := w.inState(StateDelivered); n != events {
 		t.Errorf("%d of %d delivered", n, events)
 	}
@@ -390,7 +390,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 		mu.Lock()
 		known = append(known, secret)
 		mu.Unlock()
-		w.settled() // one rotation lies between an event and its sends at most
+		w.drain() // one rotation lies between an event and its sends at most
 	}
 	if n := len(r.got()); n != 2*rotations || broken.Load() != 0 {
 		t.Errorf("%d of %d deliveries could not be verified, want 0 of %d", broken.Load(), n, 2*rotations)
@@ -467,7 +467,7 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	w.record(w.guild, 50)
 	d.wakeAll()
-	w.settled()
+	w.drain()
 	if n := w.inState(StateDelivered); n != 50 || len(r.got()) != 50 {
 		t.Errorf("%d delivered with %d requests, want 50 with 50", n, len(r.got()))
 	}

@@ -70,16 +70,16 @@ type limiter struct {
 
 // sends is what this node knows of one endpoint.
 type sends struct {
-	begun     map[string]time.Time // under way, by delivery
-	unsettled int                  // failures that are not written yet
-	succeeded time.Time            // last
-	served    time.Time            // last given a slot
-	lane      int                  // when last claimed
-	failing   bool                 // its last attempt here failed
-	hung      bool                 // and took long
-	more      bool                 // it had more than it was given
-	quick     bool                 // its last success came quickly
-	turns     bool                 // its recovered deliveries were first in turn last
+	begun      map[string]time.Time // under way, by delivery
+	unrecorded int                  // failures that are not written yet
+	succeeded  time.Time            // last
+	served     time.Time            // last given a slot
+	lane       int                  // when last claimed
+	failing    bool                 // its last attempt here failed
+	hung       bool                 // and took long
+	more       bool                 // it had more than it was given
+	quick      bool                 // its last success came quickly
+	turns      bool                 // its recovered deliveries were first in turn last
 }
 
 // share is what this node knows of one guild.
@@ -191,7 +191,7 @@ func (l *limiter) full(now time.Time) []string {
 	defer l.mu.Unlock()
 	var ids []string
 	for id, s := range l.active {
-		if len(s.begun)+s.unsettled >= s.most(s.lane, now) {
+		if len(s.begun)+s.unrecorded >= s.most(s.lane, now) {
 			ids = append(ids, id.endpoint)
 		}
 	}
@@ -280,7 +280,7 @@ func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
 	var best *candidate
 	for _, c := range list {
 		s := l.known(c.id())
-		if len(s.begun)+s.unsettled+c.take >= s.most(c.Lane, now) {
+		if len(s.begun)+s.unrecorded+c.take >= s.most(c.Lane, now) {
 			if len(s.begun) > 0 {
 				s.more = true // the next slot that it gives back is wanted
 			}
@@ -396,7 +396,7 @@ func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 		s.succeeded, s.failing, s.lane, s.quick = now, false, laneWell, took <= quickAfter
 	} else {
 		s.failing, s.hung = s.failing || v.Failing, hung
-		s.unsettled++
+		s.unrecorded++
 	}
 	l.rest(c.id(), s)
 	g := l.guilds[c.GuildID]
@@ -406,20 +406,20 @@ func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 
 // rest takes an endpoint out of the active ones if it is none any more.
 func (l *limiter) rest(id endpointID, s *sends) {
-	if len(s.begun)+s.unsettled == 0 {
+	if len(s.begun)+s.unrecorded == 0 {
 		delete(l.active, id)
 	}
 }
 
 // settled frees what end kept for the results of a batch, and reports whether
 // there were any.
-func (l *limiter) settled(batch []result) bool {
+func (l *limiter) recorded(batch []result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := false
 	for _, r := range batch {
-		if s := l.endpoints[r.id()]; !r.decision.Healthy && s != nil && s.unsettled > 0 {
-			s.unsettled--
+		if s := l.endpoints[r.id()]; !r.decision.Healthy && s != nil && s.unrecorded > 0 {
+			s.unrecorded--
 			l.rest(r.id(), s)
 			freed = true
 		}

@@ -99,7 +99,7 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	d := claimOf(c, "d")
 	l.begin(d, now)
 	l.end(d, decision{Failing: true}, now)
-	l.settled([]result{{GuildID: "g", EndpointID: "e", decision: decision{Failing: true}}})
+	l.recorded([]result{{GuildID: "g", EndpointID: "e", decision: decision{Failing: true}}})
 	if len(l.active) != 0 {
 		t.Errorf("%d endpoints are active after the only send was settled", len(l.active))
 	}
@@ -263,7 +263,7 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 		}
 		l.begin(claimOf(c, "last"), now.Add(-took))
 		failed := []result{{GuildID: "g", EndpointID: "e", decision: decision{Failing: true}}}
-		if l.settled(failed) {
+		if l.recorded(failed) {
 			t.Error("a failure was settled that there was not")
 		}
 		wants(true, false)
@@ -275,18 +275,18 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 			l.end(claimOf(c, fmt.Sprint(i)), decision{Failing: true}, now)
 		}
 		wants(true, true)
-		if l.settled([]result{
+		if l.recorded([]result{
 			{GuildID: "g", EndpointID: "e", decision: decision{Healthy: true}},
 			{GuildID: "g", EndpointID: "unknown", decision: decision{Failing: true}},
 		}) {
 			t.Error("a success, or another's failure, was settled as its own")
 		}
 		for range quickSlots {
-			if len(l.active) != 1 || !l.settled(failed) {
+			if len(l.active) != 1 || !l.recorded(failed) {
 				t.Error("a failure was not settled")
 			}
 		}
-		if len(l.active) != 0 || l.settled(failed) {
+		if len(l.active) != 0 || l.recorded(failed) {
 			t.Error("more was settled than has failed")
 		}
 	}
@@ -431,11 +431,11 @@ func TestAFullEndpointWantsItsOwnSlot(t *testing.T) {
 	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
 	for name, is := range map[string]*sends{
 		"a send":    {begun: map[string]time.Time{"d": now}},
-		"a failure": {unsettled: 1},
+		"a failure": {unrecorded: 1},
 	} {
 		l := newLimiter(64)
 		l.endpoints[c.id()], l.active[c.id()] = is, is
-		if l.grant([]*candidate{c}, now); c.take != 0 || is.more != (is.unsettled == 0) {
+		if l.grant([]*candidate{c}, now); c.take != 0 || is.more != (is.unrecorded == 0) {
 			t.Errorf("beside %s: granted %d, wants more: %v", name, c.take, is.more)
 		}
 	}

@@ -105,7 +105,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 				GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
 				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
 			}
-			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].settles(t.Context(), []result{r}); err != nil {
+			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].record(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
 			}
 			m.settle(now, o == delivered, pause)

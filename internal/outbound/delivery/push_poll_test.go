@@ -73,13 +73,13 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 			}
 		}
 		if !w.DB.Distributed() {
-			found, err := findCandidates(t.Context(), w.DB.Reader(), &now, after, []string{full})
+			found, err := pollAll(t.Context(), w.DB.Reader(), &now, after, []string{full})
 			same("the look", all, found, err)
 		}
-		found, err := lookAcross(t.Context(), w.DB.Reader(), &now, after, []string{full})
+		found, err := pollDistributed(t.Context(), w.DB.Reader(), &now, after, []string{full})
 		same("the look where tables are distributed", all, found, err)
 		for _, oneGuild := range []bool{w.DB.Distributed(), true} {
-			found, err = lookAt(t.Context(), w.DB.Reader(), oneGuild, &now, []string{"1"})
+			found, err = pollGuilds(t.Context(), w.DB.Reader(), oneGuild, &now, []string{"1"})
 			same("the look at a guild", ofOne, found, err)
 		}
 	})
@@ -94,9 +94,11 @@ func TestALookReadsSoManyEndpoints(t *testing.T) {
 		SELECT $1, n::text, n::text, 'event' FROM generate_series(100, 300) n`, w.guild)
 	looks := map[string]func() ([]*candidate, error){
 		"walking": func() ([]*candidate, error) {
-			return findCandidates(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+			return pollAll(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
 		},
-		"across": func() ([]*candidate, error) { return lookAcross(t.Context(), w.DB.Reader(), nil, endpointID{}, nil) },
+		"across": func() ([]*candidate, error) {
+			return pollDistributed(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+		},
 	}
 	if w.DB.Distributed() {
 		delete(looks, "walking")

@@ -102,7 +102,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 // RELIABILITY.md, Outgoing calls.
 func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
-	if lease < egress.AttemptTimeout+settleInterval+time.Second || lease+pollInterval > 30*time.Second {
+	if lease < egress.AttemptTimeout+recordInterval+time.Second || lease+pollInterval > 30*time.Second {
 		t.Errorf("an attempt may take %s, a lease lasts %s", egress.AttemptTimeout, lease)
 	}
 }
@@ -129,7 +129,7 @@ func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
 		w.record(w.guild, 1)
 		rows := w.takes(d, e, 1)
 		r := newResult(rows[0], d.schedule.judge(0, throttled, 24*time.Hour, 0), egress.Response{Status: 429}, time.Now(), time.Second)
-		meanwhile(w, func(ctx context.Context) error { return d.settles(ctx, []result{r}) })
+		meanwhile(w, func(ctx context.Context) error { return d.record(ctx, []result{r}) })
 		if n := w.count(`SELECT count(*) FROM webhook_schedule s JOIN webhook_deliveries d USING (guild_id, endpoint_id)
 			WHERE s.quiet_until IS NULL AND d.attempts = 1 AND d.due_at < now() + interval '1 minute'`); n != 1 {
 			t.Errorf("%s: the new address is kept quiet: %s", name, w.states())
@@ -164,7 +164,7 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	w.record("42", 10)
 	d.wakeAll()
 	w.until("the other endpoint's events", func() bool { return other.distinct() == 10 })
-	w.settled()
+	w.drain()
 
 	if n := busy.distinct(); n != 11 {
 		t.Errorf("the quiet endpoint got %d events, want 11", n)

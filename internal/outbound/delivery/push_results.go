@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// settleInterval is how long a result waits for company. With claimInterval
+	// recordInterval is how long a result waits for company. With claimInterval
 	// it keeps an event to a few statements; what it costs an event's way is
 	// nothing, since the event has arrived.
-	settleInterval = 10 * time.Millisecond
+	recordInterval = 10 * time.Millisecond
 
-	// settleTimeout is how long settling a batch is tried. Longer makes no
+	// recordTimeout is how long settling a batch is tried. Longer makes no
 	// sense: the leases have run out by then and the deliveries are made again.
-	settleTimeout = 60 * time.Second
+	recordTimeout = 60 * time.Second
 
 	// fewTries are what a worker that ends, and a row that Postgres refuses, get.
 	fewTries = 3
 )
 
-// settleLoop settles results in batches until there are no more.
-func (d *Deliverer) settleLoop(ctx context.Context) {
+// recordLoop settles results in batches until there are no more.
+func (d *Deliverer) recordLoop(ctx context.Context) {
 	for first := range d.results {
-		batch, wait := []result{first}, time.NewTimer(settleInterval)
+		batch, wait := []result{first}, time.NewTimer(recordInterval)
 	collect:
 		for len(batch) < claimSize {
 			select {
@@ -46,8 +46,8 @@ func (d *Deliverer) settleLoop(ctx context.Context) {
 			}
 		}
 		wait.Stop()
-		d.settle(ctx, batch)
-		if d.limiter.settled(batch) {
+		d.recordPatiently(ctx, batch)
+		if d.limiter.recorded(batch) {
 			d.bell.ringAll()
 		}
 		d.remind(batch)
@@ -69,30 +69,30 @@ func (d *Deliverer) remind(batch []result) {
 // settle keeps trying until the batch is written, or so much time has gone that
 // its deliveries are due again anyway. When ctx has ended it does not try for long, nor
 // when Postgres can serve and refuses: others wait for their results to be settled.
-func (d *Deliverer) settle(ctx context.Context, batch []result) {
+func (d *Deliverer) recordPatiently(ctx context.Context, batch []result) {
 	lasting := context.WithoutCancel(ctx)
-	pause, until := 50*time.Millisecond, time.Now().Add(settleTimeout)
+	pause, until := 50*time.Millisecond, time.Now().Add(recordTimeout)
 	for try := 1; ; try++ {
-		left, err := d.settleOnce(lasting, batch)
+		left, err := d.recordOnce(lasting, batch)
 		if err == nil {
 			return
 		}
 		batch = left
 		if time.Now().After(until) || try >= fewTries && (ctx.Err() != nil || !db.Unavailable(err)) {
-			d.log.Error("webhook deliveries could not be settled; they will be sent again", "count", len(batch), "error", err)
+			d.log.Error("results of webhook deliveries could not be recorded; they will be sent again", "count", len(batch), "error", err)
 			return
 		}
-		if d.quietly.Due("settle", time.Now(), logging.Interval) {
-			d.log.Warn("settle webhook deliveries", "count", len(batch), "error", err)
+		if d.quietly.Due("record", time.Now(), logging.Interval) {
+			d.log.Warn("record results of webhook deliveries", "count", len(batch), "error", err)
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 2*time.Second)
 	}
 }
 
-// settleOnce switches off the endpoints that have gone and writes the batch. An error
+// recordOnce switches off the endpoints that have gone and writes the batch. An error
 // says that what it returns is not written and can be tried again.
-func (d *Deliverer) settleOnce(ctx context.Context, batch []result) (left []result, err error) {
+func (d *Deliverer) recordOnce(ctx context.Context, batch []result) (left []result, err error) {
 	n, err := d.disableGone(ctx, batch)
 	if n == 0 {
 		return batch, err
@@ -239,7 +239,7 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) error {
 	began, now := time.Now(), d.now()
 	var news []change
-	var written settled
+	var written stored
 	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		news, written, err = d.writeIn(ctx, tx, now, batch, putAside)
 		return err
@@ -247,13 +247,13 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 	if err != nil {
 		return err
 	}
-	d.metrics.settled(len(batch)-written.Count, time.Since(began))
+	d.metrics.recorded(len(batch)-written.Count, time.Since(began))
 	d.react(ctx, news)
 	return d.clear(ctx, now, batch, written.Unwell)
 }
 
 // writeIn is the unit of write.
-func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
+func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (news []change, written stored, err error) {
 	if err = planByIndex(ctx, tx); err != nil {
 		return nil, written, err
 	}
@@ -264,7 +264,7 @@ func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batc
 	if err = d.forgetPauses(ctx, tx, batch); err != nil {
 		return nil, written, err
 	}
-	if written, err = settle(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
+	if written, err = storeResults(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
 		return nil, written, err
 	}
 	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }))
@@ -290,7 +290,7 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 }
 
 // settled is what settle has found.
-type settled struct {
+type stored struct {
 	Count  int          // deliveries that were still under the lease they were sent under
 	Late   []string     // those that were not: another result counts, or this one has been counted
 	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
@@ -303,7 +303,7 @@ type settled struct {
 // CASE calls nothing that is not immutable, so that a coordinator can hand the UPDATE
 // on. Step counted adds what has come to its end to the numbers of its endpoint and
 // hour, which the dashboard shows: numbers and log cannot part.
-func settling(log string) string {
+func storeResultsSQL(log string) string {
 	return `
 		WITH r AS MATERIALIZED (
 			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, later, started_at, duration_ms, outcome, status,
@@ -339,7 +339,7 @@ func settling(log string) string {
 			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
 			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
 		)` + log + `
-		SELECT (SELECT count(*) FROM d) AS settled,
+		SELECT (SELECT count(*) FROM d) AS stored,
 		       coalesce((SELECT jsonb_agg(r.id) FROM r WHERE r.id NOT IN (SELECT id FROM d)), '[]') AS late,
 		       coalesce((
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
@@ -352,7 +352,7 @@ func settling(log string) string {
 // written, the attempts are put aside in the deliveries' own rows, from where
 // moveUnlogged takes them later.
 // An attempt of a claim that did not commit is left out: the next claim has its number.
-const logged = `, a AS (
+const logStep = `, a AS (
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
 			SELECT r.guild_id /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
 			FROM r /*: r JOIN guilds home ON home.id = $4 */
@@ -362,24 +362,24 @@ const logged = `, a AS (
 		)`
 
 var (
-	settleLogged   = newStatement(settling(logged))
-	settlePutAside = newStatement(settling(""))
+	storeLogged   = newStatement(storeResultsSQL(logStep))
+	storePutAside = newStatement(storeResultsSQL(""))
 )
 
 // settle writes a batch of results: the new state of each delivery whose lease
 // is still the one it was sent under, and the log of each attempt, or that into
 // the delivery's own row, in one statement, so that log and state cannot part. A
 // result that comes too late changes nothing but the log.
-func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (out settled, err error) {
-	how := settleLogged
+func storeResults(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (out stored, err error) {
+	how := storeLogged
 	if putAside {
-		how = settlePutAside
+		how = storePutAside
 	}
 	err = run(how, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		type outcome struct {
-			Settled int    `db:"settled"`
-			Late    []byte `db:"late"`
-			Unwell  []byte `db:"unwell"`
+			Stored int    `db:"stored"`
+			Late   []byte `db:"late"`
+			Unwell []byte `db:"unwell"`
 		}
 		row, err := db.Get[outcome](ctx, tx, query, append([]any{now, in, putAside}, guild...)...)
 		if err != nil {
@@ -391,14 +391,14 @@ func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch
 			return fault.Wrap(err, "read which endpoints fail, and what came too late")
 		}
 		out.Late = append(out.Late, late...)
-		out.Count += row.Settled
+		out.Count += row.Stored
 		for _, e := range unwell {
 			out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
 		}
 		return nil
 	})
 	if err != nil {
-		return settled{}, fmt.Errorf("settle %d deliveries: %w", len(batch), err)
+		return stored{}, fmt.Errorf("record %d results: %w", len(batch), err)
 	}
 	return out, nil
 }

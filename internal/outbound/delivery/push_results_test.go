@@ -19,13 +19,13 @@ import (
 // Sentences of the log that tell what became of a try to settle.
 const (
 	saysAside = "they are put aside"
-	saysAgain = `msg="settle webhook deliveries"`
-	saysLost  = "could not be settled"
+	saysAgain = `msg="record results of webhook deliveries"`
+	saysLost  = "could not be recorded"
 )
 
 // settles writes a batch, or fails.
-func (d *Deliverer) settles(ctx context.Context, batch []result) error {
-	_, err := d.settleOnce(ctx, batch)
+func (d *Deliverer) record(ctx context.Context, batch []result) error {
+	_, err := d.recordOnce(ctx, batch)
 	return err
 }
 
@@ -79,7 +79,7 @@ func TestABatchIsSettledUntilItIsWritten(t *testing.T) {
 	mend, done := w.failing(), make(chan struct{})
 	go func() {
 		defer close(done)
-		d.settle(t.Context(), batch)
+		d.recordPatiently(t.Context(), batch)
 	}()
 	w.until("it is tried five times", func() bool { return w.tries() >= 5 })
 	w.exec(mend)
@@ -100,7 +100,7 @@ func TestAWorkerThatEndsSettlesForAMomentOnly(t *testing.T) {
 	w.failing()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	d.settle(ended, batch)
+	d.recordPatiently(ended, batch)
 	if n := w.tries(); n != 3 {
 		t.Errorf("it is tried %d times", n)
 	}
@@ -124,7 +124,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 		w := newDeliveryDB(t)
 		d, log, batch := w.taken(3)
 		w.exec(strings.ReplaceAll(c.broken, "$1", "'"+batch[1].ID+"'"))
-		d.settle(t.Context(), batch)
+		d.recordPatiently(t.Context(), batch)
 		if n := w.inState(StateDelivered); n != c.delivered {
 			t.Errorf("%s is broken: %s", name, w.states())
 		}
@@ -144,7 +144,7 @@ func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
 		for _, c := range w.takes(d, dead, 1) {
 			batch = slices.Insert(batch, 1, newResult(c, d.schedule.judge(c.Step, gone, 0, 0), egress.Response{Status: 410}, time.Now(), 0))
 		}
-		settle := func() (left []result, err error) { return d.settleOnce(t.Context(), batch) }
+		settle := func() (left []result, err error) { return d.recordOnce(t.Context(), batch) }
 		var left []result
 		var err error
 		if locked {

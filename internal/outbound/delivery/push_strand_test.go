@@ -2,12 +2,11 @@ package delivery
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/event"
 )
 
@@ -195,7 +194,7 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending,
 		decision: decision{State: StatePending},
 	}
-	if err := d.settles(t.Context(), []result{frozen}); err != nil {
+	if err := d.record(t.Context(), []result{frozen}); err != nil {
 		t.Fatal(err)
 	}
 	w.follows(d)
@@ -217,77 +216,49 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 	}
 }
 
-// The repair finds what no look finds: an endpoint without a schedule for which
-// something is queued or held, one that is closed and due too late, and what is left
-// of one that was deleted.
+// FindStranded names an endpoint without a schedule for which something is queued or
+// held, one that is closed and due too late, what is left of one that was deleted, and
+// one whose oldest delivery is due before its schedule is.
 // RELIABILITY.md, Operation.
-func TestTheRepairFindsWhatNothingLeadsTo(t *testing.T) {
+func TestEndpointsWhoseDeliveriesNoWorkerFindsAreNamed(t *testing.T) {
 	t.Parallel()
-	for form, oneGuild := range map[string]bool{"plain": false, "a guild at a time": true} {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			w := newDeliveryDB(t)
-			w.cfg.OneGuild = oneGuild
-			w.repairsWhatNothingLeadsTo()
-		})
-	}
-}
-
-func (w *deliveryDB) repairsWhatNothingLeadsTo() {
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	queued, _ := w.add(w.guild, r.URL)
 	held, _ := w.add(w.guild, r.URL)
 	late, _ := w.add(w.guild, r.URL)
 	gone, _ := w.add(w.guild, r.URL)
 	orphan, _ := w.add(w.guild, r.URL)
+	early, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 2)
 	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
+	w.exec(`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`)
 	w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE endpoint_id IN ($1, $2, $3)`, held.ID, gone.ID, orphan.ID)
 	w.exec(`DELETE FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, queued.ID, held.ID)
 	w.exec(`UPDATE webhook_endpoints SET enabled = false WHERE id = $1`, late.ID)
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 hour' WHERE endpoint_id = $1`, late.ID)
-	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = now() + interval '1 hour' WHERE endpoint_id = $1`, late.ID)
+	w.exec(`UPDATE webhook_schedule SET disposition = 'hold' WHERE endpoint_id = $1`, late.ID)
 	w.exec(`DELETE FROM webhook_endpoints WHERE id IN ($1, $2)`, gone.ID, orphan.ID)
 	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = NULL WHERE endpoint_id = $1`, orphan.ID)
 	w.exec(`UPDATE webhook_schedule SET disposition = 'drop', urgent = true, next_due = NULL WHERE endpoint_id = $1`, gone.ID)
-	w.start(w.cfg)
-	of := func(e endpoint, state string) int {
-		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = $2`, e.ID, state)
-	}
-	w.until("all follow", func() bool {
-		return of(queued, StateDelivered) == 2 && of(held, StateDelivered) == 2 && of(late, StateHeld) == 2 &&
-			of(gone, StateFailed) == 2 && of(orphan, StateFailed) == 2
-	})
-	w.until("nothing is left of the deleted endpoints", func() bool {
-		return w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, gone.ID, orphan.ID) == 0
-	})
-}
-
-// The repair makes due what is due too late, and brings no attempt forward.
-func TestTheRepairBringsNoAttemptForward(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	e, _ := w.add(w.guild, w.receive(nil).URL)
-	w.record(w.guild, 2)
-	w.retryLater(e)
-	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '1 minute' WHERE id = (SELECT min(id) FROM webhook_deliveries)`)
-	d := w.deliverer()
-	if err := d.repair(t.Context(), &repairWalk{}); err != nil {
+	found, err := FindStranded(t.Context(), w.DB.Reader(), 100)
+	if err != nil {
 		t.Fatal(err)
 	}
-	w.follows(d)
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE due_at > now() + interval '50 minutes' AND step = 5`); n != 1 {
-		t.Error("the repair brings an attempt forward that waits for its time")
+	for _, e := range []endpoint{queued, held, late, gone, orphan, early} {
+		if !slices.Contains(found, Stranded{e.GuildID, e.ID}) {
+			t.Errorf("endpoint %s is not named", e.ID)
+		}
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() + interval '1 s'`); n != 1 {
-		t.Error("the endpoint is not due")
+	if few, err := FindStranded(t.Context(), w.DB.Reader(), 5); err != nil || len(few) != 5 || len(found) != 6 {
+		t.Errorf("%d of %d are named, want 5 of 6; %v", len(few), len(found), err)
 	}
 }
 
-// The repair leaves alone what is true: an endpoint that waits for its time, whose
+// FindStranded passes over an endpoint that waits for its time or has a backlog, whose
 // deliveries are fresh, are being sent or have ended, or that is off with nothing to hold
 // or with all held.
-func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
+func TestEndpointsWhoseDeliveriesAWorkerFindsAreNotNamed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	r := w.receive(nil)
@@ -297,6 +268,7 @@ func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	ended, _ := w.add(w.guild, r.URL)
 	off, _ := w.add(w.guild, r.URL)
 	holding, _ := w.add(w.guild, r.URL)
+	backlog, _ := w.add(w.guild, r.URL)
 	w.enable(off, false)
 	w.addPull(w.guild)
 	w.record(w.guild, 2)
@@ -309,123 +281,13 @@ func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	w.exec(`UPDATE webhook_deliveries SET fresh = false, state = 'delivered', completed_at = now() WHERE endpoint_id = $1`, ended.ID)
 	w.exec(`UPDATE webhook_schedule SET next_due = NULL WHERE endpoint_id = ANY ($1)`,
 		dbArray([]string{fresh.ID, leased.ID, ended.ID, off.ID, holding.ID}))
-	schedules := func() string {
-		return dbtest.Value[string](t, w.DB, `SELECT jsonb_agg(to_jsonb(s) ORDER BY endpoint_id)::text FROM webhook_schedule s`)
-	}
-	before := schedules()
-	if err := w.deliverer().repair(t.Context(), &repairWalk{}); err != nil {
-		t.Fatal(err)
-	}
-	if after := schedules(); after != before {
-		t.Errorf("the repair changes\n%s into\n%s", before, after)
-	}
-}
-
-// The repair goes on behind the endpoints that it has compared, however many there are.
-func TestTheRepairWalksAllEndpoints(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	w.exec(`
-		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-		SELECT $1, '00' || i, 'https://receiver.test/', '{}', '', '' FROM generate_series(1, $2) AS i`, w.guild, chunk)
-	w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT guild_id, id FROM webhook_endpoints`)
-	last, _ := w.add(w.guild, w.receive(nil).URL)
-	w.record(w.guild, 1)
-	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
-	w.exec(`UPDATE webhook_schedule SET next_due = NULL`)
-	d, walk := w.deliverer(), &repairWalk{}
-	for range 2 {
-		if err := d.repair(t.Context(), walk); err != nil {
-			t.Fatal(err)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		if n := len(w.claim(ctx, tx, backlog, 1)); n != 1 {
+			t.Errorf("claimed %d", n)
 		}
-	}
-	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND next_due <= now()`, last.ID); n != 1 {
-		t.Error("the last endpoint is not reached")
-	}
-}
-
-// A schedule is made for each endpoint without one for which something waits, behind however
-// many others, and for none whose deliveries have all ended.
-func TestStraysAreFoundBehindAnyNumberOfOthers(t *testing.T) {
-	t.Parallel()
-	for _, oneGuild := range []bool{false, true} {
-		w := newDeliveryDB(t)
-		w.cfg.OneGuild = oneGuild
-		w.exec(`
-			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh, state)
-			SELECT $1, '00' || i, 'v', false, 'pending' FROM generate_series(1, $2) AS i`, w.guild, chunk)
-		w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT guild_id, endpoint_id FROM webhook_deliveries`)
-		ended, _ := w.add(w.guild, w.receive(nil).URL)
-		waits, _ := w.add(w.guild, w.receive(nil).URL)
-		w.record(w.guild, 1)
-		w.exec(`UPDATE webhook_deliveries SET state = 'delivered', completed_at = now(), fresh = false WHERE endpoint_id = $1`, ended.ID)
-		w.exec(`DELETE FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, ended.ID, waits.ID)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := w.deliverer().findStrays(ctx); err != nil {
-			t.Error(err)
-		}
-		made := dbtest.Value[string](t, w.DB, `SELECT string_agg(endpoint_id, ' ') FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`,
-			ended.ID, waits.ID)
-		if made != waits.ID {
-			t.Errorf("a guild at a time: %v: schedules were made for %q, want %q", oneGuild, made, waits.ID)
-		}
-	}
-}
-
-// Looking for endpoints without a schedule reads an index entry or two of each, not
-// its backlog.
-func TestStraysAreFoundByAnIndex(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	for state, index := range map[string]string{StatePending: "webhook_deliveries_pending", StateHeld: "webhook_deliveries_held"} {
-		plan := dbtest.Plan(t, w.DB, nextWaiting(state), "", "", chunk)
-		if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") {
-			t.Errorf("what is %s is not found by %s:\n%s", state, index, plan)
-		}
-	}
-}
-
-// A delivery that waits for a block or a quiet time to end goes out at once when the
-// endpoint's address has changed.
-func TestAChangedAddressIsCalledNow(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	e, _ := w.add(w.guild, w.receive(nil).URL)
-	w.record(w.guild, 1)
-	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
-	w.exec(`UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour', next_due = now() + interval '1 hour'`)
-	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
-	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() AND not_before IS NULL`); n != 1 {
-		t.Error("the endpoint waits on")
-	}
-}
-
-// An endpoint's updated_at only rises, also when the service switches it off.
-func TestSwitchingAnEndpointOffAndOnRaisesItsInstant(t *testing.T) {
-	t.Parallel()
-	w := newDeliveryDB(t)
-	r := w.receive(nil)
-	twin, _ := w.add(w.guild, r.URL) // of the same address, and off already
-	w.enable(twin, false)
-	e, _ := w.add(w.guild, r.URL)
-	d := w.deliverer()
-	w.exec(`UPDATE webhook_endpoints SET updated_at = now() + interval '1 hour'`)
-	instant := func() time.Time {
-		return dbtest.Value[time.Time](t, w.DB, `SELECT updated_at FROM webhook_endpoints WHERE id = $1`, e.ID)
-	}
-	for last, i := instant(), 0; i < 2; i++ {
-		if i == 0 {
-			if off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, e.URL); err != nil || !off {
-				t.Fatalf("switched off: %v, %v", off, err)
-			}
-		} else {
-			w.enable(e, true)
-		}
-		now := instant()
-		if now.Sub(last) < time.Millisecond {
-			t.Errorf("its instant goes from %s to %s", last, now)
-		}
-		last = now
+		return nil
+	})
+	if found, err := FindStranded(t.Context(), w.DB.Reader(), 100); err != nil || len(found) != 0 {
+		t.Errorf("%v are named, %v", found, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 	}
 	d, _ := w.start(w.cfg)
 	d.wakeAll()
-	w.settled()
+	w.drain()
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'delivered'`); n != guilds*each {
 		t.Errorf("%d of %d deliveries arrived", n, guilds*each)
 	}
@@ -42,8 +42,8 @@ func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 }
 
 var statements = map[string]statement{
-	"lookGuilds": lookGuilds, "lockSchedules": lockSchedules, "takeDeliveries": takeDeliveries, "learnSchedules": learnSchedules,
-	"storeChanges": storeChanges, "settleLogged": settleLogged, "settlePutAside": settlePutAside,
+	"pollGuildsSQL": pollGuildsSQL, "lockSchedules": lockSchedules, "takeDeliveries": takeDeliveries, "learnSchedules": learnSchedules,
+	"storeChanges": storeChanges, "storeLogged": storeLogged, "storePutAside": storePutAside,
 	"leaseStreamed": leaseStreamed, "settleStreamed": settleStreamed, "returnStreamed": returnStreamed,
 }
 

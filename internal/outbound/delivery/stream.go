@@ -290,8 +290,8 @@ func withFetched(ctx context.Context, tx *db.Tx, s stream, serves, events []stri
 	return done, err
 }
 
-// StreamStanding is how a stream fares in one guild.
-type StreamStanding struct {
+// StreamStatus is how a stream fares in one guild.
+type StreamStatus struct {
 	Name        string     `db:"name"`
 	FetchedAt   *time.Time `db:"fetched_at"`   // when somebody last fetched from it, to the minute
 	FetchedBy   *string    `db:"fetched_by"`   // by which bot key
@@ -301,8 +301,8 @@ type StreamStanding struct {
 
 // StreamsOf returns how the streams fare in a guild, by name. Of events that wait it
 // counts upto.
-func StreamsOf(ctx context.Context, q db.Querier, guild string, upto int) ([]StreamStanding, error) {
-	list, err := db.Select[StreamStanding](ctx, q, `
+func StreamsOf(ctx context.Context, q db.Querier, guild string, upto int) ([]StreamStatus, error) {
+	list, err := db.Select[StreamStatus](ctx, q, `
 		SELECT s.name, s.fetched_at, s.fetched_by, w.waiting, w.behind_since
 		FROM bot_streams s
 		CROSS JOIN LATERAL (

@@ -11,31 +11,31 @@ import (
 
 // Guilds are told of a stream that has begun, changed or ended guild by guild, in the
 // order of their ids, a few in each unit. One that is made meanwhile tells itself, in the
-// unit that makes it (TellNew). Such a unit holds the lock streamsKnown from before it
+// unit that makes it (SubscribeNew). Such a unit holds the lock streamsLock from before it
 // reads the streams until it ends: when a walk has been through, it waits until nobody
 // holds that, so that whoever made a guild without knowing of the change is done, and
 // goes through once more. Then nothing is lost any more: complete_since.
 
 const (
-	// streamsKnown is the lock.
-	streamsKnown = `hashtext('guildhall: streams are known')`
+	// streamsLock is the lock.
+	streamsLock = `hashtext('guildhall: streams are known')`
 
-	// toldAtOnce is how many guilds one unit tells, and droppedAtOnce how many events of
+	// guildsPerUnit is how many guilds one unit tells, and dropsPerUnit how many events of
 	// an ended stream one gives up.
-	toldAtOnce, droppedAtOnce = 100, 1000
+	guildsPerUnit, dropsPerUnit = 100, 1000
 )
 
-// TellNew has guilds that the unit has just made be listened to by every stream.
-func TellNew(ctx context.Context, tx *db.Tx, guilds []string) error {
-	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock_shared(`+streamsKnown+`)`); err != nil {
+// SubscribeNew has guilds that the unit has just made be listened to by every stream.
+func SubscribeNew(ctx context.Context, tx *db.Tx, guilds []string) error {
+	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock_shared(`+streamsLock+`)`); err != nil {
 		return fault.Wrap(err, "lock which streams there are")
 	}
-	streams, err := db.Select[walk](ctx, tx, `SELECT id, events, echo FROM bot_streams WHERE ended_at IS NULL AND id <> '`+StreamWork+`' ORDER BY id`)
+	streams, err := db.Select[backfill](ctx, tx, `SELECT id, events, echo FROM bot_streams WHERE ended_at IS NULL AND id <> '`+StreamWork+`' ORDER BY id`)
 	if err != nil {
 		return fault.Wrap(err, "list the streams")
 	}
 	for _, s := range streams {
-		if err := s.tell(ctx, tx, guilds); err != nil {
+		if err := s.subscribe(ctx, tx, guilds); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func TellNew(ctx context.Context, tx *db.Tx, guilds []string) error {
 }
 
 // walk is a stream of which guilds are to be told.
-type walk struct {
+type backfill struct {
 	ID      string     `db:"id"`
 	Events  db.Strings `db:"events"`
 	Echo    bool       `db:"echo"`
@@ -54,7 +54,7 @@ type walk struct {
 
 // tell makes or changes what the stream listens to in some guilds, but not in those
 // whose day has come to be removed: nothing deletes a row that comes after the others.
-func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
+func (s backfill) subscribe(ctx context.Context, tx *db.Tx, guilds []string) error {
 	for _, guild := range guilds {
 		_, err := db.Exec(ctx, tx, `
 			INSERT INTO stream_listeners AS l (guild_id, stream_id, events, echo)
@@ -71,13 +71,13 @@ func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
 	return nil
 }
 
-// TellStreams ends the streams that nobody has fetched from for too long, and tells the
+// BackfillStreams ends the streams that nobody has fetched from for too long, and tells the
 // guilds of what has begun, changed or ended. Several may be at it.
-func TellStreams(ctx context.Context, d *db.DB, log *slog.Logger) error {
-	return tellStreams(ctx, d, log, nil)
+func BackfillStreams(ctx context.Context, d *db.DB, log *slog.Logger) error {
+	return backfillStreams(ctx, d, log, nil)
 }
 
-func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
+func backfillStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
 	// One look, without a transaction, is all that a second costs in which nothing is due.
 	due, err := db.Select[struct {
 		ID   string `db:"id"`
@@ -98,7 +98,7 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 		}
 		for more := true; more && ctx.Err() == nil; {
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-				more, err = walkOn(ctx, tx, at, s.ID)
+				more, err = continueBackfill(ctx, tx, at, s.ID)
 				return err
 			})
 			if err != nil {
@@ -131,10 +131,10 @@ func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time
 	return err
 }
 
-// walkOn tells some more guilds of a stream, unless somebody else is at it, and reports
+// continueBackfill tells some more guilds of a stream, unless somebody else is at it, and reports
 // whether there is more to do now.
-func walkOn(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
-	s, err := db.Get[walk](ctx, tx, `
+func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
+	s, err := db.Get[backfill](ctx, tx, `
 		SELECT id, events, echo, coalesce(walked, '') AS walked, settled, ended_at IS NOT NULL AS ended
 		FROM bot_streams
 		WHERE id = $1 AND (walked IS NOT NULL OR ended_at IS NOT NULL)
@@ -147,22 +147,22 @@ func walkOn(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool
 	case s.Ended:
 		return s.end(ctx, tx)
 	}
-	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Walked, toldAtOnce)
+	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Walked, guildsPerUnit)
 	if err != nil {
 		return false, fault.Wrap(err, "list guilds")
 	}
-	if err := s.tell(ctx, tx, guilds); err != nil {
+	if err := s.subscribe(ctx, tx, guilds); err != nil {
 		return false, err
 	}
 	if len(guilds) > 0 {
 		_, err := db.Exec(ctx, tx, `UPDATE bot_streams SET walked = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
 		return true, fault.Wrap(err, "note which guilds know of stream", id)
 	}
-	return s.through(ctx, tx, at)
+	return s.finishPass(ctx, tx, at)
 }
 
 // through is what follows when a walk has been to every guild.
-func (s walk) through(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
+func (s backfill) finishPass(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
 	if s.Settled {
 		_, err := db.Exec(ctx, tx, `
 			UPDATE bot_streams
@@ -170,23 +170,23 @@ func (s walk) through(ctx context.Context, tx *db.Tx, at *time.Time) (more bool,
 			WHERE id = $1`, s.ID, at)
 		return false, fault.Wrap(err, "note that all guilds know of stream", s.ID)
 	}
-	if all, err := allKnow(ctx, tx); err != nil || !all {
+	if all, err := lockStreams(ctx, tx); err != nil || !all {
 		return false, err
 	}
 	_, err = db.Exec(ctx, tx, `UPDATE bot_streams SET walked = '', settled = true WHERE id = $1`, s.ID)
 	return true, fault.Wrap(err, "begin the second walk of stream", s.ID)
 }
 
-// allKnow reports whether no unit is making a guild that may not know the streams as they
+// lockStreams reports whether no unit is making a guild that may not know the streams as they
 // are. Until the unit ends none begins to.
-func allKnow(ctx context.Context, tx *db.Tx) (all bool, err error) {
-	all, err = db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(`+streamsKnown+`)`)
+func lockStreams(ctx context.Context, tx *db.Tx) (all bool, err error) {
+	all, err = db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(`+streamsLock+`)`)
 	return all, fault.Wrap(err, "look whether guilds are being made")
 }
 
 // end removes some listeners of a stream that has ended, then what waits for it, then it.
-func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
-	guilds, err := db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 ORDER BY guild_id LIMIT $2`, s.ID, toldAtOnce)
+func (s backfill) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
+	guilds, err := db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 ORDER BY guild_id LIMIT $2`, s.ID, guildsPerUnit)
 	if err != nil {
 		return false, fault.Wrap(err, "list the listeners of stream", s.ID)
 	}
@@ -203,7 +203,7 @@ func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 		FROM stream_deliveries
 		WHERE stream_id = $1
 		ORDER BY due_at
-		LIMIT $2`, s.ID, droppedAtOnce)
+		LIMIT $2`, s.ID, dropsPerUnit)
 	if err != nil {
 		return false, fault.Wrap(err, "list what waits for stream", s.ID)
 	}
@@ -220,7 +220,7 @@ func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 	if len(waiting) > 0 {
 		return true, nil
 	}
-	if all, err := allKnow(ctx, tx); err != nil || !all {
+	if all, err := lockStreams(ctx, tx); err != nil || !all {
 		return false, err
 	}
 	// A guild that was made without knowing of the end may have made a listener since

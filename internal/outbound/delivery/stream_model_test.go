@@ -150,7 +150,7 @@ func (m *streamTest) acknowledge(n *node) *streamCommand {
 		}
 		return ids
 	}
-	settle, back := draw("settle", &c.settles), draw("give back", &c.returns)
+	settle, back := draw("record", &c.settles), draw("give back", &c.returns)
 	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			tx.Distributed = tx.Distributed || m.apart
@@ -192,7 +192,7 @@ func (m *streamTest) found(n *node) *streamCommand {
 			if err != nil {
 				return err
 			}
-			return TellNew(ctx, tx, []string{guild})
+			return SubscribeNew(ctx, tx, []string{guild})
 		})
 	}
 	c.check = func() { m.guilds = append(m.guilds, guild) }
@@ -201,7 +201,7 @@ func (m *streamTest) found(n *node) *streamCommand {
 
 func (m *streamTest) tell(n *node) *streamCommand {
 	c := &streamCommand{Command: new(dbtest.Command)}
-	c.Run = func(ctx context.Context) error { return tellStreams(ctx, n.db, m.cfg.Log, &m.now) }
+	c.Run = func(ctx context.Context) error { return backfillStreams(ctx, n.db, m.cfg.Log, &m.now) }
 	return c
 }
 
@@ -433,7 +433,7 @@ func TestAStreamFollowsTheModel(t *testing.T) {
 			m.restart(n)
 		}
 		if rapid.Bool().Draw(rt, "guilds know of it") {
-			if err := tellStreams(rt.Context(), w.DB, w.cfg.Log, &m.now); err != nil {
+			if err := backfillStreams(rt.Context(), w.DB, w.cfg.Log, &m.now); err != nil {
 				rt.Fatal(err)
 			}
 		}

@@ -112,7 +112,7 @@ func TestStatementsAboutAStreamsEventsChangeNoOthers(t *testing.T) {
 	}{
 		"lease":  {leaseStreamed, lease, []string{"m A-due", "m A-again", "m B-due", "m B-again"}},
 		"return": {returnStreamed, []any{now}, []string{"m A-leased", "m A-own", "m A-sent", "m B-leased", "m B-own", "m B-sent"}},
-		"settle": {settleStreamed, nil, []string{
+		"record": {settleStreamed, nil, []string{
 			"-m A-again", "-m A-leased", "-m A-old", "-m A-own", "-m A-sent", "-event A-own",
 			"-m B-again", "-m B-leased", "-m B-old", "-m B-own", "-m B-sent", "-event B-own", "-event B-sent",
 		}},
@@ -239,14 +239,14 @@ func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 	tell := func(context.Context, *db.Tx) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		return errors.Join(TellStreams(ctx, w.DB, w.cfg.Log), ctx.Err()) // one that does not end has failed
+		return errors.Join(BackfillStreams(ctx, w.DB, w.cfg.Log), ctx.Err()) // one that does not end has failed
 	}
 	for _, c := range []struct {
 		about, before string
 		do            func(ctx context.Context, tx *db.Tx) error
 		want          []string
 	}{
-		{"settle", "", func(ctx context.Context, tx *db.Tx) error {
+		{"record", "", func(ctx context.Context, tx *db.Tx) error {
 			return SettleStreamed(ctx, tx, "4194304", "m", "4194304-leased")
 		}, []string{"-m A-leased"}},
 		{"take back", "", func(ctx context.Context, tx *db.Tx) error {
@@ -271,13 +271,13 @@ func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 			"stream m", "stream o", "m in A", "m in B", "o in A", "o in B", "+m in of the future", "+o in of the future",
 		}},
 		{"tell of one that is told of", `UPDATE bot_streams SET walked = '' WHERE id = 'o'`, func(ctx context.Context, tx *db.Tx) error {
-			_, err := walkOn(ctx, tx, nil, "m")
+			_, err := continueBackfill(ctx, tx, nil, "m")
 			return err
 		}, nil},
 		{"tell a new guild", `
 			INSERT INTO bot_streams (id, name, events, echo, ended_at) VALUES ('e', 'mirror', '{case.created}', false, now());
 			DELETE FROM stream_listeners`, func(ctx context.Context, tx *db.Tx) error {
-			return TellNew(ctx, tx, []string{"4194304"})
+			return SubscribeNew(ctx, tx, []string{"4194304"})
 		}, []string{"+m in A", "+o in A"}},
 		{"tell of what is known", `UPDATE bot_streams SET walked = '' WHERE id = 'm'`, tell, []string{"stream m", "+m in of the future"}},
 	} {

@@ -67,7 +67,7 @@ func TestAFetchIsNotedBesideWhatWorksOnItsStream(t *testing.T) {
 			if err := <-fetched; errors.Is(err, noSuchStream) != c.refused || err != nil && !c.refused {
 				t.Fatalf("the fetch: %v", err)
 			}
-			if err := TellStreams(t.Context(), w.DB, w.cfg.Log); err != nil {
+			if err := BackfillStreams(t.Context(), w.DB, w.cfg.Log); err != nil {
 				t.Fatal(err)
 			}
 			if n := w.count(`SELECT count(*) FROM bot_streams WHERE id = $1 AND ended_at IS NULL`, id); (n == 0) != c.refused {

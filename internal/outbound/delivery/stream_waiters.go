@@ -56,9 +56,9 @@ const newestDue = `
 // newest is how many of them.
 const newest = 1000
 
-// lookAtStreams wakes those who wait for a part of a stream that has something: where one
+// pollStreams wakes those who wait for a part of a stream that has something: where one
 // of its guilds has rung, somebody has begun to wait meanwhile, or in any case.
-func (w *Waiters) lookAtStreams(ctx context.Context, rung []string, all bool) error {
+func (w *Waiters) pollStreams(ctx context.Context, rung []string, all bool) error {
 	for _, stream := range w.awaited(rung, all) {
 		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
 		if err != nil {

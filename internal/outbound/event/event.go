@@ -4,7 +4,7 @@
 // An event becomes rows only if an endpoint of the guild listens to its type at
 // that moment. Where the data is complete before the statement, Record renders
 // the payload; a statement that alone knows a part of the data (the balance that
-// it leaves behind) records the event itself, with the same steps (Telling).
+// it leaves behind) records the event itself, with the same steps (EmitSQL).
 package event
 
 import (
@@ -132,7 +132,7 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 	return nil
 }
 
-// Telling are the CTEs of a statement that tell of each change: its event with a delivery
+// EmitSQL are the CTEs of a statement that tell of each change: its event with a delivery
 // for each endpoint and each of the bot's streams that listens, or nothing at all where
 // none does. moved is a CTE of the statement with a row for each change, with the columns
 // event_id, null where nothing is to be told, updated_at, origin and trace. guild, typ and
@@ -146,27 +146,27 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 // they stand in the order of events. The column's default, which mints one from nothing,
 // takes Postgres an eighth of an adjustment to set up, even where there is nothing to
 // deliver.
-func Telling(moved, guild, typ, payload string) string {
-	return db.With(tellSteps, "moved", moved, "guild", guild, "type", typ, "payload", payload)
+func EmitSQL(moved, guild, typ, payload string) string {
+	return db.With(emitSteps, "moved", moved, "guild", guild, "type", typ, "payload", payload)
 }
 
-// TellingOf is Telling where the statement renders the payload, as Envelope does, around
+// EmitDataSQL is EmitSQL where the statement renders the payload, as Envelope does, around
 // data: an expression over a row of moved.
-func TellingOf(moved, guild, typ, data string) string {
-	return Telling(moved, guild, typ, db.With(`
+func EmitDataSQL(moved, guild, typ, data string) string {
+	return EmitSQL(moved, guild, typ, db.With(`
 			'{"id":"' || :moved.event_id || '","type":"' || :type || '","timestamp":"'
 			|| to_char(:moved.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","guild_id":"' || :guild
 			|| '","api_version":"v1","origin":' || :moved.origin || ',"data":' || :data || '}'`, "moved", moved, "guild", guild, "type", typ, "data", data))
 }
 
-//go:embed tell.sql
-var tellSteps string
+//go:embed emit.sql
+var emitSteps string
 
 var recordEach = `
 		WITH moved AS (
 			SELECT event_id, updated_at, payload, trace, $7::text AS origin
 			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS g (event_id, updated_at, payload, trace)
-		), ` + Telling("moved", "$1", "$2", "moved.payload") + `
+		), ` + EmitSQL("moved", "$1", "$2", "moved.payload") + `
 		SELECT`
 
 // RecordFor stores an event for one of the bot's streams alone, whose id is given, and

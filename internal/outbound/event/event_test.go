@@ -147,7 +147,7 @@ func TestWhoListensIsTold(t *testing.T) {
 			WITH moved AS (
 				SELECT event_id, timestamptz '2026-03-01Z' AS updated_at, origin, '' AS trace
 				FROM unnest($2::text[], $3::text[]) AS g (event_id, origin)
-			), `+event.Telling("moved", "$1", "'case.created'", "'{}'")+`
+			), `+event.EmitSQL("moved", "$1", "'case.created'", "'{}'")+`
 			SELECT`, guild, db.Texts([]*string{new("by-api"), new("by-bot"), nil}),
 			db.Array([]string{`{"type":"api"}`, `{"type":"bot"}`, `{"type":"api"}`}))
 		return err

@@ -65,7 +65,7 @@ type tokensView struct {
 	MoreActive, MoreEnded string        // the query of the next page; empty: there is none
 	Skipped               bool          // this is not the first page of those that have ended
 	Keys                  []auth.BotKey // of the operator's bot, which serve this guild
-	Streams               []delivery.StreamStanding
+	Streams               []delivery.StreamStatus
 }
 
 // streamsUpto is how many events that wait for a stream are counted.
@@ -107,7 +107,7 @@ func listTokens(c *call) (reply, error) {
 		return reply{}, err
 	}
 	if len(v.Keys) == 0 { // most installations have no such bot
-		v.Streams = slices.DeleteFunc(v.Streams, func(s delivery.StreamStanding) bool { return s.Waiting == 0 })
+		v.Streams = slices.DeleteFunc(v.Streams, func(s delivery.StreamStatus) bool { return s.Waiting == 0 })
 	}
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }

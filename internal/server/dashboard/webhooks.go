@@ -240,7 +240,7 @@ func createWebhook(c *call) (reply, error) {
 
 // readWebhook reads the form and says what is wrong with it. That of a pull endpoint has
 // no address.
-func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
+func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 	chosen := wire.Items(c.form["events"]...)
 	if slices.Contains(chosen, allEvents) {
 		chosen = slices.Clone(event.Types)
@@ -271,7 +271,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
 			f.Problems.add("events", "%q is not an event.", e)
 		}
 	}
-	return f, webhooks.Wanted{URL: f.URL, Description: f.Description, Events: f.Chosen, Enabled: f.Enabled}
+	return f, webhooks.Settings{URL: f.URL, Description: f.Description, Events: f.Chosen, Enabled: f.Enabled}
 }
 
 // refusedForm turns what a domain refuses into what is wrong with the form.

@@ -4,7 +4,7 @@ import "guildhall/internal/outbound/event"
 
 // telling are the CTEs that tell of each change.
 func telling(guild string) string {
-	return event.TellingOf("moved", guild, "'economy.balance_changed'", `
+	return event.EmitDataSQL("moved", guild, "'economy.balance_changed'", `
 			'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now
 			|| ',"previous_balance":' || moved.is_now - moved.delta || ',"delta":' || moved.delta
 			|| ',"reason":' || coalesce(to_json(moved.reason)::text, 'null') || ',"reference":' || coalesce(to_json(moved.reference)::text, 'null')

@@ -158,7 +158,7 @@ func greet(ctx context.Context, tx *db.Tx, rows []row) error {
 	if err != nil {
 		return fault.Wrap(err, "give guilds their settings")
 	}
-	return delivery.TellNew(ctx, tx, ids)
+	return delivery.SubscribeNew(ctx, tx, ids)
 }
 
 // settings is how one guild has set the service up, as it is stored and as a guild

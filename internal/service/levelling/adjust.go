@@ -22,7 +22,7 @@ var (
 )
 
 // tellLevels are the CTEs that tell of the levels that have moved.
-var tellLevels = event.TellingOf("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
+var tellLevels = event.EmitDataSQL("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
 			'{"level":' || stepped.level || ',"previous_level":' || stepped.previous_level || ',"total_xp":' || stepped.is_now
 			|| ',"user_id":"' || stepped.user_id || '"}'`)
 

@@ -80,13 +80,13 @@ func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestO
 	if p.Shard >= p.Shards {
 		return nil, nil, fault.New(fault.Invalid, "invalid_request", "body /shard: must be less than shards, which is %d", p.Shards)
 	}
-	asked := delivery.Asking(b.Limit, b.Lease, b.Wait)
+	options := delivery.NewFetchOptions(b.Limit, b.Lease, b.Wait)
 	done := s.Waiters.Done("")
-	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, asked.Limit, asked.Lease)
+	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, options.Limit, options.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p, done) }), nil
+	return pulled{got}, got.OrWait(options.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p, done) }), nil
 }
 
 // AckBotEvents settles events that were fetched, and gives others back.

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { apitest.Main(m, "Streams") }
 // tell has the guilds told of what has become of streams, as the worker does.
 func tell(t *testing.T, d *db.DB) {
 	t.Helper()
-	if err := delivery.TellStreams(t.Context(), d, slog.New(slog.DiscardHandler)); err != nil {
+	if err := delivery.BackfillStreams(t.Context(), d, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 }

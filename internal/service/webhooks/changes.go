@@ -42,7 +42,7 @@ func (p patch) check(ctx context.Context) error {
 		if _, err := parseURL(*p.URL); err != nil {
 			return err
 		}
-		if f, ok := fault.As(found(ctx, *p.URL)); ok && f.Kind == fault.Invalid {
+		if f, ok := fault.As(lookupResult(ctx, *p.URL)); ok && f.Kind == fault.Invalid {
 			return f
 		}
 	}
@@ -93,7 +93,7 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	if err := lockGuild(ctx, tx, guild); err != nil {
 		return endpoint{}, "", err
 	}
-	if err := hasRoom(ctx, tx, guild); err != nil {
+	if err := checkLimit(ctx, tx, guild); err != nil {
 		return endpoint{}, "", err
 	}
 	if err := p.apply(ctx, &e); err != nil {
@@ -108,14 +108,14 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled, e.Delivery == delivery.Pull); err != nil {
 		return endpoint{}, "", err
 	}
-	return e, secret, noted(ctx, tx, audit.WebhookCreated, nil, &e)
+	return e, secret, writeAudit(ctx, tx, audit.WebhookCreated, nil, &e)
 }
 
 // apply writes a patch that has been checked into e. The URL was looked up before
 // and is refused here, as the last thing that can be wrong.
 func (p patch) apply(ctx context.Context, e *endpoint) error {
 	if p.URL != nil {
-		if err := found(ctx, *p.URL); err != nil {
+		if err := lookupResult(ctx, *p.URL); err != nil {
 			return err
 		}
 		e.URL = *p.URL
@@ -158,7 +158,7 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 	if err != nil {
 		return endpoint{}, err
 	}
-	if err := noted(ctx, tx, audit.WebhookUpdated, &was, &e); err != nil {
+	if err := writeAudit(ctx, tx, audit.WebhookUpdated, &was, &e); err != nil {
 		return endpoint{}, err
 	}
 	if e.URL != was.URL {
@@ -188,5 +188,5 @@ func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overla
 	if err != nil {
 		return endpoint{}, "", err
 	}
-	return e, secret, noted(ctx, tx, audit.WebhookRotated, nil, &e)
+	return e, secret, writeAudit(ctx, tx, audit.WebhookRotated, nil, &e)
 }

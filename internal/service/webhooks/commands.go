@@ -35,7 +35,7 @@ func Add(ctx context.Context, cfg Config, guild, url string, events []string) (g
 	if len(events) == 0 {
 		events = event.Types
 	}
-	return Create(ctx, cfg, cfg.DB, guild, Wanted{URL: url, Events: events, Enabled: true})
+	return Create(ctx, cfg, cfg.DB, guild, Settings{URL: url, Events: events, Enabled: true})
 }
 
 // List returns the guild's endpoints, newest first.

@@ -41,17 +41,17 @@ type lookupKey struct{}
 // look finds out whether a URL may be called, for a guild, and returns a context
 // that holds what it has found. It asks name servers, so it is called before a
 // unit opens: no connection and no lock is held meanwhile.
-func (m manager) look(ctx context.Context, guild, url string) context.Context {
-	return looked(ctx, url, m.resolve(ctx, guild, url))
+func (m manager) resolveFor(ctx context.Context, guild, url string) context.Context {
+	return withLookup(ctx, url, m.resolve(ctx, guild, url))
 }
 
 // looked returns a context that holds what was found out about a URL.
-func looked(ctx context.Context, url string, found error) context.Context {
+func withLookup(ctx context.Context, url string, found error) context.Context {
 	return context.WithValue(ctx, lookupKey{}, lookup{url, found})
 }
 
 // found is what look has found out about the URL.
-func found(ctx context.Context, url string) error {
+func lookupResult(ctx context.Context, url string) error {
 	l, _ := ctx.Value(lookupKey{}).(lookup)
 	if l.url != url {
 		return errors.New("webhooks: a URL is used that nobody has looked up")

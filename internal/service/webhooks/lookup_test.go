@@ -75,13 +75,13 @@ func TestAnAddressIsUsedAsItWasLookedUp(t *testing.T) {
 	t.Parallel()
 	const url = "https://receiver.example/"
 	refusal := fault.New(fault.Refused, "webhook_url_not_allowed", "No.")
-	if err := found(looked(t.Context(), url, nil), url); err != nil {
+	if err := lookupResult(withLookup(t.Context(), url, nil), url); err != nil {
 		t.Errorf("looked up: %v", err)
 	}
-	if err := found(looked(t.Context(), url, refusal), url); err != error(refusal) { //nolint:errorlint // it is this very error
+	if err := lookupResult(withLookup(t.Context(), url, refusal), url); err != error(refusal) { //nolint:errorlint // it is this very error
 		t.Errorf("looked up and refused: %v", err)
 	}
-	if found(t.Context(), url) == nil || found(looked(t.Context(), url, nil), "https://other.example/") == nil {
+	if lookupResult(t.Context(), url) == nil || lookupResult(withLookup(t.Context(), url, nil), "https://other.example/") == nil {
 		t.Error("an address is used that was not looked up")
 	}
 }

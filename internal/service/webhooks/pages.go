@@ -19,7 +19,7 @@ import (
 // stand in the audit log.
 
 // noted writes a change of an endpoint to the audit log, without its secrets.
-func noted(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
+func writeAudit(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
 	c := audit.Change{Action: action}
 	if was != nil {
 		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.name(), auditDetails(*was)
@@ -117,30 +117,30 @@ func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, 
 	return row, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
 }
 
-// Wanted is what somebody wants an endpoint to be. Without a URL it keeps the one that
+// Settings is what somebody wants an endpoint to be. Without a URL it keeps the one that
 // it has, or none.
-type Wanted struct {
+type Settings struct {
 	URL, Description string
 	Events           []string
 	Enabled          bool
 }
 
 // Create registers an endpoint and shows its secret, once. doer opens the unit.
-func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wanted) (gen.WebhookEndpointWithSecret, error) {
+func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Settings) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
 	if err != nil {
 		return gen.WebhookEndpointWithSecret{}, err
 	}
 	var e endpoint
 	var secret string
-	err = doer.Do(m.looked(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
+	err = doer.Do(m.resolveIfURL(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.register(ctx, tx, guild, w.patch())
 		return err
 	})
 	return showSecret(e, secret), err
 }
 
-func (w Wanted) patch() patch {
+func (w Settings) patch() patch {
 	description := &w.Description
 	if w.Description == "" {
 		description = nil
@@ -153,20 +153,20 @@ func (w Wanted) patch() patch {
 }
 
 // looked is look, for an endpoint that may have no URL.
-func (m manager) looked(ctx context.Context, guild, url string) context.Context {
+func (m manager) resolveIfURL(ctx context.Context, guild, url string) context.Context {
 	if url == "" {
 		return ctx
 	}
-	return m.look(ctx, guild, url)
+	return m.resolveFor(ctx, guild, url)
 }
 
 // Change makes an endpoint what is wanted.
-func Change(ctx context.Context, cfg Config, guild, id string, w Wanted) error {
+func Change(ctx context.Context, cfg Config, guild, id string, w Settings) error {
 	m, err := newManager(cfg)
 	if err != nil {
 		return err
 	}
-	return m.edit(m.looked(ctx, guild, w.URL), guild, id, w.patch())
+	return m.edit(m.resolveIfURL(ctx, guild, w.URL), guild, id, w.patch())
 }
 
 // Switch enables or disables an endpoint.
@@ -218,7 +218,7 @@ func EndOldSecrets(ctx context.Context, d db.Doer, guild, id string) error {
 		if err != nil {
 			return err
 		}
-		return noted(ctx, tx, audit.WebhookOldEnded, nil, &e)
+		return writeAudit(ctx, tx, audit.WebhookOldEnded, nil, &e)
 	})
 }
 

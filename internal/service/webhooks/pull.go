@@ -20,9 +20,9 @@ var (
 // the caller would wait for it, it returns what to wait for beside the empty response.
 func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *delivery.Wait, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	asked := delivery.Asking(nil, nil, nil)
+	options := delivery.NewFetchOptions(nil, nil, nil)
 	if r.Body != nil {
-		asked = delivery.Asking(r.Body.Limit, r.Body.Lease, r.Body.Wait)
+		options = delivery.NewFetchOptions(r.Body.Limit, r.Body.Lease, r.Body.Wait)
 	}
 	e, err := getToPull(ctx, tx, by, r.ID)
 	if err != nil {
@@ -32,11 +32,11 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 		return nil, nil, errDisabled
 	}
 	done := s.m.cfg.Waiters.Done(by.GuildID)
-	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, asked.Limit, asked.Lease)
+	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, options.Limit, options.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) }), nil
+	return pulled{got}, got.OrWait(options.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) }), nil
 }
 
 // AckWebhookEvents settles events that were fetched, and gives others back.

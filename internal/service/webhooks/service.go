@@ -53,14 +53,14 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateWebhookEndp
 	if body.URL == nil || text(body.Delivery) == delivery.Pull {
 		return ctx, nil
 	}
-	err := hasRoom(ctx, s.m.cfg.DB.Reader(), by.GuildID)
+	err := checkLimit(ctx, s.m.cfg.DB.Reader(), by.GuildID)
 	if f, ok := fault.As(err); ok && f.Kind == fault.Refused {
-		return looked(ctx, *body.URL, f), nil
+		return withLookup(ctx, *body.URL, f), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.m.look(ctx, by.GuildID, *body.URL), nil
+	return s.m.resolveFor(ctx, by.GuildID, *body.URL), nil
 }
 
 // PrepareUpdate is PrepareCreate for UpdateWebhookEndpoint.
@@ -68,7 +68,7 @@ func (s *Service) PrepareUpdate(ctx context.Context, body *gen.UpdateWebhookEndp
 	if body.URL == nil {
 		return ctx, nil
 	}
-	return s.m.look(ctx, auth.Acting(ctx).GuildID, *body.URL), nil
+	return s.m.resolveFor(ctx, auth.Acting(ctx).GuildID, *body.URL), nil
 }
 
 // CreateWebhookEndpoint registers an endpoint and shows its secret, once. It is

@@ -539,7 +539,7 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	dbtest.Unlisten(t, api.DB(), api.Guild)
 	ctx, d, guild := t.Context(), api.DB(), api.Guild
 	cfg := webhooks.Config{DB: d, Box: api.Server.Sealer, Guard: egress.NewGuard(egresstest.Loopback, nil)}
-	wanted := webhooks.Wanted{URL: "https://127.0.0.1:9/", Description: "the first", Events: []string{"case.created"}, Enabled: true}
+	wanted := webhooks.Settings{URL: "https://127.0.0.1:9/", Description: "the first", Events: []string{"case.created"}, Enabled: true}
 	made, err := webhooks.Create(ctx, cfg, d, guild, wanted)
 	if err != nil {
 		t.Fatal(err)
@@ -568,19 +568,19 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	refused(webhooks.Change(ctx, cfg, guild, "none", wanted), "not_found")
 	refused(webhooks.Switch(ctx, cfg, guild, "none", false), "not_found")
 	for _, c := range []struct {
-		wanted webhooks.Wanted
+		wanted webhooks.Settings
 		code   string
 	}{
-		{webhooks.Wanted{URL: "https://10.0.0.1/", Events: wanted.Events}, "webhook_url_not_allowed"},
-		{webhooks.Wanted{URL: "http://93.184.215.14/", Events: wanted.Events}, "invalid_request"},
-		{webhooks.Wanted{URL: wanted.URL, Events: []string{}}, "invalid_request"},
-		{webhooks.Wanted{URL: wanted.URL, Events: wanted.Events, Description: "two\nlines"}, "invalid_request"},
+		{webhooks.Settings{URL: "https://10.0.0.1/", Events: wanted.Events}, "webhook_url_not_allowed"},
+		{webhooks.Settings{URL: "http://93.184.215.14/", Events: wanted.Events}, "invalid_request"},
+		{webhooks.Settings{URL: wanted.URL, Events: []string{}}, "invalid_request"},
+		{webhooks.Settings{URL: wanted.URL, Events: wanted.Events, Description: "two\nlines"}, "invalid_request"},
 	} {
 		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
 	}
 	// A fault of the request itself is told whether or not there is such an endpoint.
-	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
-	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
+	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
+	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
 	shows("the first", true)
 
 	// Another receiver has not failed yet.

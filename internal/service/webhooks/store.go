@@ -44,8 +44,8 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "lock guild", guild)
 }
 
-// hasRoom is Refused when the guild has maxEndpoints.
-func hasRoom(ctx context.Context, q db.Querier, guild string) error {
+// checkLimit is Refused when the guild has maxEndpoints.
+func checkLimit(ctx context.Context, q db.Querier, guild string) error {
 	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
 	if err != nil {
 		return fault.Wrap(err, "count endpoints of guild", guild)
@@ -165,7 +165,7 @@ func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := noted(ctx, tx, audit.WebhookDeleted, &was, nil); err != nil {
+	if err := writeAudit(ctx, tx, audit.WebhookDeleted, &was, nil); err != nil {
 		return err
 	}
 	if _, err = db.Exec(ctx, tx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, id); err != nil {

@@ -11,11 +11,11 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// lookAcross is look where the tables are distributed by guild: no statement can
+// pollDistributed is look where the tables are distributed by guild: no statement can
 // step from one guild's index entries to another's, or join what some machines
 // have found with what lies on others. Each machine finds claimSize endpoints of
 // a kind; of those with fresh deliveries it reads all that come after.
-func lookAcross(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
+func pollDistributed(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	var found []*candidate
 	for lane := laneUrgent; lane < laneClosed; lane++ {
 		due, err := db.Select[*candidate](ctx, q, `
