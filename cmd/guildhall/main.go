@@ -36,6 +36,7 @@ type commands struct {
 	Ready     readyCommand      `cmd:"" group:"Run" help:"Ask the server on this machine whether it is ready: exit 0, or 1 and why not."`
 	Token     tokenCommands     `cmd:"" group:"Access" help:"Make, list and revoke API tokens."`
 	BotKey    botKeyCommands    `cmd:"" group:"Access" help:"Make, list and revoke keys of the operator's own bot."`
+	Stream    streamCommands    `cmd:"" group:"Access" help:"Begin, change, list and end the streams that the bot fetches events from."`
 	Dashboard dashboardCommands `cmd:"" group:"Access" help:"Open the dashboard for an operator."`
 	Webhook   webhookGroup      `cmd:"" group:"Webhooks" help:"Look after webhook endpoints and their deliveries."`
 	Listen    listenCommand     `cmd:"" group:"Webhooks" help:"Fetch a guild's events on this machine, print them, and post them to a local receiver."`

@@ -39,6 +39,9 @@ func (*Service) ListBotStreams(ctx context.Context, r gen.ListBotStreamsRequestO
 // work that tells no streams.
 func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObject) (gen.PutBotStreamResponseObject, error) {
 	tx := db.Write(ctx)
+	if err := mayChange(auth.From(ctx)); err != nil {
+		return nil, err
+	}
 	if r.Name == delivery.StreamWork {
 		return nil, errWork
 	}
@@ -55,8 +58,23 @@ func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObjec
 	return gen.PutBotStream200JSONResponse{Data: show(is)}, nil
 }
 
+// mayChange is Forbidden to a key that was made for named guilds: a stream is one over all
+// guilds, and changing or deleting it would change what other guilds' bots get.
+func mayChange(by *auth.Principal) error {
+	if len(by.Guilds()) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Forbidden, "insufficient_scope",
+		"This key serves named guilds, and a stream belongs to all of them: use a key of every guild, made without --guild, or let an operator run `guildhall stream`.")
+	f.RequiredScope = auth.ScopeBot
+	return f
+}
+
 // DeleteBotStream ends a stream.
 func (*Service) DeleteBotStream(ctx context.Context, r gen.DeleteBotStreamRequestObject) (gen.DeleteBotStreamResponseObject, error) {
+	if err := mayChange(auth.From(ctx)); err != nil {
+		return nil, err
+	}
 	if r.Name == delivery.StreamWork {
 		return nil, errWork
 	}

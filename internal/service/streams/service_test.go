@@ -79,6 +79,29 @@ func TestABotFetchesTheEventsOfAGuildAndAcknowledgesThem(t *testing.T) {
 	bot.Do(t, "deleteBotStream", "", apitest.Path("name", "mirror")).WantError(t, 404, "not_found")
 }
 
+// A key of named guilds lists streams, pulls and acknowledges, and neither changes nor
+// deletes one: a stream is one over all guilds.
+func TestAKeyOfNamedGuildsChangesNoStream(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	wide, narrow := api.Bot(t), api.Bot(t, api.Guild)
+	body := `{"events":["economy.balance_changed"]}`
+	for _, name := range []string{"mirror", "work"} {
+		narrow.Do(t, "putBotStream", body, apitest.Path("name", name)).
+			WantError(t, 403, "insufficient_scope").Want(t, 403, `{"error":{"required_scope":"bot"}}`)
+	}
+	wide.Do(t, "putBotStream", body, apitest.Path("name", "mirror")).Want(t, 200, "")
+	refused := narrow.Do(t, "deleteBotStream", "", apitest.Path("name", "mirror")).WantError(t, 403, "insufficient_scope")
+	if text := refused.Str(t, "error.message"); !strings.Contains(text, "belongs to all of them") || !strings.Contains(text, "guildhall stream") {
+		t.Errorf("the message is %q", text)
+	}
+	tell(t, api.DB())
+	change(t, api)
+	narrow.Do(t, "listBotStreams", "").Want(t, 200, `{"data":[{"name":"mirror"},{"name":"work"}]}`)
+	events := pull(t, narrow, `{"stream":"mirror"}`)
+	ack(t, narrow, `{"stream":"mirror","event_ids":`+list(events...)+`}`, `{"settled_count":1}`)
+}
+
 // Two streams hold an event each for itself: what one acknowledges, or gives back, the
 // other has still, and under its lease.
 func TestAnEventIsAcknowledgedForOneStream(t *testing.T) {
