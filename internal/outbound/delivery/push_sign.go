@@ -11,24 +11,27 @@ import (
 	"time"
 )
 
-// Header names of a delivery. The last three are ours alone and unsigned: they
-// help a receiver's log, nothing may depend on them.
+// Header names of a delivery, in lower case on the wire: Standard Webhooks' libraries for
+// PHP and Ruby look for them so, and HTTP/1.1 sends names as they are written. So they are
+// keys of the map, and never passed to Set or Get, which write Webhook-Id. The last four
+// are the service's own and unsigned: they help a receiver's log, and nothing may depend
+// on them.
 const (
-	headerSignature         = "Service-Signature"
-	headerStandardID        = "Webhook-Id"
-	headerStandardTimestamp = "Webhook-Timestamp"
-	headerStandardSignature = "Webhook-Signature"
-	headerEvent             = "Service-Event"
-	headerDelivery          = "Service-Delivery"
-	headerAttempt           = "Service-Attempt"
-	headerSequence          = "Service-Sequence"
+	headerSignature         = "service-signature"
+	headerStandardID        = "webhook-id"
+	headerStandardTimestamp = "webhook-timestamp"
+	headerStandardSignature = "webhook-signature"
+	headerEvent             = "service-event"
+	headerDelivery          = "service-delivery"
+	headerAttempt           = "service-attempt"
+	headerSequence          = "service-sequence"
 )
 
 // sign adds the signature headers of both schemes for the body as it is sent at
 // the given instant, one signature for each secret:
 //
-//	Service-Signature: t=<unix>,v1=<hex>[,v1=<hex>]    over "<t>.<body>", keyed with the secret's text
-//	Webhook-Signature: v1,<base64>[ v1,<base64>]       over "<id>.<t>.<body>", keyed with its decoded bytes
+//	service-signature: t=<unix>,v1=<hex>[,v1=<hex>]    over "<t>.<body>", keyed with the secret's text
+//	webhook-signature: v1,<base64>[ v1,<base64>]       over "<id>.<t>.<body>", keyed with its decoded bytes
 //
 // The first is Stripe's scheme, the second that of Standard Webhooks.
 func sign(h http.Header, secrets []string, id string, at time.Time, body []byte) error {
@@ -42,10 +45,10 @@ func sign(h http.Header, secrets []string, id string, at time.Time, body []byte)
 		own += ",v1=" + hex.EncodeToString(mac([]byte(secret), t+".", body))
 		standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(mac(key, id+"."+t+".", body)))
 	}
-	h.Set(headerSignature, own)
-	h.Set(headerStandardID, id)
-	h.Set(headerStandardTimestamp, t)
-	h.Set(headerStandardSignature, strings.Join(standard, " "))
+	h[headerSignature] = []string{own}
+	h[headerStandardID] = []string{id}
+	h[headerStandardTimestamp] = []string{t}
+	h[headerStandardSignature] = []string{strings.Join(standard, " ")}
 	return nil
 }
 

@@ -1,11 +1,14 @@
 package delivery
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +17,10 @@ import (
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	stripe "github.com/stripe/stripe-go/v84/webhook"
+
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/egress/egresstest"
+	"guildhall/internal/outbound/event"
 )
 
 var updating = flag.Bool("update", false, "write testdata anew")
@@ -47,10 +54,7 @@ func TestSignMakesThePublishedVectors(t *testing.T) {
 		t.Fatalf("%d vectors", len(vectors))
 	}
 	for i, v := range vectors {
-		h := http.Header{}
-		if err := sign(h, v.Secrets, v.ID, time.Unix(v.Timestamp, 0), []byte(v.Body)); err != nil {
-			t.Fatal(err)
-		}
+		h := received(t, v.Secrets, v.ID, time.Unix(v.Timestamp, 0), []byte(v.Body))
 		if *updating {
 			vectors[i].ServiceSignature, vectors[i].WebhookSignature = h.Get(headerSignature), h.Get(headerStandardSignature)
 			continue
@@ -88,6 +92,65 @@ func TestSignMakesThePublishedVectors(t *testing.T) {
 	}
 }
 
+// received returns the headers that sign makes as a receiver's server gives them to its
+// handler.
+func received(t *testing.T, secrets []string, id string, at time.Time, body []byte) http.Header {
+	t.Helper()
+	sent, h := http.Header{}, http.Header{}
+	if err := sign(sent, secrets, id, at, body); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range sent {
+		h.Set(name, values[0])
+	}
+	return h
+}
+
+// The names of the service's headers are in lower case on the wire of HTTP/1.1: Standard
+// Webhooks' libraries for PHP and Ruby look for them so.
+func TestHeadersAreInLowerCaseOnTheWire(t *testing.T) {
+	t.Parallel()
+	h := Headers(event.CaseCreated, "d", 1, time.Now())
+	if err := sign(h, []string{newSecret()}, "e", time.Now(), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	wire := make(chan string, 1)
+	go func() {
+		defer close(wire)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		var text strings.Builder
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() && lines.Text() != "" {
+			text.WriteString(lines.Text() + "\n")
+		}
+		wire <- text.String()
+		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+	}()
+	client := egress.NewClient(egress.NewGuard(egresstest.Loopback, nil), nil)
+	defer client.Close()
+	if res := client.Post(t.Context(), "http://"+listener.Addr().String(), h, []byte("{}")); res.Status != http.StatusNoContent {
+		t.Fatalf("the receiver's answer is %+v", res)
+	}
+	text := <-wire
+	for _, name := range []string{
+		"webhook-id", "webhook-timestamp", "webhook-signature",
+		"service-signature", "service-event", "service-delivery", "service-attempt", "service-sequence",
+	} {
+		if !strings.Contains(text, "\n"+name+": ") {
+			t.Errorf("%s is not sent so:\n%s", name, text)
+		}
+	}
+}
+
 func standardAccepts(t *testing.T, secret string, h http.Header, body []byte) bool {
 	t.Helper()
 	verifier, err := standard.NewWebhook(secret)
@@ -113,10 +176,7 @@ func TestBothLibrariesAcceptWhatIsSignedAndNothingElse(t *testing.T) {
 	}
 	for name, body := range bodies {
 		secret, id, at := newSecret(), "01977420-8c00-7000-8000-000000000601", time.Now()
-		h := http.Header{}
-		if err := sign(h, []string{secret}, id, at, body); err != nil {
-			t.Fatal(err)
-		}
+		h := received(t, []string{secret}, id, at, body)
 		own := h.Get(headerSignature)
 		if !standardAccepts(t, secret, h, body) || stripe.ValidatePayload(body, own, secret) != nil {
 			t.Fatalf("%s: refused as it is", name)

@@ -261,9 +261,9 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 		v.Indented = indented.String()
 	}
 	headers := delivery.Headers(d.EventType, d.ID, max(1, d.Attempts), d.OccurredAt)
-	headers.Set("Webhook-Id", d.EventID)
+	headers["webhook-id"] = []string{d.EventID}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		v.Headers = append(v.Headers, name+": "+headers.Get(name))
+		v.Headers = append(v.Headers, name+": "+headers[name][0])
 	}
 	if !e.Pull() {
 		v.Curl = "curl -X POST"
