@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/idna"
 )
 
 var errNoURL = errors.New("is not a URL: it must look like https://hooks.example.net/guildhall")
@@ -29,6 +31,9 @@ func WrongURL(raw string) error {
 		return errors.New("must not have a fragment")
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
 		return errors.New("must have a port between 1 and 65535, without zeros before it")
+	}
+	if host, err := idna.Lookup.ToASCII(u.Hostname()); err == nil && host != strings.ToLower(u.Hostname()) {
+		return fmt.Errorf("must write the host name as %s", host)
 	}
 	for _, r := range raw {
 		if !strings.ContainsRune(unescaped, r) {

@@ -57,6 +57,8 @@ func TestABadURLIsToldHowToMendIt(t *testing.T) {
 		"https://example.net:65536/":           "between 1 and 65535",
 		"https://example.net/\u00fc":           "must write the character '\u00fc' as %C3%BC",
 		"https://example.net/<script>":         "as %3C",
+		"https://b\u00fccher.example/hook":     "must write the host name as xn--bcher-kva.example",
+		"https://\u4f8b\u3048.test:8443/":      "must write the host name as xn--r8jz45g.test",
 		"https:///x":                           "must name a host",
 		"https://" + strings.Repeat("a", 2041): "at most 2048 characters",
 	} {
