@@ -39,8 +39,8 @@ const (
 type Fetched struct {
 	Events [][]byte // their exact payloads
 	More   bool     // further ones can be fetched now
-	// Complete is since when nothing is lost that the endpoint listens to: since it was
-	// registered or enabled, or since 30 days ago.
+	// Complete is since when nothing is lost that the endpoint listens to: since its
+	// registration or its enabling has committed, or since 30 days ago.
 	Complete time.Time
 	Stream   string // the id of the stream that they are of; empty: they are an endpoint's
 
@@ -156,8 +156,8 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 	// The statement's time, and not the transaction's: what had been recorded when the
 	// statement began is due by then, so that no caller waits for it.
 	s, err := db.Get[schedule](ctx, tx, `
-		SELECT s.disposition, n.now, n.now - $5 * interval '1 second' AS oldest, greatest(s.complete_since, n.now - $5 * interval '1 second') AS complete,
-		       s.fetched_by IS NULL OR s.fetched_at < n.now - $4 * interval '1 second' AS note
+		SELECT s.disposition, n.now, n.now - $5 * interval '1 second' AS oldest, greatest(coalesce(s.complete_since, $3, clock_timestamp()), n.now - $5 * interval '1 second') AS complete,
+		       s.fetched_by IS NULL OR s.complete_since IS NULL OR s.fetched_at < n.now - $4 * interval '1 second' AS note
 		FROM (SELECT coalesce($3::timestamptz, statement_timestamp()) AS now, `+byIndexOrder+` AS done) AS n
 		CROSS JOIN webhook_schedule s
 		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND n.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
@@ -171,8 +171,8 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 	if s.Note {
 		if _, err := db.Exec(ctx, tx, `
 			UPDATE webhook_schedule
-			SET fetched_at = $3, fetched_by = $4
-			WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint, s.Now, by); err != nil {
+			SET fetched_at = $3, fetched_by = $4, complete_since = coalesce(complete_since, $5)
+			WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint, s.Now, by, s.Complete); err != nil {
 			return out, fault.Wrap(err, "note who fetches from endpoint", endpoint, "of guild", guild)
 		}
 	}

@@ -120,6 +120,49 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	}
 }
 
+// A pull endpoint is complete since its registration has committed, and not since that
+// began: an event that happens in between is not kept. So it is when the endpoint is
+// enabled again, or gets more types of events.
+func TestAPullEndpointIsCompleteSinceACommit(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	d := w.deliverer()
+	e := w.addPull(w.guild)
+	w.exec(`DELETE FROM webhook_schedule`)
+	for name, change := range map[string]func(ctx context.Context, tx *db.Tx) error{
+		"registered": func(ctx context.Context, tx *db.Tx) error { return Register(ctx, tx, w.guild, e.ID, true, true) },
+		"enabled":    func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, w.guild, e.ID) },
+		"widened":    func(ctx context.Context, tx *db.Tx) error { return Widen(ctx, tx, w.guild, e.ID) },
+	} {
+		var missed time.Time
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			w.exec(`DELETE FROM webhook_schedule`)
+			if name != "registered" {
+				w.unit(func(ctx context.Context, tx *db.Tx) error { return Register(ctx, tx, w.guild, e.ID, true, true) })
+				w.follows(d)
+			}
+			if err := change(ctx, tx); err != nil {
+				return err
+			}
+			missed = dbtest.Value[time.Time](t, w.DB, `SELECT clock_timestamp()`)
+			return nil
+		})
+		var before, after Fetched
+		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+			before, err = Fetch(ctx, tx, w.guild, e.ID, "somebody", 1, time.Minute)
+			return err
+		})
+		w.follows(d)
+		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+			after, err = Fetch(ctx, tx, w.guild, e.ID, "somebody", 1, time.Minute)
+			return err
+		})
+		if !before.Complete.After(missed) || !after.Complete.Equal(before.Complete) {
+			t.Errorf("%s: an event of %s was not kept, and the endpoint is complete since %s, and since %s later", name, missed, before.Complete, after.Complete)
+		}
+	}
+}
+
 // A pull endpoint that nobody fetches from for 7 days is disabled, and says why. One that
 // somebody has fetched from since is not, nor is one to which events are sent.
 func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
@@ -289,7 +332,7 @@ func (m *pullModel) acknowledge() {
 		all := append(slices.Sorted(maps.Keys(m.events)), m.foreign, "garbage", "ünï")
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(all), 0, min(8, len(all)), rapid.ID[string]).Draw(m.rt, what)
 	}
-	settle, back := draw("record"), draw("give back")
+	settle, back := draw("settle"), draw("give back")
 	crash := rapid.IntRange(0, 9).Draw(m.rt, "crash") == 0
 	settled, returned := 0, 0
 	m.do(func(ctx context.Context, tx *db.Tx) (err error) {

@@ -191,7 +191,7 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 		Now         time.Time `db:"now"`
 	}
 	s, err := db.Get[schedule](ctx, tx, `
-		SELECT disposition, releasing, coalesce($3::timestamptz, now()) AS now
+		SELECT disposition, releasing, coalesce($3::timestamptz, clock_timestamp()) AS now
 		FROM webhook_schedule
 		WHERE guild_id = $1 AND endpoint_id = $2
 		FOR NO KEY UPDATE SKIP LOCKED`, b.GuildID, b.EndpointID, now)
@@ -247,7 +247,8 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 	}
 	_, err = db.Exec(ctx, tx, `
 		UPDATE webhook_schedule
-		SET releasing = $4, next_due = CASE WHEN $5 AND disposition = 'send' THEN least(next_due, greatest($3, not_before)) ELSE next_due END
+		SET releasing = $4, next_due = CASE WHEN $5 AND disposition = 'send' THEN least(next_due, greatest($3, not_before)) ELSE next_due END,
+		    complete_since = CASE WHEN disposition = 'pull' THEN coalesce(complete_since, $3) ELSE complete_since END
 		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
 	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }

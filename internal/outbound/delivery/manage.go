@@ -59,10 +59,14 @@ var (
 
 // Register makes the schedule of a new endpoint, healthy and with nothing to do. That
 // of a pull endpoint never has anything to do but to be disabled, enabled and deleted.
+//
+// A pull endpoint is complete since the unit's commit, whose instant the unit cannot know:
+// complete_since is null until the first fetch, or the next step of follow, writes its
+// own instant, which is later.
 func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, pull bool) error {
 	_, err := db.Exec(ctx, tx, `
-		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at, complete_since)
-		VALUES ($1, $2, CASE WHEN NOT $3 THEN 'hold' WHEN $4 THEN 'pull' ELSE 'send' END, CASE WHEN $4 THEN now() END, CASE WHEN $4 THEN now() END)
+		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at, releasing)
+		VALUES ($1, $2, CASE WHEN NOT $3 THEN 'hold' WHEN $4 THEN 'pull' ELSE 'send' END, CASE WHEN $4 THEN now() END, $3 AND $4)
 		ON CONFLICT DO NOTHING`, guild, endpoint, enabled, pull)
 	return fault.Wrap(err, "make the schedule of endpoint", endpoint, "of guild", guild)
 }
@@ -102,13 +106,11 @@ func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 }
 
 // Widen says that an endpoint gets events from now on that it did not get before: a pull
-// endpoint is complete since now, or since it is enabled.
+// endpoint is complete since the unit's commit, or since it is enabled.
 func Widen(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := db.Exec(ctx, tx, `
-		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_schedule
-		SET complete_since = instant.at
-		FROM instant
+		SET complete_since = NULL, releasing = true
 		WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = 'pull'`, guild, endpoint)
 	return fault.Wrap(err, "note that endpoint", endpoint, "of guild", guild, "gets more")
 }
@@ -133,13 +135,14 @@ func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition
 		}
 	}
 	_, err := db.Exec(ctx, tx, `
-		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due, fetched_at, complete_since)
-		VALUES ($1, $2, $3, $3 IN ('send', 'pull'), CASE WHEN $3 <> 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END)
+		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due, fetched_at)
+		VALUES ($1, $2, $3, $3 IN ('send', 'pull'), CASE WHEN $3 <> 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END)
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
 		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due,
 		    urgent = s.urgent AND excluded.disposition <> 'drop',
 		    recovered_at = NULL, recovered_passes = false,
-		    fetched_at = coalesce(excluded.fetched_at, s.fetched_at), complete_since = coalesce(excluded.complete_since, s.complete_since)`,
+		    fetched_at = coalesce(excluded.fetched_at, s.fetched_at),
+		    complete_since = CASE WHEN excluded.disposition <> 'pull' THEN s.complete_since END`,
 		guild, endpoint, disposition)
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
