@@ -67,6 +67,51 @@ func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 	}
 }
 
+// A connection breaks at the BEGIN or at a statement of the unit that records a posted
+// message: the unit runs again, and neither the message nor the key waits for a lease.
+// RELIABILITY.md, Messages.
+func TestAMessageIsAnsweredThoughItsLastUnitBreaks(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"BEGIN", "chat_intents", "ticket_messages"} {
+		for _, away := range []bool{false, true} {
+			if away && at == "ticket_messages" {
+				continue // nothing is written there
+			}
+			t.Run(fmt.Sprintf("%s, away %v", at, away), func(t *testing.T) {
+				t.Parallel()
+				var posted, broken atomic.Bool
+				s := newTicketAPI(t, apitest.Reach(func(raw string) string {
+					return dbtest.NewJudgedLink(t, raw, func(sent []byte) dbtest.Fate {
+						if posted.Load() && bytes.Contains(sent, []byte(at)) && broken.CompareAndSwap(false, true) {
+							return dbtest.Break
+						}
+						return dbtest.Pass
+					}).URL
+				}))
+				id := ticket(t, s.API, 1, "open", true)
+				status := 201
+				s.fail.sent.Store(&posted)
+				if away {
+					status = 502
+					s.platform.In(channelOf(1), chattest.Refuse(500, 0, "away"))
+				}
+				send := func() *apitest.Response {
+					t.Helper()
+					return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id))
+				}
+				if got := send(); got.Status != status || !broken.Load() {
+					t.Errorf("got %d, want %d; a connection broke: %t: %s", got.Status, status, broken.Load(), got.Body)
+				}
+				s.platform.In(channelOf(1), nil)
+				if got := send(); got.Status != 201 {
+					t.Errorf("the same request again is %d, want 201: %s", got.Status, got.Body)
+				}
+				s.wantMessages(t, id, 1, 1, 1)
+			})
+		}
+	}
+}
+
 // The same of a request whose ticket has been closed since its first attempt: once it is
 // known that nothing was posted, it is refused.
 func TestAMessageIsRefusedThoughACommitIsLost(t *testing.T) {

@@ -34,6 +34,7 @@ type failing struct {
 	chat.Platform
 	before, after atomic.Bool
 	freeze        atomic.Pointer[freeze]
+	sent          atomic.Pointer[atomic.Bool] // set once a message was sent, with any outcome
 }
 
 // freeze is a process that stands still once it has posted a message: it tells
@@ -49,6 +50,9 @@ func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, erro
 	}
 	still := f.freeze.Load()
 	id, err := f.Platform.SendMessage(ctx, m)
+	if sent := f.sent.Load(); sent != nil {
+		sent.Store(true)
+	}
 	if still != nil {
 		close(still.begun)
 		<-still.thaw

@@ -274,12 +274,13 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 // the answer to its commit was lost.
 var errSettled = errors.New("the message is settled already")
 
-// surely runs a unit that settles a message again for as long as it is open whether
-// it has committed, until ctx ends. Otherwise key and intent would stay under their
-// leases, and the caller would neither hear nor be able to ask.
+// surely runs a unit that records a message's outcome, and runs it again while the database
+// cannot serve it or has not said whether it committed, until ctx ends. Without the retry, key
+// and intent would stay under their leases: the caller gets 503, and the same request again
+// gets 409 until the leases end.
 func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx *db.Tx) error) error {
 	err := s.cfg.DB.Do(ctx, unit)
-	for open := db.Uncertain(err); open && db.Unavailable(err); {
+	for db.Unavailable(err) {
 		select {
 		case <-ctx.Done():
 			return err
