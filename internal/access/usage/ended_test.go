@@ -19,7 +19,7 @@ func ended(guild, token string, at time.Time, address string) usage.Request {
 // fail, and stay out of the guild's other numbers.
 func TestUsesOfAnEndedTokenAreCountedApart(t *testing.T) {
 	t.Parallel()
-	d := &doer{DB: dbtest.New(t).DB}
+	d := &doer{DB: base(t, "a", "b")}
 	c := usage.NewCounter()
 	start := time.Now().UTC().Truncate(time.Second)
 	for n := range 6 {
@@ -62,7 +62,7 @@ func TestUsesOfAnEndedTokenAreCountedApart(t *testing.T) {
 // other guild's uses are lost for it.
 func TestAFloodWithAnEndedTokenIsBounded(t *testing.T) {
 	t.Parallel()
-	d := &doer{DB: dbtest.New(t).DB}
+	d := &doer{DB: base(t, "a", "b")}
 	c := usage.NewCounter()
 	at := time.Now().UTC()
 	const flushes, each = 15, 3000

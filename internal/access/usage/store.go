@@ -128,9 +128,43 @@ func (c *Counter) trimmed(guilds []string) {
 // arrays collects rows for a statement that takes one array a column.
 type arrays [][]string
 
+// present lists the guilds of $1 that exist and whose day of removal has not come.
+const present = `
+	SELECT id
+	FROM guilds
+	WHERE id = ANY ($1) AND (removed_after IS NULL OR removed_after > now())`
+
+// dropErased drops what was counted for guilds that are being erased, or are gone: a node
+// that was frozen may flush minutes late, and nothing would delete the rows again. A guild's
+// erasure begins 15 s after its day, when a flush that began before it has ended.
+func (p pending) dropErased(ctx context.Context, tx *db.Tx) error {
+	guilds := make(map[string]bool) // false: not known to be there
+	for k := range p.hours {
+		guilds[k.guild] = false
+	}
+	for k := range p.ended {
+		guilds[k.guild] = false
+	}
+	list, err := db.Select[string](ctx, tx, present, db.Array(slices.Collect(maps.Keys(guilds))))
+	if err != nil {
+		return fault.Wrap(err, "see which guilds are still there")
+	}
+	for _, id := range list {
+		guilds[id] = true
+	}
+	maps.DeleteFunc(p.hours, func(k hourKey, _ int64) bool { return !guilds[k.guild] })
+	maps.DeleteFunc(p.addresses, func(k addressKey, _ seen) bool { return !guilds[k.guild] })
+	maps.DeleteFunc(p.refusals, func(guild string, _ []Request) bool { return !guilds[guild] })
+	maps.DeleteFunc(p.ended, func(k endedKey, _ endedUse) bool { return !guilds[k.guild] })
+	return nil
+}
+
 // write stores everything in one statement. Its rows are sorted, so that two
 // nodes take their locks in the same order.
 func (p pending) write(ctx context.Context, tx *db.Tx) error {
+	if err := p.dropErased(ctx, tx); err != nil {
+		return err
+	}
 	hours, totals, days := p.sums()
 	places := make(arrays, 6)
 	for _, k := range slices.SortedFunc(maps.Keys(p.addresses), comparePlaces) {

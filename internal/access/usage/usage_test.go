@@ -20,6 +20,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// base is a database with guilds.
+func base(t *testing.T, guilds ...string) *db.DB {
+	t.Helper()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guilds...)
+	return d
+}
+
 // doer counts the units, and fails them while it is told to.
 type doer struct {
 	*db.DB
@@ -52,7 +60,7 @@ func request(guild string, n, status int) usage.Request {
 
 func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 	t.Parallel()
-	d := &doer{DB: dbtest.New(t).DB}
+	d := &doer{DB: base(t, "a", "b")}
 	c := usage.NewCounter()
 	must(t, c.Flush(t.Context(), d))
 	if d.units != 0 {
@@ -96,9 +104,12 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 // unit once in a while for many guilds together.
 func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 	t.Parallel()
-	d := &doer{DB: dbtest.New(t).DB}
+	d := &doer{DB: base(t, "quiet")}
 	c := usage.NewCounter()
 	const guilds, rounds, each = 60, 9, 150
+	for g := range guilds {
+		dbtest.AddGuilds(t, d.DB, fmt.Sprintf("g%02d", g))
+	}
 	kept := func(guild string) int {
 		return dbtest.Value[int](t, d.DB, `SELECT count(*) FROM usage_refusals WHERE guild_id = $1`, guild)
 	}
@@ -167,7 +178,7 @@ func TestPrune(t *testing.T) {
 // A page says the same by hour and by operation, wherever its time begins.
 func TestHoursAndOperationsAgree(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t).DB
+	d := base(t, "a", "b")
 	c := usage.NewCounter()
 	now := time.Now().UTC().Truncate(time.Hour)
 	for back := range 72 {
@@ -186,6 +197,28 @@ func TestHoursAndOperationsAgree(t *testing.T) {
 			if len(hours) != back+1 || len(operations) != 1 || operations[0].Requests != int64(back+1) {
 				t.Errorf("since %d hours: %d hours, operations %+v", back, len(hours), operations)
 			}
+		}
+	}
+}
+
+// RELIABILITY.md, Guilds. A node that was frozen flushes after a guild was erased: no table
+// gets a row of it.
+func TestNothingIsWrittenForAGuildThatIsGone(t *testing.T) {
+	t.Parallel()
+	d := base(t, "there", "leaving", "over")
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '1 day' WHERE id = 'leaving'`)
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() - interval '1 second' WHERE id = 'over'`)
+	c := usage.NewCounter()
+	for _, guild := range []string{"there", "leaving", "over", "erased"} {
+		c.Count(request(guild, 1, 200))
+		c.Count(request(guild, 2, 404))
+		c.Count(ended(guild, "ended-"+guild, time.Now(), "203.0.113.9"))
+	}
+	must(t, c.Flush(t.Context(), d))
+	for _, table := range []string{"usage_hours", "usage_totals", "usage_days", "usage_addresses", "usage_refusals", "usage_ended"} {
+		got := dbtest.Value[string](t, d, `SELECT coalesce(string_agg(DISTINCT guild_id, ' ' ORDER BY guild_id), '') FROM `+table)
+		if got != "leaving there" {
+			t.Errorf("%s has rows of %q", table, got)
 		}
 	}
 }
