@@ -179,7 +179,7 @@ func hosted(d *db.DB) batch.Host {
 	if err != nil {
 		panic(err)
 	}
-	return batch.Host{DB: d, Began: numbers.batch, Wake: func(string) {}}
+	return batch.Host{DB: d, Started: numbers.batch, Wake: func(string) {}}
 }
 
 // adjusting is an operation that changes a balance.

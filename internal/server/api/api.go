@@ -108,7 +108,7 @@ func New(cfg Config) (http.Handler, error) {
 		validateRequest,
 		u.unit,
 	)))
-	host := batch.Host{DB: cfg.DB, OneGuild: cfg.OneGuild, Began: numbers.batch, Wake: cfg.Wake}
+	host := batch.Host{DB: cfg.DB, OneGuild: cfg.OneGuild, Started: numbers.batch, Wake: cfg.Wake}
 	strict := gen.NewStrictHandler(newOperations(cfg, host), nil)
 	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
 	return e, nil

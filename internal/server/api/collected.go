@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"guildhall/internal/access/idempotency"
-	"guildhall/internal/base/collect"
+	"guildhall/internal/base/batcher"
 )
 
 // collected serves an operation that makes its change together with others, under the
@@ -21,7 +21,7 @@ func (u *units) collected(rs *reqState, next handler) error {
 	})
 }
 
-// together runs the operation outside a unit. When its change is left, alone makes it,
+// together runs the operation outside a unit. When its change falls back, alone makes it,
 // and those of the same subject wait.
 func (u *units) together(ctx context.Context, rs *reqState, next handler, alone func() error) error {
 	if rs.broken != nil {
@@ -29,8 +29,8 @@ func (u *units) together(ctx context.Context, rs *reqState, next handler, alone 
 	}
 	rs.SetRequest(rs.Request().WithContext(ctx))
 	err := next(rs)
-	if left, ok := errors.AsType[*collect.Left](err); ok {
-		defer left.Release()
+	if fallback, ok := errors.AsType[*batcher.Fallback](err); ok {
+		defer fallback.Release()
 		return alone()
 	}
 	return err

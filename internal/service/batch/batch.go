@@ -1,6 +1,5 @@
-// Package batch lets changes, and questions, of members that arrive together share a
-// statement. Each is decided by itself, so that one that is refused is no matter to the
-// others.
+// Package batch lets concurrent changes, and concurrent reads, of members share a statement.
+// Each change is decided by itself: a refused change does not affect the others.
 package batch
 
 import (
@@ -9,19 +8,19 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Host is what the program gives to those who collect.
+// Host is what the program provides to batched operations.
 type Host struct {
 	DB       *db.DB
-	OneGuild bool // a statement is about one guild
+	OneGuild bool // a batch holds one guild's items
 
-	// Began makes what is told of each statement of an operation: of how many it is,
-	// and how long the one that came first had waited.
-	Began func(operation string) func(size int, waited time.Duration)
+	// Started returns a function that is called for each batch of an operation, with the size
+	// of the batch and how long its oldest item waited.
+	Started func(operation string) func(size int, waited time.Duration)
 
 	Wake func(guild string) // called after a commit that may have recorded events of the guild
 }
 
-// Each is what of says of each item.
+// Each returns the value of each item.
 func Each[T, V any](items []T, of func(T) V) []V {
 	list := make([]V, len(items))
 	for i, item := range items {

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"guildhall/internal/access/auth"
-	"guildhall/internal/base/collect"
+	"guildhall/internal/base/batcher"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 )
 
-// asked is a question, and how it was answered.
+// asked is a query, and how it was answered.
 type asked struct {
 	alone bool
 	stack string
@@ -22,7 +22,7 @@ type asked struct {
 
 var by = auth.By{GuildID: "guild", ID: "token"}
 
-// asking are questions to a database with so many places for reads.
+// asking returns the Reads of a database with the given number of connections for reads.
 func asking(t *testing.T, places int) (r *Reads[*asked], d *db.DB, ask func() *asked) {
 	t.Helper()
 	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Writers: 1, Readers: places})
@@ -55,7 +55,7 @@ func caller(t *testing.T) context.Context {
 	return db.As(t.Context(), db.Caller{Token: by.ID, Guild: by.GuildID})
 }
 
-// A read that meets few others is made on its caller's goroutine, as any other read.
+// A read beside few others runs at once, on its caller's goroutine.
 func TestAReadAmongFewIsMadeAtOnce(t *testing.T) {
 	t.Parallel()
 	_, d, ask := asking(t, 4)
@@ -69,21 +69,21 @@ func TestAReadAmongFewIsMadeAtOnce(t *testing.T) {
 	}
 }
 
-// crowd fills the reader with as many reads as need not wait for each other, until the
-// test ends.
+// crowd keeps fewReads reads unreleased until the test ends, so that further reads are
+// batched.
 func crowd(t *testing.T, r *Reads[*asked]) {
 	t.Helper()
 	for range fewReads {
-		left, ok := errors.AsType[*collect.Left](r.collector.Do(t.Context(), collect.Caller{}, "", &asked{}))
+		fallback, ok := errors.AsType[*batcher.Fallback](r.batches.Do(t.Context(), batcher.Caller{}, "", &asked{}))
 		if !ok {
-			t.Fatal("one among few waits for others")
+			t.Fatal("a read among few is batched")
 		}
-		t.Cleanup(left.Release)
+		t.Cleanup(fallback.Release)
 	}
 }
 
-// A read that comes beside more goes into a batch, whose connection counts as no
-// token's place: also for a token that holds as many as it may.
+// A read beside more than few others is batched. The batch's connection counts for no token,
+// so this holds for a token that has all connections that it may have.
 func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	t.Parallel()
 	r, d, ask := asking(t, 2)
@@ -94,11 +94,11 @@ func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	}
 	defer db.Unqueue(holding)
 	if a := ask(); a.alone {
-		t.Error("it was read alone")
+		t.Error("the read was not batched")
 	}
 }
 
-// A read that waits behind a statement which has hung is made by itself in the end.
+// A read that waits behind a hanging statement falls back to a statement of its own.
 // RELIABILITY.md, Overload.
 func TestAReadWaitsForNoStatementThatHangs(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestAReadWaitsForNoStatementThatHangs(t *testing.T) {
 	all.Go(func() { ask() })
 	<-begun
 	if a := ask(); !a.alone {
-		t.Error("it was answered by a statement that hangs")
+		t.Error("the read was answered by a statement that hangs")
 	}
 	close(hung)
 	all.Wait()

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"guildhall/internal/access/idempotency"
-	"guildhall/internal/base/collect"
+	"guildhall/internal/base/batcher"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
 )
 
-// payment is a change as tests have it.
+// payment is the change of these tests.
 type payment struct {
 	Change
 	to string
@@ -24,12 +24,12 @@ type payment struct {
 func (p *payment) Member() string { return p.to }
 
 func host(d *db.DB) Host {
-	return Host{DB: d, Wake: func(string) {}, Began: func(string) func(int, time.Duration) { return func(int, time.Duration) {} }}
+	return Host{DB: d, Wake: func(string) {}, Started: func(string) func(int, time.Duration) { return func(int, time.Duration) {} }}
 }
 
-// A change that is in a batch is done if it says so, unknown if the commit is, and
-// otherwise left, whatever has happened.
-func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
+// A change of a batch is applied if the batch says so, and falls back otherwise, whatever has
+// happened. Only an unknown commit leaves the change unknown.
+func TestAChangeThatIsNotAppliedFallsBack(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	broken := errors.New("broken")
@@ -39,13 +39,13 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 		want  error
 	}{
 		"made":                {true, nil, nil},
-		"not made":            {false, nil, collect.Alone},
-		"failed":              {false, broken, collect.Alone},
-		"failed in the midst": {true, broken, collect.Alone},
+		"not made":            {false, nil, batcher.ErrFallback},
+		"failed":              {false, broken, batcher.ErrFallback},
+		"failed in the midst": {true, broken, batcher.ErrFallback},
 	} {
 		woken := 0
 		w := NewWrites(host(d), "pay", func(_ context.Context, _ db.Querier, list []*payment) error {
-			list[0].Made = c.makes
+			list[0].Applied = c.makes
 			return c.err
 		}, nil)
 		w.Wake = func(string) { woken++ }
@@ -54,8 +54,8 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-			if left, ok := errors.AsType[*collect.Left](err); ok {
-				left.Release()
+			if fallback, ok := errors.AsType[*batcher.Fallback](err); ok {
+				fallback.Release()
 			}
 		}
 		if done := c.want == nil; woken != map[bool]int{true: 2}[done] {
@@ -64,9 +64,9 @@ func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 	}
 }
 
-// Nor is one left to be made alone whose statement broke off: it may be there. In a unit
-// that ends before its commit it is not.
-func TestAChangeThatMayBeThereIsNotLeft(t *testing.T) {
+// A change whose statement broke off does not fall back: it may be committed. In a unit that
+// ends before its commit it is not.
+func TestAChangeThatMayBeCommittedDoesNotFallBack(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, _ []*payment) error {
@@ -74,12 +74,12 @@ func TestAChangeThatMayBeThereIsNotLeft(t *testing.T) {
 		return err
 	}, nil)
 	err := w.Do(t.Context(), &payment{to: "one"})
-	if err == nil || db.Uncertain(err) == d.Distributed() || errors.Is(err, collect.Alone) != d.Distributed() {
+	if err == nil || db.Uncertain(err) == d.Distributed() || errors.Is(err, batcher.ErrFallback) != d.Distributed() {
 		t.Errorf("distributed %t: %v", d.Distributed(), err)
 	}
 }
 
-// Changes of one member are made one after the other, those of others together.
+// Changes of one member have one subject, so that they run one after the other.
 func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
 	t.Parallel()
 	of := func(guild, user string) string {
@@ -90,7 +90,7 @@ func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
 	}
 }
 
-// A batch is one statement that is a transaction of its own, but on a coordinator.
+// A batch is one statement in a transaction of its own, but on a coordinator a unit.
 func TestABatchIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -98,7 +98,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 		if unit := db.Unit(ctx) != nil; unit != d.Distributed() {
 			t.Errorf("in a unit %t", unit)
 		}
-		list[0].Made = true
+		list[0].Applied = true
 		return nil
 	}, nil)
 	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
@@ -106,7 +106,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// A change has the key of the request that it was asked for with, and none otherwise.
+// A change has the key of its request, and none where the request has none.
 func TestAChangeHasTheKeyOfItsRequest(t *testing.T) {
 	t.Parallel()
 	if c := ChangeOf(t.Context(), event.System("1")); c.Key != nil {
@@ -118,9 +118,9 @@ func TestAChangeHasTheKeyOfItsRequest(t *testing.T) {
 	}
 }
 
-// Changes that are made together wait no longer on a worker than they would on one
-// server, and the worker's own limit is back after their unit.
-func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
+// A batch waits no longer for a lock on a coordinator's worker than on one server, and the
+// worker's own lock timeout is back after the batch.
+func TestAWorkerHasTheLockTimeoutOfABatch(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	if !dbtest.Coordinator(t) {
@@ -133,7 +133,7 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 		if of, err := db.Get[string](ctx, q, limit, "7"); err != nil || of != "10ms" {
 			t.Errorf("a worker waits %s: %v", of, err)
 		}
-		list[0].Made = true
+		list[0].Applied = true
 		return nil
 	}, nil)
 	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
@@ -151,7 +151,7 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 	}
 }
 
-// Keys are columns of their changes, with nulls, or nothing, for those that have none.
+// Columns holds the keys of changes, with nulls, or empty bytes, for changes without a key.
 func TestKeysAreColumnsOfTheirChanges(t *testing.T) {
 	t.Parallel()
 	columns := Columns([]*payment{
@@ -170,13 +170,13 @@ func TestKeysAreColumnsOfTheirChanges(t *testing.T) {
 	}
 }
 
-// In a unit a change is made alone, and its refusal is returned as it is.
+// In a unit Do makes the change by itself and returns its refusal unchanged.
 func TestInAUnitAChangeIsMadeAlone(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	refusal := errors.New("refused")
 	w := NewWrites(host(d), "pay", func(context.Context, db.Querier, []*payment) error {
-		t.Error("it is made together with others")
+		t.Error("the change is made in a batch")
 		return nil
 	}, func(_ context.Context, tx *db.Tx, list []*payment, refused func(int, error) error) error {
 		if tx == nil || len(list) != 1 || list[0].to != "one" {

@@ -27,27 +27,27 @@ import (
 // joined. The subquery around the first array hides it: Postgres would plan short lists
 // anew each time.
 var (
-	//go:embed adjust_together.sql
-	adjustTogether string
+	//go:embed adjust_batch.sql
+	adjustBatchSQL string
 
-	together = leaderboard.Wallets.Noted("moved", batch.Guild, adjustTogether, "told", telling(batch.Guild))
+	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL, "told", telling(batch.Guild))
 )
 
-// made is what the statement says of a change that it has made: what of the ledger row
-// was not known.
-type made struct {
+// adjustedRow is the statement's result for an applied change: the columns of its ledger
+// entry that the statement has set.
+type adjustedRow struct {
 	batch.Row
 	entry
 }
 
 // adjustEach makes changes of several wallets in one statement.
 func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
-	return batch.Make(ctx, q, together.For, list, further, func(c *change, m made) {
+	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, func(c *change, m adjustedRow) {
 		c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = m.ID, m.BalanceAfter, m.CreatedAt
 	})
 }
 
-func further(changes []*change) []any {
+func ownColumns(changes []*change) []any {
 	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(changes, of)) }
 	return []any{
 		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })),

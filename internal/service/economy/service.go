@@ -19,24 +19,24 @@ import (
 
 // Service implements the operations of the tag Economy.
 type Service struct {
-	together *batch.Writes[*change]
-	wallets  *batch.Reads[*question]
-	pages    *batch.Reads[*leaderboard.Query]
+	adjustments *batch.Writes[*change]
+	wallets     *batch.Reads[*lookup]
+	pages       *batch.Reads[*leaderboard.Query]
 }
 
 // New returns the service.
 func New(h batch.Host) *Service {
 	return &Service{
-		together: batch.NewWrites(h, "adjustBalance", adjustEach, adjustAll),
-		wallets:  batch.NewReads(h, "getWallet", answer, answerEach),
-		pages:    batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
+		adjustments: batch.NewWrites(h, "adjustBalance", adjustEach, adjustAll),
+		wallets:     batch.NewReads(h, "getWallet", answer, answerEach),
+		pages:       batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
 	}
 }
 
 // GetWallet returns a member's balance, zero for one who has earned nothing.
 func (s *Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
 	by := auth.Acting(ctx)
-	q := &question{guild: by.GuildID, wallet: row{UserID: r.UserID}}
+	q := &lookup{guild: by.GuildID, wallet: row{UserID: r.UserID}}
 	if err := s.wallets.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
 	c := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
-	if err := s.together.Do(ctx, c); err != nil {
+	if err := s.adjustments.Do(ctx, c); err != nil {
 		return nil, err
 	}
 	return showAdjusted(c.entry, c.replayed), nil

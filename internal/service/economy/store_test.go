@@ -26,12 +26,14 @@ type form struct {
 	arguments func([]*change) []any
 }
 
-func arguments(changes []*change) []any { return append(batch.Columns(changes), further(changes)...) }
+func arguments(changes []*change) []any {
+	return append(batch.Columns(changes), ownColumns(changes)...)
+}
 
 // forms are all of them.
 func forms() map[string]form {
 	return map[string]form{
-		"together": {text: together, arguments: arguments},
+		"together": {text: adjustBatch, arguments: arguments},
 		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
 			c := changes[0]
 			held := &holding{UserID: c.entry.UserID, Was: new(int64)}
@@ -71,7 +73,7 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	note := leaderboard.Wallets.Noted("moved", batch.Guild, ":rank").For(64)
-	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note, "told", telling(batch.Guild))
+	dbtest.WantPsql(t, d.URL, adjustBatchSQL, adjustBatch.For(64), "rank", note, "told", telling(batch.Guild))
 }
 
 // Each of the store's reads goes through an index and in its order, whatever the
@@ -325,8 +327,8 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 		add("6", maxBalance-5, "free", "free")
 		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
 		for i, c := range list {
-			if c.Made != (i > 4) {
-				t.Errorf("heard: %t, member %s: made %t", heard, c.entry.UserID, c.Made)
+			if c.Applied != (i > 4) {
+				t.Errorf("heard: %t, member %s: made %t", heard, c.entry.UserID, c.Applied)
 			}
 		}
 		got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`)
@@ -366,8 +368,8 @@ func TestAReferenceThatABatchHasTwiceIsUsedOnce(t *testing.T) {
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
 	for i, want := range []bool{true, true, false, true} {
-		if list[i].Made != want {
-			t.Errorf("change %d: made %t, want %t", i+1, list[i].Made, want)
+		if list[i].Applied != want {
+			t.Errorf("change %d: made %t, want %t", i+1, list[i].Applied, want)
 		}
 	}
 }

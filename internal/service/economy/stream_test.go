@@ -56,8 +56,8 @@ func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 			}
 		}
 		got := dbtest.Told(t, d, guild)
-		if !one.Made || got != want {
-			t.Errorf("%+v: made %t, %s, want %s", c, one.Made, got, want)
+		if !one.Applied || got != want {
+			t.Errorf("%+v: made %t, %s, want %s", c, one.Applied, got, want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 				}
 				return adjustAlone(ctx, tx, alone)
 			})
-			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Made }) {
+			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Applied }) {
 				t.Fatalf("keyed %t, referenced %t, of %v: %v", keyed, referenced, guilds, err)
 			}
 			for _, c := range append(list, alone) {

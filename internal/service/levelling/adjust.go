@@ -14,10 +14,10 @@ import (
 // leaderboard notes. It does as that of balances: economy/adjust.go tells what they have
 // in common. It knows the curve, and tells of the changes that move a level.
 var (
-	//go:embed adjust_together.sql
-	adjustTogether string
+	//go:embed adjust_batch.sql
+	adjustBatchSQL string
 
-	together = leaderboard.Levels.Noted("moved", batch.Guild, adjustTogether,
+	adjustBatch = leaderboard.Levels.Noted("moved", batch.Guild, adjustBatchSQL,
 		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 )
 
@@ -26,17 +26,17 @@ var tellLevels = event.EmitDataSQL("stepped", "stepped.guild_id /*: $9 */", "ste
 			'{"level":' || stepped.level || ',"previous_level":' || stepped.previous_level || ',"total_xp":' || stepped.is_now
 			|| ',"user_id":"' || stepped.user_id || '"}'`)
 
-// made is what the statement says of a change that it has made.
-type made struct {
+// adjustedRow is the statement's result for an applied change.
+type adjustedRow struct {
 	batch.Row
 	row
 }
 
 // adjustEach makes changes of several members' XP in one statement.
 func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
-	return batch.Make(ctx, q, together.For, list, further, func(c *change, m made) { c.row = m.row })
+	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, func(c *change, m adjustedRow) { c.row = m.row })
 }
 
-func further(changes []*change) []any {
+func ownColumns(changes []*change) []any {
 	return []any{db.Integers(batch.Each(changes, (*change).kept)), db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp }))}
 }

@@ -98,7 +98,7 @@ func (h *holding) judge(c *change) error {
 		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
 	}
 	h.moved, h.Before, h.XP = true, h.XP, after
-	c.Made, c.row = true, row{UserID: c.user, TotalXP: after, PreviousXP: h.Before, UpdatedAt: &at}
+	c.Applied, c.row = true, row{UserID: c.user, TotalXP: after, PreviousXP: h.Before, UpdatedAt: &at}
 	return nil
 }
 

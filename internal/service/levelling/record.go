@@ -99,7 +99,7 @@ func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	list := make([]*change, len(rows))
 	for i, row := range rows {
 		a := &change{user: row.Is.UserID, row: levelRow(row)}
-		a.Made, a.By = true, event.From(c.By).In(ctx)
+		a.Applied, a.By = true, event.From(c.By).In(ctx)
 		list[i] = a
 	}
 	return tell(ctx, tx, list...)

@@ -19,17 +19,17 @@ import (
 
 // Service implements the operations on XP.
 type Service struct {
-	together *batch.Writes[*change]
-	records  *batch.Reads[*question]
-	pages    *batch.Reads[*leaderboard.Query]
+	adjustments *batch.Writes[*change]
+	records     *batch.Reads[*lookup]
+	pages       *batch.Reads[*leaderboard.Query]
 }
 
 // New returns the service.
 func New(h batch.Host) *Service {
 	return &Service{
-		together: batch.NewWrites(h, "adjustXp", adjustEach, adjustAll),
-		records:  batch.NewReads(h, "getLevelRecord", answer, answerEach),
-		pages:    batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
+		adjustments: batch.NewWrites(h, "adjustXp", adjustEach, adjustAll),
+		records:     batch.NewReads(h, "getLevelRecord", answer, answerEach),
+		pages:       batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
 	}
 }
 
@@ -37,7 +37,7 @@ func New(h batch.Host) *Service {
 // activity has the zero record; that is not a failure.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
 	by := auth.Acting(ctx)
-	q := &question{guild: by.GuildID, record: row{UserID: r.UserID}}
+	q := &lookup{guild: by.GuildID, record: row{UserID: r.UserID}}
 	if err := s.records.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 // work it is made together with others, or left.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
-	if err := s.together.Do(ctx, c); err != nil {
+	if err := s.adjustments.Do(ctx, c); err != nil {
 		return nil, err
 	}
 	return Adjusted(c.user, c.row.PreviousXP, c.row.TotalXP, *c.row.UpdatedAt), nil
@@ -133,7 +133,7 @@ func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[eventKind][]event.Change{}
 	for _, a := range list {
 		now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP)
-		if !a.Made || now == before {
+		if !a.Applied || now == before {
 			continue
 		}
 		of := eventKind{a.By, event.LevelUp}

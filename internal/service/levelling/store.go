@@ -26,24 +26,24 @@ const levelOfMember = `
 		WHERE guild_id = $1
 		  AND user_id = $2`
 
-// question asks for a member's record, and has it once it is answered.
-type question struct {
+// lookup asks for a member's record, and has it once it is answered.
+type lookup struct {
 	guild  string
 	record row // zero where there is none
 }
 
-func answer(ctx context.Context, q db.Querier, one *question) (err error) {
+func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
 	one.record, err = get(ctx, q, one.guild, one.record.UserID)
 	return err
 }
 
 // answerEach answers several in one statement.
-func answerEach(ctx context.Context, q db.Querier, list []*question) error {
+func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	rows, err := db.Select[struct {
 		Number int `db:"number"`
 		row
-	}](ctx, q, recordsOf, db.Array(batch.Each(list, func(one *question) string { return one.guild })),
-		db.Array(batch.Each(list, func(one *question) string { return one.record.UserID })), list[0].guild)
+	}](ctx, q, recordsOf, db.Array(batch.Each(list, func(one *lookup) string { return one.guild })),
+		db.Array(batch.Each(list, func(one *lookup) string { return one.record.UserID })), list[0].guild)
 	if err != nil {
 		return fmt.Errorf("read the XP of %d members: %w", len(list), err)
 	}

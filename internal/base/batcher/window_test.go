@@ -1,4 +1,4 @@
-package collect
+package batcher
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// gathered is a collector whose batches take two milliseconds, with their sizes and with
-// how long the item that came first had waited.
-func gathered(moment time.Duration) (c *Collector[*change], sizes *[]int, waits *[]time.Duration) {
+// timed returns a batcher whose batches take two milliseconds, with their sizes and
+// with how long the oldest item of each had waited.
+func timed(window time.Duration) (c *Batcher[*change], sizes *[]int, waits *[]time.Duration) {
 	sizes, waits = new([]int), new([]time.Duration)
-	cfg := with(Config[*change]{Moment: moment, Run: func(context.Context, []*change) error {
+	cfg := with(Config[*change]{Window: window, Run: func(context.Context, []*change) error {
 		time.Sleep(2 * time.Millisecond)
 		return nil
 	}})
-	cfg.Began = func(size int, waited time.Duration) { *sizes, *waits = append(*sizes, size), append(*waits, waited) }
+	cfg.Started = func(size int, waited time.Duration) { *sizes, *waits = append(*sizes, size), append(*waits, waited) }
 	return New(cfg), sizes, waits
 }
 
-// comeAgain lets n callers ask twenty times each, a moment after each answer.
-func comeAgain(t *testing.T, c *Collector[*change], n int) {
+// comeAgain lets n callers ask twenty times each, shortly after each answer.
+func comeAgain(t *testing.T, c *Batcher[*change], n int) {
 	t.Helper()
 	var all sync.WaitGroup
 	for i := range n {
@@ -39,22 +39,22 @@ func comeAgain(t *testing.T, c *Collector[*change], n int) {
 	all.Wait()
 }
 
-// Callers that come again after their answers are in one batch, and not in two halves
-// of which each waits for the other. A lone caller never waits.
+// Callers that return right after their answers are in one batch, and not in two halves that
+// wait for each other. A lone caller never waits.
 func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, sizes, _ := gathered(time.Millisecond)
+		c, sizes, _ := timed(time.Millisecond)
 		comeAgain(t, c, 8)
 		if n := len(*sizes); n > 22 || slices.ContainsFunc((*sizes)[1:n-2], func(size int) bool { return size != 8 }) {
 			t.Errorf("batches of %v", *sizes)
 		}
-		c, sizes, _ = gathered(0)
+		c, sizes, _ = timed(0)
 		comeAgain(t, c, 8)
 		if slices.Contains((*sizes)[1:], 8) {
-			t.Errorf("without a moment: batches of %v", *sizes)
+			t.Errorf("without a window: batches of %v", *sizes)
 		}
-		c, _, waits := gathered(time.Millisecond)
+		c, _, waits := timed(time.Millisecond)
 		comeAgain(t, c, 1)
 		if slices.Max(*waits) > 0 {
 			t.Errorf("a lone caller waits %v", *waits)
@@ -62,12 +62,12 @@ func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
 	})
 }
 
-// Callers that do not come again are waited for once, then in every second, fourth and at
-// last 64th batch, until callers come again.
+// Batches wait for callers that do not return once, then in every second, fourth and at last
+// 64th batch, until callers return again.
 func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _, waits := gathered(time.Millisecond)
+		c, _, waits := timed(time.Millisecond)
 		ask := func(name string) {
 			if err := c.Do(t.Context(), Caller{"1", name}, name, &change{}); err != nil {
 				t.Error(err)
@@ -121,8 +121,8 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 	})
 }
 
-// A batch waits only where fewer are ready than were there a moment ago, and not beside
-// another one.
+// A batch waits only if fewer items are ready than there were callers at the end of the last
+// batch, and not beside another batch.
 func TestWhenABatchWaits(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
@@ -130,7 +130,7 @@ func TestWhenABatchWaits(t *testing.T) {
 		ago                        time.Duration
 		running, ready, want, skip int
 		waits                      bool
-		left                       int // batches that do not wait after it
+		skips                      int // later batches that do not wait
 	}{
 		{"fewer", 0, 1, 2, 3, 0, true, 0},
 		{"as many", 0, 1, 3, 3, 0, false, 0},
@@ -140,7 +140,7 @@ func TestWhenABatchWaits(t *testing.T) {
 		{"skipped", 0, 1, 2, 3, 1, false, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _, _ := gathered(time.Minute)
+			c, _, _ := timed(time.Minute)
 			c.running, c.ready, c.skip = d.running, d.ready, d.skip
 			c.ended, c.want = time.Now().Add(-d.ago), d.want
 			begun, want := time.Now(), time.Duration(0)
@@ -153,18 +153,18 @@ func TestWhenABatchWaits(t *testing.T) {
 			if d.waits {
 				return // the ones after it do not wait
 			}
-			if c.skip != d.left {
-				t.Errorf("%s: %d more do not wait, want %d", d.name, c.skip, d.left)
+			if c.skip != d.skips {
+				t.Errorf("%s: %d more do not wait, want %d", d.name, c.skip, d.skips)
 			}
 		})
 	}
-	c, _, _ := gathered(time.Minute)
-	c.over(c.turns, nil, nil)
+	c, _, _ := timed(time.Minute)
+	c.finish(c.turns, nil, nil)
 	if c.want != 0 || c.ended.IsZero() {
 		t.Errorf("after an empty batch %d are awaited", c.want)
 	}
 	c.ready = 40
-	c.over(c.turns, nil, nil)
+	c.finish(c.turns, nil, nil)
 	if c.want != 16 {
 		t.Errorf("where 40 are ready %d are awaited", c.want)
 	}

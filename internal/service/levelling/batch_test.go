@@ -64,8 +64,8 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
 		VALUES ('1', 'another token', 'a', 'other', 'done', 200, '')`)
 	changes := list()
-	if err := together(t.Context(), changes); err != nil || !changes[0].Made || changes[1].Made {
-		t.Errorf("a key that is taken: %v, made %t and %t", err, changes[0].Made, changes[1].Made)
+	if err := together(t.Context(), changes); err != nil || !changes[0].Applied || changes[1].Applied {
+		t.Errorf("a key that is taken: %v, made %t and %t", err, changes[0].Applied, changes[1].Applied)
 	}
 	if got := xp(t, d); got != "6 5" {
 		t.Errorf("the members have %s", got)
@@ -88,8 +88,8 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	list := []*change{rising("1", "", -6), rising("2", "", MaxXP-4), rising("3", "", -5), exactly, rising("9", "", 1)}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, list) })
 	for i, want := range []bool{false, false, true, true, false} {
-		if list[i].Made != want {
-			t.Errorf("change %d: made %t", i, list[i].Made)
+		if list[i].Applied != want {
+			t.Errorf("change %d: made %t", i, list[i].Applied)
 		}
 	}
 	if got := xp(t, d); got != "5 5 0 7" {
@@ -155,8 +155,8 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 			}
 		}
 		got := dbtest.Told(t, d, guild)
-		if !stays.Made || !moves.Made || got != want {
-			t.Errorf("%+v: made %t and %t, %s, want %s", c, stays.Made, moves.Made, got, want)
+		if !stays.Applied || !moves.Applied || got != want {
+			t.Errorf("%+v: made %t and %t, %s, want %s", c, stays.Applied, moves.Applied, got, want)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
-		"records": recordsOf, "together": together.For(0), "together, and asks for the keeper": together.For(64), "alone": manyWritten.For(0),
+		"records": recordsOf, "together": adjustBatch.For(0), "together, and asks for the keeper": adjustBatch.For(64), "alone": manyWritten.For(0),
 	})
 }
 
@@ -173,7 +173,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	note := leaderboard.Levels.Noted("moved", batch.Guild, ":rank").For(64)
-	dbtest.WantPsql(t, dbtest.New(t).URL, adjustTogether, together.For(64), "rank", note,
+	dbtest.WantPsql(t, dbtest.New(t).URL, adjustBatchSQL, adjustBatch.For(64), "rank", note,
 		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 }
 
@@ -181,10 +181,10 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 // others, and changes that are made together give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(together.For(0), fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
+	if !strings.Contains(adjustBatch.For(0), fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
 		t.Error("another most")
 	}
-	for name, text := range map[string]string{"together": together.For(0), "alone": manyHeld, "alone, written": manyWritten.For(0)} {
+	for name, text := range map[string]string{"together": adjustBatch.For(0), "alone": manyHeld, "alone, written": manyWritten.For(0)} {
 		if strings.Contains(text, "'lock_timeout', '10ms'") != (name == "together") {
 			t.Errorf("%s: it waits otherwise", name)
 		}
@@ -252,7 +252,7 @@ func TestAChangeOfXPIsPlannedOnce(t *testing.T) {
 	members(t, d, 3)
 	rise := []*change{rising("2", "", 1)}
 	dbtest.WantOnePlan(t, d, 1, "UPDATE levels", func(ctx context.Context, tx *db.Tx, _ int) error {
-		_, err := tx.ExecContext(ctx, together.For(0), append(batch.Columns(rise), further(rise)...)...)
+		_, err := tx.ExecContext(ctx, adjustBatch.For(0), append(batch.Columns(rise), ownColumns(rise)...)...)
 		return err
 	})
 }

@@ -1,4 +1,4 @@
-package collect
+package batcher
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// change is what the tests collect: coins for a member, under a key if it has one.
+// change is the item of these tests: coins for a member, under a key if it has one.
 type change struct {
 	number int // in the order of arrival
 	by     Caller
@@ -26,16 +26,16 @@ type change struct {
 	key    string
 
 	cancel  context.CancelFunc
-	made    bool
-	left    bool // its caller has gone
+	applied bool
+	gone    bool // its caller has gone
 	ended   bool
 	err     error
 	refused bool
 	replay  bool
 }
 
-// bank is the database of the model: balances, keys, and what was done in which
-// order. It does what it is told one change after the other.
+// bank is the database of the model: balances, keys, and the applied changes in their
+// order. It applies one change after the other.
 type bank struct {
 	mu       sync.Mutex
 	balances map[string]int
@@ -43,13 +43,13 @@ type bank struct {
 	held     map[string]bool // rows that somebody else has locked
 	done     []*change
 
-	batches []*onItsWay
-	alones  []*onItsWay
+	batches   []*running
+	fallbacks []*running
 }
 
-// onItsWay is a batch, or an item that is done alone, that waits for the test to
-// say what becomes of it.
-type onItsWay struct {
+// running is a running batch, or a change that its caller makes. It waits for the test to
+// choose its fate.
+type running struct {
 	changes []*change
 	fate    chan fate
 }
@@ -58,21 +58,21 @@ type fate int
 
 const (
 	committed    fate = iota
-	undone            // it failed, and nothing of it is there
-	lost              // it failed before it was there, but nobody can know
-	responseLost      // it is there, but nobody can know
+	undone            // rolled back, and known to be
+	lost              // rolled back, but the connection broke: nobody can know
+	responseLost      // committed, but the connection broke: nobody can know
 )
 
 var errUnknown = errors.New("the connection broke")
 
-// do makes one change as a statement would: refused or made, once for its key. It says
-// whether it has.
-func (b *bank) do(c *change, alone bool) bool {
-	if !alone && b.held[c.member] {
+// do makes one change as a statement would, refused or applied, once for its key. It
+// reports whether the change was decided.
+func (b *bank) do(c *change, fallback bool) bool {
+	if !fallback && b.held[c.member] {
 		return false
 	}
 	if first := b.keys[c.key]; c.key != "" && first != nil {
-		if !alone {
+		if !fallback {
 			return false
 		}
 		c.replay, c.refused = true, first.refused
@@ -89,33 +89,33 @@ func (b *bank) do(c *change, alone bool) bool {
 }
 
 func (b *bank) run(_ context.Context, batch []*change) error {
-	w := &onItsWay{changes: batch, fate: make(chan fate)}
+	w := &running{changes: batch, fate: make(chan fate)}
 	b.mu.Lock()
 	b.batches = append(b.batches, w)
 	b.mu.Unlock()
 	return b.finish(w, <-w.fate, false)
 }
 
-func (b *bank) alone(c *change) error {
-	w := &onItsWay{changes: []*change{c}, fate: make(chan fate)}
+func (b *bank) fallback(c *change) error {
+	w := &running{changes: []*change{c}, fate: make(chan fate)}
 	b.mu.Lock()
-	b.alones = append(b.alones, w)
+	b.fallbacks = append(b.fallbacks, w)
 	b.mu.Unlock()
 	return b.finish(w, <-w.fate, true)
 }
 
-func (b *bank) finish(w *onItsWay, f fate, alone bool) error {
+func (b *bank) finish(w *running, f fate, fallback bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch f {
 	case undone:
-		return Alone
+		return ErrFallback
 	case lost:
 		return errUnknown
 	case committed, responseLost:
 	}
 	for _, c := range w.changes {
-		c.made = b.do(c, alone) && f == committed // an answer that is lost says nothing
+		c.applied = b.do(c, fallback) && f == committed // a lost answer says nothing
 	}
 	if f == responseLost {
 		return errUnknown
@@ -123,24 +123,24 @@ func (b *bank) finish(w *onItsWay, f fate, alone bool) error {
 	return nil
 }
 
-// model is a collector over a bank, and everything that was asked of it.
+// model is a batcher over a bank, with all changes that have arrived.
 type model struct {
 	t     *rapid.T
-	c     *Collector[*change]
+	c     *Batcher[*change]
 	b     *bank
 	cfg   Config[*change]
 	asked []*change
 	mu    sync.Mutex // guards what Do has returned
 }
 
-// doing is what becomes of an item that alone does if its batch has left it.
-func doing(err error, alone func() error) error {
-	left, ok := errors.AsType[*Left](err)
+// doing returns the result of an item, which own does where err is a *Fallback.
+func doing(err error, own func() error) error {
+	fallback, ok := errors.AsType[*Fallback](err)
 	if !ok {
 		return err
 	}
-	defer left.Release()
-	return alone()
+	defer fallback.Release()
+	return own()
 }
 
 func (w *model) arrive(c *change) {
@@ -149,12 +149,12 @@ func (w *model) arrive(c *change) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	go func() {
-		err := doing(w.c.Do(ctx, c.by, c.member, c), func() error { return w.b.alone(c) })
+		err := doing(w.c.Do(ctx, c.by, c.member, c), func() error { return w.b.fallback(c) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.ended, c.err = true, err
 	}()
-	// Two that come one after the other come in this order.
+	// Changes that arrive one after the other are queued in this order.
 	testutil.Eventually(w.t, "the change is in line", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
@@ -163,11 +163,11 @@ func (w *model) arrive(c *change) {
 	})
 }
 
-// rest waits until each batch that is to be on its way is, and holds what is on
-// its way against what is promised.
+// rest waits until each wanted batch is running, and checks the running batches against
+// the promises of the package.
 func (w *model) rest() {
 	w.t.Helper()
-	testutil.Eventually(w.t, "all that may run is on its way", func() bool {
+	testutil.Eventually(w.t, "every wanted batch is running", func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
@@ -177,17 +177,17 @@ func (w *model) rest() {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	busy := map[string]bool{}
-	for _, on := range slices.Concat(w.b.batches, w.b.alones) {
+	for _, on := range slices.Concat(w.b.batches, w.b.fallbacks) {
 		for _, c := range on.changes {
 			if busy[c.member] {
-				w.t.Fatalf("two changes of %s are on their way", c.member)
+				w.t.Fatalf("two changes of %s are running", c.member)
 			}
 			busy[c.member] = true
-			if c.left {
-				w.t.Fatalf("change %d is on its way without its caller", c.number)
+			if c.gone {
+				w.t.Fatalf("change %d is running without its caller", c.number)
 			}
 			for _, earlier := range w.asked[:c.number] {
-				if earlier.member == c.member && !earlier.left && !w.over(earlier) {
+				if earlier.member == c.member && !earlier.gone && !w.over(earlier) {
 					w.t.Fatalf("change %d of %s has overtaken change %d", c.number, c.member, earlier.number)
 				}
 			}
@@ -195,7 +195,7 @@ func (w *model) rest() {
 		if len(on.changes) > w.cfg.Most {
 			w.t.Fatalf("a batch of %d", len(on.changes))
 		}
-		if w.cfg.Apart {
+		if w.cfg.PerGroup {
 			for _, c := range on.changes {
 				if c.by.Group != on.changes[0].by.Group {
 					w.t.Fatal("a batch of two groups")
@@ -204,7 +204,7 @@ func (w *model) rest() {
 		}
 	}
 	if len(w.b.batches) > w.cfg.Lanes {
-		w.t.Fatalf("%d batches are on their way", len(w.b.batches))
+		w.t.Fatalf("%d batches are running", len(w.b.batches))
 	}
 }
 
@@ -214,21 +214,21 @@ func (w *model) over(c *change) bool {
 	return c.ended
 }
 
-// TestCollectedIsOneByOne: whatever arrives, fails, leaves, is held or comes
-// twice, what was done is what one caller after the other would have done, each
-// member's changes in the order of their arrival, nothing twice and nothing lost.
+// TestBatchedChangesEqualOneByOne: whatever arrives, fails, goes away, is locked or comes
+// twice, the applied changes are those of one caller after the other, each member's changes
+// in the order of their arrival, no change twice and no change lost.
 // RELIABILITY.md, Writes.
-func TestCollectedIsOneByOne(t *testing.T) {
+func TestBatchedChangesEqualOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Wait: anHour,
-			Made: func(c *change) bool { return c.made },
+			PerGroup: rapid.Bool().Draw(t, "apart"), Timeout: anHour,
+			Applied: func(c *change) bool { return c.applied },
 		}
 		w.c = New(with(w.cfg))
-		end := func(list *[]*onItsWay, f fate) {
+		end := func(list *[]*running, f fate) {
 			w.b.mu.Lock()
 			if len(*list) == 0 {
 				w.b.mu.Unlock()
@@ -238,18 +238,17 @@ func TestCollectedIsOneByOne(t *testing.T) {
 			on := (*list)[i]
 			*list = slices.Delete(*list, i, i+1)
 			w.b.mu.Unlock()
-			alone := list == &w.b.alones
-			if alone && f == undone {
+			if list == &w.b.fallbacks && f == undone {
 				f = lost
 			}
 			on.fate <- f
-			// Those of it that are done are heard of; the rest is done alone.
-			testutil.Eventually(t, "each of the batch is done or alone", func() bool {
+			// Applied items return; the others fall back.
+			testutil.Eventually(t, "each item of the batch has returned or falls back", func() bool {
 				back := 0
 				w.b.mu.Lock()
 				defer w.b.mu.Unlock()
 				for _, c := range on.changes {
-					if w.over(c) || slices.ContainsFunc(w.b.alones, func(a *onItsWay) bool { return a.changes[0] == c }) {
+					if w.over(c) || slices.ContainsFunc(w.b.fallbacks, func(a *running) bool { return a.changes[0] == c }) {
 						back++
 					}
 				}
@@ -283,8 +282,8 @@ func TestCollectedIsOneByOne(t *testing.T) {
 			"fail":              func(*rapid.T) { end(&w.b.batches, undone) },
 			"lose":              func(*rapid.T) { end(&w.b.batches, lost) },
 			"lose the answer":   func(*rapid.T) { end(&w.b.batches, responseLost) },
-			"commit one":        func(*rapid.T) { end(&w.b.alones, committed) },
-			"lose one's answer": func(*rapid.T) { end(&w.b.alones, responseLost) },
+			"commit one":        func(*rapid.T) { end(&w.b.fallbacks, committed) },
+			"lose one's answer": func(*rapid.T) { end(&w.b.fallbacks, responseLost) },
 			"hold": func(t *rapid.T) {
 				m := strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "guild")) + "/" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "member"))
 				w.b.mu.Lock()
@@ -303,31 +302,31 @@ func TestCollectedIsOneByOne(t *testing.T) {
 		})
 		for {
 			w.rest()
-			if len(w.b.batches) == 0 && len(w.b.alones) == 0 {
+			if len(w.b.batches) == 0 && len(w.b.fallbacks) == 0 {
 				break
 			}
 			end(&w.b.batches, committed)
-			end(&w.b.alones, committed)
+			end(&w.b.fallbacks, committed)
 		}
 		w.check()
 	})
 }
 
-// gaveUp marks a change whose caller has left before it was on its way.
+// gaveUp marks a change whose caller has gone before the change ran.
 func (w *model) gaveUp(c *change) {
-	onItsWay := func() bool {
+	isRunning := func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
-		return slices.ContainsFunc(slices.Concat(w.b.batches, w.b.alones), func(on *onItsWay) bool { return slices.Contains(on.changes, c) })
+		return slices.ContainsFunc(slices.Concat(w.b.batches, w.b.fallbacks), func(on *running) bool { return slices.Contains(on.changes, c) })
 	}
-	if onItsWay() || w.over(c) {
+	if isRunning() || w.over(c) {
 		return
 	}
-	testutil.Eventually(w.t, "its caller has left", func() bool { return w.over(c) })
+	testutil.Eventually(w.t, "its caller has gone", func() bool { return w.over(c) })
 	if !errors.Is(c.err, context.Canceled) {
-		w.t.Fatalf("change %d left and got %v", c.number, c.err)
+		w.t.Fatalf("the caller of change %d has gone and got %v", c.number, c.err)
 	}
-	c.left = true
+	c.gone = true
 }
 
 func (w *model) check() {
@@ -349,12 +348,12 @@ func (w *model) check() {
 		switch n := times[c]; {
 		case !w.over(c):
 			w.t.Fatalf("change %d is lost", c.number)
-		case c.left && n != 0:
-			w.t.Fatalf("change %d was done for a caller that had left", c.number)
+		case c.gone && n != 0:
+			w.t.Fatalf("change %d was done for a caller that had gone", c.number)
 		case n > 1:
 			w.t.Fatalf("change %d was done %d times", c.number, n)
 		case c.err == nil && !c.replay && n != 1:
-			w.t.Fatalf("change %d was not done, and its caller was told so", c.number)
+			w.t.Fatalf("change %d was not done, and its caller heard of success", c.number)
 		case c.replay && (n != 0 || w.b.keys[c.key] == nil):
 			w.t.Fatalf("change %d was done %d times and is a replay", c.number, n)
 		}
@@ -363,32 +362,32 @@ func (w *model) check() {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	if n := w.c.kept(); n != 0 {
-		w.t.Fatalf("the collector keeps %d things of what is over", n)
+		w.t.Fatalf("the batcher keeps %d things of finished items", n)
 	}
 }
 
-// kept is how many things a collector keeps.
-func (c *Collector[T]) kept() int {
-	return len(c.lines) + len(c.turns.next) + len(c.turns.below) + len(c.waiting) + c.ready + c.running + c.few
+// kept counts the things that a batcher keeps.
+func (b *Batcher[T]) kept() int {
+	return len(b.lines) + len(b.turns.next) + len(b.turns.below) + len(b.waiting) + b.ready + b.running + b.few
 }
 
-// with is a configuration with the functions that a test does not care for.
+// with adds the functions to a configuration that a test does not care for.
 func with[T any](cfg Config[T]) Config[T] {
-	if cfg.Enter == nil {
-		cfg.Enter = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
+	if cfg.Acquire == nil {
+		cfg.Acquire = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
 	}
-	if cfg.Wait == nil {
-		cfg.Wait = func(context.Context) time.Duration { return 2 * time.Second }
+	if cfg.Timeout == nil {
+		cfg.Timeout = func(context.Context) time.Duration { return 2 * time.Second }
 	}
-	cfg.Began = func(int, time.Duration) {}
+	cfg.Started = func(int, time.Duration) {}
 	return cfg
 }
 
-// anHour is how long items of models may wait.
+// anHour is the timeout of items in models.
 func anHour(context.Context) time.Duration { return time.Hour }
 
-// crowd lets so many changes of a caller arrive, each of a member of its own.
-func crowd(c *Collector[*change], by Caller, n int) *sync.WaitGroup {
+// crowd lets n changes of a caller arrive, each of a member of its own.
+func crowd(c *Batcher[*change], by Caller, n int) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range n {
 		it := &change{by: by, member: fmt.Sprint(by, i)}
@@ -425,8 +424,8 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 	})
 }
 
-// An item that comes while nothing is on its way is on its way at once, and items that
-// come while a batch is on its way go into the next one, all of them.
+// An item that arrives while no batch is running runs at once. All items that arrive while a
+// batch is running go into the next batch.
 func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,7 +449,7 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 			t.Errorf("batches of %v at %v", sizes, begun)
 		}
 		lone := crowd(c, Caller{"1", "c"}, 1)
-		synctest.Wait() // it is on its way alone
+		synctest.Wait() // its batch is running
 		full := crowd(c, Caller{"1", "d"}, 64)
 		lone.Wait()
 		full.Wait()
@@ -460,7 +459,7 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 	})
 }
 
-// Beside a batch a second one begins when it would be full.
+// A second batch starts beside a running batch when it would be full.
 func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -473,9 +472,9 @@ func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 			var mu sync.Mutex
 			var begun []time.Time
 			open := make(chan struct{})
-			collector := New(with(Config[*change]{
+			batcher := New(with(Config[*change]{
 				Most: 8,
-				Enter: func(ctx context.Context) (context.Context, func(), error) {
+				Acquire: func(ctx context.Context) (context.Context, func(), error) {
 					<-open
 					return ctx, func() {}, nil
 				},
@@ -491,7 +490,7 @@ func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 			arrive := func(n int, name string) {
 				for i := range n {
 					it := &change{}
-					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it) })
+					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it) })
 				}
 				synctest.Wait()
 			}
@@ -527,8 +526,8 @@ func TestBatchesBesideEachOther(t *testing.T) {
 		} {
 			var on atomic.Int32
 			open := make(chan struct{})
-			collector := New(with(Config[*change]{
-				Most: 8, Apart: c.apart,
+			batcher := New(with(Config[*change]{
+				Most: 8, PerGroup: c.apart,
 				Run: func(context.Context, []*change) error {
 					on.Add(1)
 					<-open
@@ -539,7 +538,7 @@ func TestBatchesBesideEachOther(t *testing.T) {
 			for wave, group := range c.waves {
 				for i := range c.each {
 					it := &change{}
-					all.Go(func() { it.err = collector.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
+					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
 					synctest.Wait() // what a batch that begins is about to take waits still, and would count
 				}
 			}
@@ -561,7 +560,7 @@ func TestThoseBehindABatchBeginAnother(t *testing.T) {
 		open, done := make(chan struct{}), make(chan struct{})
 		c := New(with(Config[*change]{
 			Enough: 3, Lanes: 2,
-			Enter: func(ctx context.Context) (context.Context, func(), error) {
+			Acquire: func(ctx context.Context) (context.Context, func(), error) {
 				if begun.Add(1) > 2 {
 					<-open
 				}
@@ -613,7 +612,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		open := make(chan struct{})
 		c := New(with(Config[*change]{
 			Lanes: 1, Run: func(context.Context, []*change) error { return nil },
-			Enter: func(ctx context.Context) (context.Context, func(), error) {
+			Acquire: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
 				return ctx, func() {}, nil
 			},
@@ -656,23 +655,23 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		c := New(with(Config[*change]{
-			Apart: true, OwnShare: Alone, Busy: Alone, Run: func(context.Context, []*change) error { return nil },
-			Enter: func(ctx context.Context) (context.Context, func(), error) {
+			PerGroup: true, OwnShare: ErrFallback, Busy: ErrFallback, Run: func(context.Context, []*change) error { return nil },
+			Acquire: func(ctx context.Context) (context.Context, func(), error) {
 				<-open
 				return ctx, func() {}, nil
 			},
 		}))
 		ask := func() error { return c.Do(context.Background(), Caller{"1", "a"}, "m", &change{}) }
-		left, ok := errors.AsType[*Left](ask())
+		fallback, ok := errors.AsType[*Fallback](ask())
 		if !ok {
-			t.Fatal("one that waits too long is not left to its caller")
+			t.Fatal("an item that waits too long does not fall back")
 		}
 		close(open)
 		synctest.Wait()
 		if err := ask(); err != nil || c.kept() != 0 {
 			t.Errorf("the next one: %v, and %d things are kept", err, c.kept())
 		}
-		left.Release()
+		fallback.Release()
 		if err := ask(); err != nil || c.kept() != 0 {
 			t.Errorf("the one after it: %v, and %d things are kept", err, c.kept())
 		}
@@ -688,7 +687,7 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 		open, mine := make(chan struct{}), &change{}
 		batches, in := 0, 0
 		c := New(with(Config[*change]{
-			Most: most, Lanes: 1, Wait: anHour,
+			Most: most, Lanes: 1, Timeout: anHour,
 			Run: func(_ context.Context, list []*change) error {
 				if batches == 0 {
 					<-open
@@ -731,7 +730,7 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 	})
 }
 
-// A caller who has gone already is told so, and not that the collector is busy. Nothing
+// A caller who has gone already is told so, and not that the batcher is busy. Nothing
 // begins for it, nor for one that may not wait at all and is to do its item alone.
 func TestWhoHasGoneAsksForNothing(t *testing.T) {
 	t.Parallel()
@@ -740,8 +739,8 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 		cancel()
 		begun := false
 		c := New(with(Config[*change]{
-			Busy: Alone, Wait: func(context.Context) time.Duration { return 0 },
-			Enter: func(ctx context.Context) (context.Context, func(), error) {
+			Busy: ErrFallback, Timeout: func(context.Context) time.Duration { return 0 },
+			Acquire: func(ctx context.Context) (context.Context, func(), error) {
 				begun = true
 				return ctx, func() {}, nil
 			},
@@ -751,11 +750,11 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 		if synctest.Wait(); !errors.Is(err, context.Canceled) || begun {
 			t.Errorf("it comes to %v, and a batch has begun: %t", err, begun)
 		}
-		left, ok := errors.AsType[*Left](c.Do(t.Context(), Caller{}, "m", &change{}))
+		fallback, ok := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, "m", &change{}))
 		if synctest.Wait(); !ok || begun {
-			t.Fatalf("one that may not wait is left to its caller: %t, and a batch has begun: %t", ok, begun)
+			t.Fatalf("an item that may not wait falls back: %t, and a batch has started: %t", ok, begun)
 		}
-		if left.Release(); c.kept() != 0 {
+		if fallback.Release(); c.kept() != 0 {
 			t.Errorf("%d things are kept", c.kept())
 		}
 	})
@@ -768,7 +767,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 	broken := errors.New("no connection")
 	mode := "panic"
 	c := New(with(Config[*change]{
-		Enter: func(ctx context.Context) (context.Context, func(), error) {
+		Acquire: func(ctx context.Context) (context.Context, func(), error) {
 			if mode == "enter" {
 				return nil, nil, broken
 			}
@@ -780,7 +779,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 			}
 			return nil
 		},
-		Made: func(*change) bool { return mode != "silent" },
+		Applied: func(*change) bool { return mode != "silent" },
 	}))
 	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}) }
 	if err := ask(); err == nil {

@@ -1,14 +1,15 @@
-package collect
+package batcher
 
-// turns are items that are handed out in turn: by the first of their names, and those of
-// one name by the next.
+// turns hands out items in turn: by the first of their names, and within one name by the next
+// name. It is a tree with one level for each name.
 type turns[T any] struct {
 	name  string
-	next  []*turns[T] // whose turn it is; what was taken out is below all the same
+	next  []*turns[T] // subtrees in the order of their turns; a subtree that was shifted out stays in below
 	below map[string]*turns[T]
-	items []*item[T] // without a further name; the oldest first
+	items []*item[T] // items without a further name, the oldest first
 }
 
+// push adds an item under names.
 func (q *turns[T]) push(it *item[T], names ...string) {
 	if len(names) == 0 {
 		q.items = append(q.items, it)
@@ -23,7 +24,7 @@ func (q *turns[T]) push(it *item[T], names ...string) {
 	under.push(it, names[1:]...)
 }
 
-// pop takes out the next item that was not taken back; nil when there is none.
+// pop removes and returns the next item that was not withdrawn, or nil.
 func (q *turns[T]) pop() (it *item[T]) {
 	for it == nil && len(q.items) > 0 {
 		if it, q.items = q.items[0], q.items[1:]; !it.ready {
@@ -38,13 +39,13 @@ func (q *turns[T]) pop() (it *item[T]) {
 	return it
 }
 
-// shift takes out whose turn it is.
+// shift removes and returns the subtree whose turn it is.
 func (q *turns[T]) shift() (first *turns[T]) {
 	first, q.next = q.next[0], q.next[1:]
 	return first
 }
 
-// put puts it behind the others, unless nothing stands below it.
+// put appends a subtree to the turns, or drops it when it is empty.
 func (q *turns[T]) put(first *turns[T]) {
 	if len(first.items)+len(first.next) > 0 {
 		q.next = append(q.next, first)

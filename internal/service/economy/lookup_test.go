@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-func asked(guild, user string) *question { return &question{guild: guild, wallet: row{UserID: user}} }
+func asked(guild, user string) *lookup { return &lookup{guild: guild, wallet: row{UserID: user}} }
 
 func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
 	t.Parallel()
@@ -22,12 +22,12 @@ func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
 		if guilds > 1 && dbtest.Coordinator(t) { // which no program asks of distributed tables
 			continue
 		}
-		var queries []*question
+		var queries []*lookup
 		for n := range 40 { // each twice and more, and some of members without a row
-			queries = append(queries, &question{guild: strconv.Itoa(1 + n%guilds), wallet: row{UserID: strconv.Itoa(7 - n%7)}})
+			queries = append(queries, &lookup{guild: strconv.Itoa(1 + n%guilds), wallet: row{UserID: strconv.Itoa(7 - n%7)}})
 		}
 		queries = append(queries, asked("1", `{"odd\,NULL`), asked("1", "5"))
-		users := batch.Each(queries, func(q *question) string { return q.wallet.UserID })
+		users := batch.Each(queries, func(q *lookup) string { return q.wallet.UserID })
 		if err := answerEach(t.Context(), d.Reader(), queries); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
 			}
 			q.wallet.UpdatedAt = nil
 			if q.wallet != want {
-				t.Errorf("%d guilds, question %d of %s in %s: %+v, want %+v", guilds, i, users[i], q.guild, q.wallet, want)
+				t.Errorf("%d guilds, lookup %d of %s in %s: %+v, want %+v", guilds, i, users[i], q.guild, q.wallet, want)
 			}
 		}
 	}
@@ -62,6 +62,6 @@ func TestWalletsAreReadByIndex(t *testing.T) {
 		}
 	}
 	dbtest.WantOnePlan(t, d, 1, "g.number, w.", func(ctx context.Context, tx *db.Tx, _ int) error {
-		return answerEach(ctx, tx, []*question{asked("1", "1"), asked("2", "2")})
+		return answerEach(ctx, tx, []*lookup{asked("1", "1"), asked("2", "2")})
 	})
 }

@@ -1,4 +1,4 @@
-package collect
+package batcher
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// look is a read of the model's only row: what was committed last when its
-// statement began.
+// look is a read of the model's only row: it sees the value that was committed last when
+// its statement began.
 type look struct {
 	by      Caller
-	arrived int // what was committed last when it came
+	arrived int // the value that was committed last when it arrived
 	cancel  context.CancelFunc
 
 	// Guarded by the model's mutex.
 	saw    int
 	ended  bool
 	err    error
-	left   bool
-	failed bool // with a batch; it is done alone since
+	gone   bool // its caller has gone
+	failed bool // its batch failed, so it falls back
 }
 
-// looking is a statement that answers looks: it has seen what it answers with, and
-// waits for the test to say what becomes of it.
+// looking is a statement that answers looks: it has read its value, and waits for the test
+// to choose its outcome.
 type looking struct {
 	looks []*look
 	saw   int
@@ -38,16 +38,16 @@ type looking struct {
 	fate  chan error
 }
 
-// readers is a collector of reads, and everything that was asked of it.
+// readers is a batcher of reads, with all reads that have arrived.
 type readers struct {
 	t   *rapid.T
-	c   *Collector[*look]
+	c   *Batcher[*look]
 	cfg Config[*look]
 
 	mu        sync.Mutex // guards what follows
 	committed int
 	asked     []*look
-	under     []*looking // way
+	under     []*looking // running statements
 }
 
 func (w *readers) statement(looks []*look, batch bool) error {
@@ -66,7 +66,7 @@ func (w *readers) statement(looks []*look, batch bool) error {
 
 func (w *readers) run(_ context.Context, batch []*look) error {
 	if w.statement(batch, true) != nil {
-		return Alone
+		return ErrFallback
 	}
 	return nil
 }
@@ -90,15 +90,15 @@ func (w *readers) arrive(by Caller) {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	if w.c.ready > waited && batches == 0 && there < w.cfg.Few {
-		w.t.Fatalf("one waits that came when %d were there", there)
+		w.t.Fatalf("a read waits that arrived when %d had fallen back", there)
 	}
 }
 
-// rest waits until everybody who has come waits or is on the way, and holds that
-// against what is promised.
+// rest waits until every read that has arrived waits or runs, and checks that against the
+// promises of the package.
 func (w *readers) rest() {
 	w.t.Helper()
-	testutil.Eventually(w.t, "everybody waits or is on the way", func() bool {
+	testutil.Eventually(w.t, "every read waits or runs", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		w.mu.Lock()
@@ -120,9 +120,9 @@ func (w *readers) rest() {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	if w.c.running > w.cfg.Lanes {
-		w.t.Fatalf("%d statements are on their way", w.c.running)
+		w.t.Fatalf("%d statements are running", w.c.running)
 	}
-	if free := w.c.running == 0 || w.c.ready >= w.cfg.Enough && w.c.running < w.cfg.Lanes; free && w.c.ready > 0 && !w.cfg.Apart {
+	if free := w.c.running == 0 || w.c.ready >= w.cfg.Enough && w.c.running < w.cfg.Lanes; free && w.c.ready > 0 && !w.cfg.PerGroup {
 		w.t.Fatalf("%d wait beside %d statements", w.c.ready, w.c.running)
 	}
 	w.mu.Lock()
@@ -135,7 +135,7 @@ func (w *readers) rest() {
 			if s.saw < l.arrived {
 				w.t.Fatalf("a statement that saw %d answers who came after %d", s.saw, l.arrived)
 			}
-			if w.cfg.Apart && l.by.Group != s.looks[0].by.Group {
+			if w.cfg.PerGroup && l.by.Group != s.looks[0].by.Group {
 				w.t.Fatal("a statement of two groups")
 			}
 		}
@@ -152,10 +152,10 @@ func (w *readers) end(which int, err error) {
 	w.rest()
 }
 
-// TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails and leaves, each
-// read is answered from a statement that began after it came, or fails by itself,
-// and nobody waits while no statement is on its way, nor do many beside few, nor does
-// who finds few there.
+// TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails and goes away, each read is
+// answered by a statement that began after the read arrived, or fails by itself. No read waits
+// while no statement is running, nor do many beside few statements, nor does a read that
+// arrives when few have fallen back.
 // RELIABILITY.md, Writes.
 func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 		w.cfg = Config[*look]{
 			Run: w.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Enough: rapid.IntRange(1, 4).Draw(t, "enough"),
 			Few: rapid.IntRange(1, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Wait: anHour,
+			PerGroup: rapid.Bool().Draw(t, "apart"), Timeout: anHour,
 		}
 		w.c = New(with(w.cfg))
 		end := func(t *rapid.T, err error) {
@@ -199,19 +199,19 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	})
 }
 
-// leave lets a caller leave. A caller that waits is gone at once, and no other minds;
-// one that is on the way is answered all the same.
+// leave lets a caller go away. A caller that waits is gone at once and disturbs no other; a
+// caller whose read runs is answered all the same.
 func (w *readers) leave(l *look) {
 	w.mu.Lock()
 	waits := !l.ended && !slices.ContainsFunc(w.under, func(s *looking) bool { return slices.Contains(s.looks, l) })
 	w.mu.Unlock()
 	l.cancel()
 	if waits {
-		testutil.Eventually(w.t, "its caller has left", func() bool {
+		testutil.Eventually(w.t, "its caller has gone", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			l.left = l.ended
-			return l.left
+			l.gone = l.ended
+			return l.gone
 		})
 		w.rest()
 	}
@@ -224,11 +224,11 @@ func (w *readers) check(broken error) {
 		switch {
 		case !l.ended:
 			w.t.Fatal("a read is not answered")
-		case l.left != errors.Is(l.err, context.Canceled):
-			w.t.Fatalf("one that left is %t, and it ended with %v", l.left, l.err)
+		case l.gone != errors.Is(l.err, context.Canceled):
+			w.t.Fatalf("its caller has gone: %t, and the read ended with %v", l.gone, l.err)
 		case l.err == nil && l.saw < l.arrived:
 			w.t.Fatalf("who came after %d was told of %d", l.arrived, l.saw)
-		case l.err != nil && !l.left && !errors.Is(l.err, broken):
+		case l.err != nil && !l.gone && !errors.Is(l.err, broken):
 			w.t.Fatalf("a read ended with %v", l.err)
 		}
 		l.cancel()
@@ -236,12 +236,12 @@ func (w *readers) check(broken error) {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	if n := w.c.kept(); n != 0 {
-		w.t.Fatalf("the collector keeps %d things of what is over", n)
+		w.t.Fatalf("the batcher keeps %d things of finished reads", n)
 	}
 }
 
-// One that is left at once is counted until it is released, and waits for nothing.
-func TestFewAreLeftAtOnce(t *testing.T) {
+// An item that falls back at once counts among the few until its release, and waits for nothing.
+func TestFewFallBackAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs, open := 0, make(chan struct{})
@@ -250,13 +250,13 @@ func TestFewAreLeftAtOnce(t *testing.T) {
 			<-open
 			return nil
 		}}))
-		ask := func() *Left {
-			left, _ := errors.AsType[*Left](c.Do(t.Context(), Caller{}, "", &look{}))
-			return left
+		ask := func() *Fallback {
+			fallback, _ := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, "", &look{}))
+			return fallback
 		}
 		first, second := ask(), ask()
 		if first == nil || second == nil || runs != 0 {
-			t.Fatalf("two are left at once: %v, %v, beside %d batches", first, second, runs)
+			t.Fatalf("two fall back at once: %v, %v, beside %d batches", first, second, runs)
 		}
 		go ask()
 		synctest.Wait()
@@ -265,7 +265,7 @@ func TestFewAreLeftAtOnce(t *testing.T) {
 		go ask()
 		synctest.Wait()
 		if runs != 1 || c.few != 0 || c.ready != 1 {
-			t.Errorf("a third is in %d batches, %d are counted of what is over, and beside a batch %d wait", runs, c.few, c.ready)
+			t.Errorf("a third is in %d batches, %d finished items are counted, and beside a batch %d wait", runs, c.few, c.ready)
 		}
 		close(open)
 	})
