@@ -11,11 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"guildhall/bench/rig"
-	"guildhall/internal/base/gcpercent"
 )
 
 // drill is one load with what has to hold under it.
@@ -82,7 +82,7 @@ func (p *place) bound(held bool, format string, args ...any) {
 }
 
 func main() {
-	gcpercent.Tune() // its own garbage keeps no core from what it measures
+	debug.SetGCPercent(400) // its own garbage keeps no core from what it measures
 	rig.Main("drill", run)
 }
 

@@ -17,7 +17,6 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/guildfile"
@@ -113,10 +112,11 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	if err := checkKey(ctx, databaseURL, settings.box); err != nil {
 		return err
 	}
-	log, err := logging.New(io.err, c.Log)
+	log, lines, err := openLog(io.err, c.Log)
 	if err != nil {
 		return err
 	}
+	defer lines.Flush(lastLines)
 	token, err := c.prepare(ctx, databaseURL, io.err)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	}
 	defer os.Remove(running)
 	n := &node{
-		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, fallback: true, local: true, caFile: ca,
+		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, lines: lines, fallback: true, local: true, caFile: ca,
 		ready: func(at addresses) error {
 			here.Dashboard = "https://localhost" + portOf(at.https)
 			if settings.pages != nil {

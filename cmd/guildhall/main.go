@@ -121,6 +121,19 @@ func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
 	return output.Say(io.out, format, args...)
 }
 
+// lastWords writes a line to the error stream. The program ends although nobody reads it.
+func (io streams) lastWords(line string) {
+	written := make(chan struct{})
+	go func() {
+		fmt.Fprintln(io.err, line)
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(lastLines):
+	}
+}
+
 // usageError is a call that cannot be carried out as it was typed: exit code 2.
 type usageError struct{ error }
 
@@ -196,7 +209,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	if told := context.Cause(ctx); told != nil && !strings.Contains(text, told.Error()) {
 		text = told.Error() + ": " + text // the rest is what came of it
 	}
-	fmt.Fprintln(io.err, "guildhall:", output.Visible(oneLine(logging.Redact(text))))
+	io.lastWords("guildhall: " + output.Visible(oneLine(logging.Redact(text))))
 	if _, ok := errors.AsType[usageError](err); ok || invalid {
 		return 2
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,7 +72,22 @@ func (r result) refused(t *testing.T, code int, text string) {
 type process struct {
 	*exec.Cmd
 	ended    chan struct{} // all that it has written is read then
-	out, err testutil.Log
+	out, err stream
+}
+
+// stream is what a process writes. A test may replace its reader.
+type stream struct {
+	testutil.Log
+	reader atomic.Pointer[func() error] // called before the text is read; its error ends the reader
+}
+
+func (s *stream) Write(text []byte) (int, error) {
+	if read := s.reader.Load(); read != nil {
+		if err := (*read)(); err != nil {
+			return 0, err
+		}
+	}
+	return s.Log.Write(text)
 }
 
 // begin starts guildhall in dir with further environment variables. It is

@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
 	"guildhall/internal/base/tracing"
 	"guildhall/internal/operate/monitor"
 	"guildhall/internal/operate/secretkey"
@@ -57,6 +58,7 @@ type node struct {
 	drain       time.Duration
 	chat        chat.Platform
 	log         *slog.Logger
+	lines       *logging.Writer // of the log
 	// local serves the dashboard to this machine when it has no public address,
 	// with a stand-in for Discord.
 	local bool
@@ -83,7 +85,7 @@ type addresses struct{ https, http, ops net.Addr }
 // request. It returns nil after an orderly end.
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
-	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.lines.Metric())
 	b, err := thisBuild()
 	if err != nil {
 		return err
