@@ -24,42 +24,50 @@ func init() {
 	}))
 }
 
-// Check holds the value that Read has returned against a schema, takes out of it
-// what says as much as leaving it out, and adds what is wrong to what Read has
-// found.
+// Check validates a value that Read has returned against a schema. It removes members from
+// the value that mean the same as absent ones, and appends the problems to found.
 func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
-	found = append(found, settle("", s, value)...)
+	w := settler{found: found}
+	w.settle(s, value)
+	all := problems{list: w.found}
 	for _, p := range Visit(s, value) {
-		found = once(found, p)
+		all.add(p)
 	}
-	return found
+	return all.list
 }
 
-// once adds a problem to those that were found. One complaint about a place is enough, and
-// the first is the plainer one.
-func once(found []Problem, p Problem) []Problem {
-	if slices.ContainsFunc(found, func(first Problem) bool { return first.Place == p.Place }) {
-		return found
-	}
-	return append(found, p)
+// problems holds at most one problem a place: the first, which says more.
+type problems struct {
+	list   []Problem
+	places map[string]bool // of list; made when a problem is added
 }
 
-// Describe is a message that names the first of what was found.
-func Describe(found []Problem) string {
-	texts := make([]string, len(found))
-	for i, p := range found {
-		texts[i] = p.String()
+func (all *problems) add(p Problem) {
+	if all.places == nil {
+		all.places = make(map[string]bool, len(all.list)+1)
+		for _, other := range all.list {
+			all.places[other.Place] = true
+		}
 	}
-	return Join(texts)
+	if !all.places[p.Place] {
+		all.places[p.Place] = true
+		all.list = append(all.list, p)
+	}
 }
 
-// Join makes one message of several, the first of them.
-func Join(texts []string) string {
-	text := strings.Join(texts[:min(len(texts), maxPlaces)], "; ")
-	if n := len(texts) - maxPlaces; n > 0 {
-		text += fmt.Sprintf("; and %d more", n)
+// Describe returns a message about the first problems of found.
+func Describe(found []Problem) string { return Join(found, Problem.String) }
+
+// Join returns a message about the first problems of found, each as say says it.
+func Join(found []Problem, say func(Problem) string) string {
+	texts := make([]string, 0, maxPlaces+1)
+	for _, p := range found[:min(len(found), maxPlaces)] {
+		texts = append(texts, say(p))
 	}
-	return text
+	if n := len(found) - maxPlaces; n > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // Visit applies a schema and words what it finds. It tells of a rule for the whole
@@ -76,25 +84,29 @@ func Visit(s *openapi3.Schema, value any) []Problem {
 	if err == nil {
 		return nil
 	}
-	return flatten(err, nil)
+	var all problems
+	all.flatten(err)
+	return all.list
 }
 
-func flatten(err error, found []Problem) []Problem {
+// flatten adds the problems that err consists of.
+func (all *problems) flatten(err error) {
 	if many, ok := errors.AsType[openapi3.MultiError](err); ok {
 		for _, e := range many {
-			found = flatten(e, found)
+			all.flatten(e)
 		}
-		return found
+		return
 	}
 	se, ok := errors.AsType[*openapi3.SchemaError](err)
 	if !ok {
-		return append(found, Problem{"", "does not match the schema"})
+		all.add(Problem{Text: "does not match the schema"})
+		return
 	}
 	at := ""
 	for _, key := range se.JSONPointer() {
 		at += "/" + Printable(key)
 	}
-	return once(found, Problem{at, phrase(se)})
+	all.add(Problem{Place: at, detail: func() string { return phrase(se) }})
 }
 
 // phrase says what the schema wants, and never what was sent.

@@ -21,13 +21,34 @@ import (
 // maxDepth bounds how deep a value may nest, several times deeper than any schema.
 const maxDepth = 32
 
-// Problem is one offending place.
+// Problem is what is wrong with one place of a value. Of thousands of problems a message
+// shows five, so that what is costly to say is worked out by detail when it is shown.
 type Problem struct {
-	Place string // a JSON pointer, empty for the whole
-	Text  string
+	Place  string // a JSON pointer, empty for the whole
+	Text   string
+	detail func() string // continues Text; may be nil
 }
 
-func (p Problem) String() string { return p.Place + ": " + p.Text }
+// Message says what is wrong, without the place.
+func (p Problem) Message() string {
+	if p.detail == nil {
+		return p.Text
+	}
+	return p.Text + p.detail()
+}
+
+func (p Problem) String() string { return p.Place + ": " + p.Message() }
+
+// With returns the problem with text after its message.
+func (p Problem) With(text string) Problem {
+	return Problem{Place: p.Place, detail: func() string { return p.Message() + text }}
+}
+
+// Under returns the problem with prefix before its place.
+func (p Problem) Under(prefix string) Problem {
+	p.Place = prefix + p.Place
+	return p
+}
 
 // Read reads JSON more strictly than encoding/json does: one value, valid UTF-8,
 // no duplicate members, no lone surrogates, no U+0000, bounded depth, at most
@@ -37,7 +58,7 @@ func (p Problem) String() string { return p.Place + ": " + p.Text }
 // blank only where it is empty or its place is one of mayBeBlank, /records/*/content.
 func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
-		return nil, []Problem{{"", "must be valid UTF-8"}}, false
+		return nil, []Problem{{Text: "must be valid UTF-8"}}, false
 	}
 	// Halves of characters are let through here: they count once all else is well.
 	p := parser{
@@ -59,7 +80,7 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 		err = malformed(body)
 	}
 	if err != nil {
-		return nil, []Problem{{"", err.Error()}}, false
+		return nil, []Problem{{Text: err.Error()}}, false
 	}
 	return v, p.problems, true
 }
@@ -138,7 +159,7 @@ func (p *parser) wrong(text string) {
 	for name := range p.StackPointer().Tokens() {
 		place += "/" + Printable(name)
 	}
-	p.problems = append(p.problems, Problem{place, text})
+	p.problems = append(p.problems, Problem{Place: place, Text: text})
 }
 
 func (p *parser) object() (any, error) {

@@ -1,11 +1,12 @@
 package schema
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
@@ -18,78 +19,149 @@ const nullIsValue = "x-null-is-value"
 // OpenAPI 3.0 has no word for it.
 const namesMatch = "x-property-names"
 
-// settle takes out of a body what needs a better message than the schema's
-// checker has: unknown members, each with the one that may be meant, and null
-// where it says as much as leaving the member out. Of what has exactly one of some
-// members it says so.
-func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
+// settler walks a value and its schema. It finds what needs a better message than the
+// schema's checker has, and takes it out of the value.
+type settler struct {
+	place []string // of the value that is being looked at, from the outside in
+	found []Problem
+}
+
+// wrong notes a problem of the present place, or of the member below it that is named.
+func (w *settler) wrong(problem Problem, member ...string) {
+	for _, name := range append(w.place, member...) {
+		problem.Place += "/" + Printable(name)
+	}
+	w.found = append(w.found, problem)
+}
+
+// below settles what lies below the present place.
+func (w *settler) below(name string, s *openapi3.Schema, value any) {
+	w.place = append(w.place, name)
+	w.settle(s, value)
+	w.place = w.place[:len(w.place)-1]
+}
+
+// settle finds unknown members, each with the one that may be meant, arrays that are too
+// long, and exactly-one-of rules that are broken. Null is removed where it says as much as
+// leaving the member out.
+func (w *settler) settle(s *openapi3.Schema, value any) {
 	switch v := value.(type) {
 	case map[string]any:
-		if pattern, ok := s.Extensions[namesMatch].(string); ok {
-			return misnamed(place, pattern, v)
-		}
-		if s.Type == nil || !s.Type.Is(openapi3.TypeObject) || s.AdditionalProperties.Has == nil || *s.AdditionalProperties.Has {
-			return nil
-		}
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			at := place + "/" + Printable(name)
-			member, known := s.Properties[name]
-			switch {
-			case !known:
-				found = append(found, Problem{at, "is not a member of this object; " + meant(name, s)})
-				delete(v, name)
-			case v[name] == nil && !slices.Contains(s.Required, name) && member.Value.Extensions[nullIsValue] != true:
-				delete(v, name)
-			default:
-				found = append(found, settle(at, member.Value, v[name])...)
-			}
-		}
-		found = append(found, oneOf(place, s, v)...)
+		w.object(s, v)
 	case []any:
-		if s.Items != nil {
-			for i, item := range v {
-				found = append(found, settle(fmt.Sprintf("%s/%d", place, i), s.Items.Value, item)...)
-			}
+		if s.Items == nil || scalar(s.Items.Value) {
+			return
+		}
+		for i, item := range v {
+			w.below(strconv.Itoa(i), s.Items.Value, item)
 		}
 	}
-	return found
+}
+
+// scalar reports whether values of the schema have nothing below them.
+func scalar(s *openapi3.Schema) bool {
+	return s.Type != nil && !s.Type.Includes(openapi3.TypeObject) && !s.Type.Includes(openapi3.TypeArray)
+}
+
+func (w *settler) object(s *openapi3.Schema, v map[string]any) {
+	if pattern, ok := s.Extensions[namesMatch].(string); ok {
+		w.misnamed(pattern, v)
+		return
+	}
+	if s.Type == nil || !s.Type.Is(openapi3.TypeObject) || s.AdditionalProperties.Has == nil || *s.AdditionalProperties.Has {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		member, known := s.Properties[name]
+		switch {
+		case !known:
+			w.wrong(unknown(name, s), name)
+			delete(v, name)
+		case v[name] == nil && !slices.Contains(s.Required, name) && member.Value.Extensions[nullIsValue] != true:
+			delete(v, name)
+		case tooLong(member.Value, v[name]): // its items are not looked at: there may be a hundred times too many
+			w.wrong(Problem{Text: "must have at most " + several(*member.Value.MaxItems, "item")}, name)
+			delete(v, name)
+		default:
+			w.below(name, member.Value, v[name])
+		}
+	}
+	w.oneOf(s, v)
+}
+
+// tooLong reports whether the value is an array of more items than s allows.
+func tooLong(s *openapi3.Schema, value any) bool {
+	items, ok := value.([]any)
+	return ok && s.MaxItems != nil && uint64(len(items)) > *s.MaxItems
 }
 
 // misnamed takes out of an object the members whose names are not as they must be.
-func misnamed(place, pattern string, object map[string]any) (found []Problem) {
+func (w *settler) misnamed(pattern string, object map[string]any) {
 	legal := regexp.MustCompile(pattern)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !legal.MatchString(name) {
-			found = append(found, Problem{place + "/" + Printable(name), "must have a name of 1 to 40 lower-case letters, digits, _, . and -"})
+			w.wrong(Problem{Text: "must have a name of 1 to 40 lower-case letters, digits, _, . and -"}, name)
 			delete(object, name)
 		}
 	}
-	return found
 }
 
-// meant says which member of an object an unknown name may stand for.
-func meant(name string, s *openapi3.Schema) string {
-	names := slices.Sorted(maps.Keys(s.Properties))
-	if near := Nearest(name, names); near != "" {
-		return "did you mean " + near + "?"
-	}
-	return "its members are " + strings.Join(names, ", ")
+// namesOf holds the Names of each schema's members, by the schema.
+var namesOf sync.Map
+
+// unknown is the problem of a member that the schema does not know.
+func unknown(name string, s *openapi3.Schema) Problem {
+	return Problem{Text: "is not a member of this object; ", detail: func() string {
+		names, ok := namesOf.Load(s)
+		if !ok {
+			names, _ = namesOf.LoadOrStore(s, NewNames("its members are ", slices.Collect(maps.Keys(s.Properties))))
+		}
+		return names.(*Names).Meant(name) //nolint:forcetypeassert // nothing else is stored
+	}}
 }
 
-// Nearest is the known name that a misspelt one is likely to stand for; empty
-// when there is none.
-func Nearest(name string, known []string) string {
-	best, least := "", 3
-	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
+// Names are the known names of members or parameters, prepared for hints about unknown ones.
+type Names struct {
+	sorted []string
+	folded []string // sorted, as fold makes them
+	all    string   // says which names there are
+}
+
+// NewNames prepares known names. prefix stands before the list of all of them.
+func NewNames(prefix string, known []string) *Names {
+	n := &Names{sorted: slices.Sorted(slices.Values(known)), all: "it has none"}
+	if len(known) > 0 {
+		n.all = prefix + strings.Join(n.sorted, ", ")
 	}
-	for _, k := range known {
-		if d := Distance(plain(name), plain(k)); d < least && d*3 <= len(k)+1 {
-			best, least = k, d
+	for _, name := range n.sorted {
+		n.folded = append(n.folded, fold(name))
+	}
+	return n
+}
+
+// Unknown is the problem of a parameter, at place, whose name is unknown.
+func (n *Names) Unknown(place, name string) Problem {
+	return Problem{Place: place, Text: "is not a parameter of this operation; ", detail: func() string { return n.Meant(name) }}
+}
+
+// Meant says which known name the unknown name may stand for, or else lists the known ones.
+func (n *Names) Meant(name string) string {
+	best, least, folded := "", 3, fold(name)
+	for i, known := range n.sorted {
+		if d := Distance(folded, n.folded[i]); d < least && d*3 <= len(known)+1 {
+			best, least = known, d
 		}
 	}
-	return best
+	if best == "" {
+		return n.all
+	}
+	return "did you mean " + best + "?"
 }
+
+var punctuation = strings.NewReplacer("_", "", "-", "", ".", "")
+
+// fold removes what makes no difference between two names: case and punctuation.
+func fold(name string) string { return punctuation.Replace(strings.ToLower(name)) }
 
 // Distance counts the letters to insert, delete or change; long texts are far.
 func Distance(a, b string) int {
@@ -118,9 +190,9 @@ func Distance(a, b string) int {
 // oneOf reports an object that does not have exactly one of several members. A schema
 // says so by a `not` that requires all of them, beside minProperties; checked alone,
 // these two rules would not say which members are meant.
-func oneOf(place string, s *openapi3.Schema, object map[string]any) []Problem {
+func (w *settler) oneOf(s *openapi3.Schema, object map[string]any) {
 	if s.Not == nil || len(s.Not.Value.Required) < 2 {
-		return nil
+		return
 	}
 	given, names := 0, s.Not.Value.Required
 	for _, name := range names {
@@ -128,8 +200,7 @@ func oneOf(place string, s *openapi3.Schema, object map[string]any) []Problem {
 			given++
 		}
 	}
-	if given == 1 {
-		return nil
+	if given != 1 {
+		w.wrong(Problem{Text: "must have exactly one of " + strings.Join(names, " and ")})
 	}
-	return []Problem{{place, "must have exactly one of " + strings.Join(names, " and ")}}
 }

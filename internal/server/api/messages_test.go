@@ -130,6 +130,9 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/cases?status=%zz", ``, 400, "query: must be properly percent-encoded"},
 		{"GET /api/v1/cases?type=bann", ``, 400, "query type: must be one of "},
 		{"GET /api/v1/me?x=1", ``, 400, "query x: is not a parameter of this operation; it has none"},
+		{"GET /api/v1/cases?" + strings.Repeat("page=1&", 99) + "page=1", ``, 400, "query page: must be given once"},
+		{"GET /api/v1/cases?" + strings.Repeat("page=1&", 100) + "page=1", ``, 400, "query: must have at most 100 parameters"},
+		{"POST /api/v1/economy/adjustments", `{"adjustments":[` + strings.Repeat("1,", 100) + `1]}`, 400, "body /adjustments: must have at most 100 items"},
 		{"POST /api/v1/economy/adjust?dry_run=1", `{"user_id":"1","delta":5}`, 400, "query"},
 
 		// JSON.

@@ -2,11 +2,15 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/base/schema"
 )
 
 // Prefix is the path below which every operation lives.
@@ -28,6 +32,7 @@ type operation struct {
 	MayBeBlank string // places of texts that may be blank
 	MaxValues  int    // values that it may hold; see validateBody
 	Query      map[string]*openapi3.Parameter
+	Names      *schema.Names // of Query
 	Path       []*openapi3.Parameter
 	Defaults   []string // "page=1": what an absent query parameter counts as
 }
@@ -56,6 +61,7 @@ func readOperations(doc *openapi3.T) operationMap {
 					op.parameter(ref.Value)
 				}
 			}
+			op.Names = schema.NewNames("its parameters are ", slices.Collect(maps.Keys(op.Query)))
 			if o.RequestBody != nil {
 				op.BodyMust = o.RequestBody.Value.Required
 				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
@@ -83,9 +89,6 @@ func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
 
 // reads says whether the operation counts as a read.
 func (op *operation) reads() bool { return op.ReadOnly || op.Waits }
-
-// lists says whether the operation answers with a page of a list.
-func (op *operation) lists() bool { return op.Query["per_page"] != nil }
 
 func (op *operation) parameter(p *openapi3.Parameter) {
 	switch p.In {

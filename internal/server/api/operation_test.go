@@ -33,7 +33,7 @@ paths:
 		for n, within := range map[int]bool{most.values: true, most.values + 1: false} {
 			// The array is a value itself.
 			body := "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]"
-			if found := validateBody(&reqState{body: []byte(body), op: op}); (len(found) == 0) != within {
+			if found := validateBody(&reqState{ctx: t.Context(), body: []byte(body), op: op}); (len(found) == 0) != within {
 				t.Errorf("%s: %d values: found %v", path, n, found)
 			}
 		}

@@ -1,7 +1,8 @@
 package api
 
 import (
-	"maps"
+	"context"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,6 +17,9 @@ import (
 	"guildhall/internal/base/schema"
 )
 
+// maxParameters is how many parameters a query may have.
+const maxParameters = 100
+
 var integerPattern = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 // validateRequest checks path, query and body against the operation's schemas. For a
@@ -24,7 +28,7 @@ var integerPattern = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 func validateRequest(next handler) handler {
 	return func(rs *reqState) error {
 		err := validate(rs)
-		if err != nil && rs.op.ReadOnly {
+		if err != nil && (rs.op.ReadOnly || rs.ctx.Err() != nil) {
 			return err
 		}
 		rs.broken = err
@@ -48,6 +52,9 @@ func validate(rs *reqState) error {
 		found = append(found, validateQuery(rs.Request().URL, rs.op)...)
 	} else {
 		found = append(found, validateBody(rs)...)
+	}
+	if rs.ctx.Err() != nil {
+		return context.Cause(rs.ctx)
 	}
 	if len(found) > 0 {
 		return report(found)
@@ -80,7 +87,7 @@ func validateBody(rs *reqState) []schema.Problem {
 		return nil
 	}
 	value, found, ok := schema.Read(rs.body, rs.op.MaxValues, rs.op.MayBeBlank)
-	if ok {
+	if ok && rs.ctx.Err() == nil { // a caller who has gone needs no findings
 		found = schema.Check(rs.op.Body, value, found)
 	}
 	rs.value = value
@@ -102,6 +109,9 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 		u.RawQuery = strings.Join(op.Defaults, "&")
 		return nil
 	}
+	if strings.Count(u.RawQuery, "&") >= maxParameters {
+		return []schema.Problem{{Place: "query", Text: fmt.Sprintf("must have at most %d parameters", maxParameters)}}
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return []schema.Problem{{Place: "query", Text: "must be properly percent-encoded"}}
@@ -112,7 +122,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 		place := "query " + schema.Printable(name)
 		switch {
 		case !known:
-			found = append(found, schema.Problem{Place: place, Text: "is not a parameter of this operation; " + meantParameter(name, op)})
+			found = append(found, op.Names.Unknown(place, name))
 		case len(values) > 1:
 			found = append(found, schema.Problem{Place: place, Text: "must be given once"})
 		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
@@ -128,7 +138,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 			wrong := at(place, schema.Visit(p.Schema.Value, values[0]))
 			if p.Schema.Value.Format == "date-time" && strings.Contains(values[0], " ") {
 				for i := range wrong {
-					wrong[i].Text += "; in a query, write + as %2B"
+					wrong[i] = wrong[i].With("; in a query, write + as %2B")
 				}
 			}
 			found = append(found, wrong...)
@@ -141,18 +151,6 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	}
 	slices.SortFunc(found, func(a, b schema.Problem) int { return strings.Compare(a.Place, b.Place) })
 	return found
-}
-
-// meantParameter says which parameter an unknown name may stand for.
-func meantParameter(name string, op *operation) string {
-	names := slices.Sorted(maps.Keys(op.Query))
-	if near := schema.Nearest(name, names); near != "" {
-		return "did you mean " + near + "?"
-	}
-	if len(names) == 0 {
-		return "it has none"
-	}
-	return "its parameters are " + strings.Join(names, ", ")
 }
 
 // report is the refusal of a request for what is wrong with it.

@@ -113,11 +113,9 @@ func (b *batch) full() bool { return b.records >= batchRecords || b.bytes >= bat
 
 // describe names members as paths: levelling.curve.base.
 func describe(found []schema.Problem) string {
-	texts := make([]string, len(found))
-	for i, p := range found {
-		texts[i] = strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(p.Place, "/"), "/", ".") + " " + p.Text)
-	}
-	return schema.Join(texts)
+	return schema.Join(found, func(p schema.Problem) string {
+		return strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(p.Place, "/"), "/", ".") + " " + p.Message())
+	})
 }
 
 // flush stores what was collected. When a line is refused, the error names the

@@ -69,6 +69,9 @@ func Check(ctx context.Context, body any) (context.Context, error) {
 	guild, given := auth.Acting(ctx).GuildID, make([]map[string]any, len(list))
 	var found []schema.Problem
 	for i, value := range list {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		record, _ := value.(map[string]any)
 		name, _ := record["record"].(string)
 		b, known := kinds[name]
@@ -77,7 +80,7 @@ func Check(ctx context.Context, body any) (context.Context, error) {
 			continue
 		}
 		for _, p := range b.Check(value) {
-			found = append(found, schema.Problem{Place: place(i) + p.Place, Text: p.Text})
+			found = append(found, p.Under(place(i)))
 		}
 		if _, named := record["guild_id"]; !named {
 			record["guild_id"] = guild
