@@ -282,23 +282,18 @@ func (d *DB) Reading(ctx context.Context) context.Context {
 // Queue waits for the place of a request's first read before the request is
 // served, and Unqueue gives it back if nothing was read. Where thousands of requests
 // wait, each of them does it on the stack it has up here and not on twice as much,
-// and holds nothing yet of what serving it takes. It returns how many were waiting
-// when its turn came, itself among them, and 0 if it had its place at once.
-func (d *DB) Queue(ctx context.Context) (waiting int, err error) {
+// and holds nothing yet of what serving it takes.
+func (d *DB) Queue(ctx context.Context) error {
 	request := accountOf(ctx)
 	if request == nil {
-		return 0, nil
+		return nil
 	}
-	before := request.waited.Load()
 	release, err := d.reads.Acquire(ctx, request.caller)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	request.early, request.giveUp = d.reads, release
-	if request.waited.Load() == before {
-		return 0, nil
-	}
-	return d.reads.Stats().Waiting + 1, nil
+	return nil
 }
 
 // Unqueue ends what Queue has begun.

@@ -80,7 +80,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	u := &units{
-		db: cfg.DB, few: fewWaiting, wake: cfg.Wake, login: cfg.Tokens,
+		db: cfg.DB, wake: cfg.Wake, login: cfg.Tokens,
 		keys: idempotency.Keys{Sealer: cfg.Sealer, Answer: answer}, mutex: idempotency.NewKeyedMutex(),
 		preparations: preparations(cfg.Services),
 	}

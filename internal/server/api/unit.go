@@ -19,9 +19,6 @@ import (
 // key, or to the change that has used the reference.
 const idempotentReplay = "Idempotent-Replay"
 
-// fewWaiting requests keep 2 MB of stacks at most.
-const fewWaiting = 128
-
 // units opens the unit of work of each write.
 type units struct {
 	db    *db.DB
@@ -29,7 +26,6 @@ type units struct {
 	mutex *idempotency.KeyedMutex
 	wake  func(guild string)
 	login Authenticator
-	few   int // requests that may wait for a place and keep the stacks that they need
 
 	preparations map[string]preparation
 }
@@ -61,32 +57,15 @@ func (u *units) unit(next handler) handler {
 // the database; the others tell of the token itself and wait for nobody. One that is
 // collected waits with the others of its kind.
 func (u *units) read(rs *reqState, next handler) error {
-	waiting := 0
 	if rs.op.Scope != "" && !rs.op.Collected {
-		var err error
-		if waiting, err = u.db.Queue(rs.ctx); err != nil {
+		if err := u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
 		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
 	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer, of: rs}
-	if waiting > u.few && rs.op.lists() {
-		return apart(rs, next)
-	}
 	return next(rs)
-}
-
-// apart runs next on a goroutine of its own. An operation that reads and writes a list
-// needs twice the stack that a request has while it waits, and a connection keeps the
-// stack that its requests once had. Where thousands wait, the few that are being served
-// have large ones this way, and not each connection in turn. A new goroutine's stack
-// has to grow first, which takes a list a tenth of its time: that is not worth it where
-// few wait, nor for what is no list and needs no large stack.
-func apart(rs *reqState, next handler) error {
-	served := make(chan error, 1)
-	go func() { served <- fault.Caught(func() error { return next(rs) }) }()
-	return <-served
 }
 
 // whole is a response that is written in one go. It says its length, which net/http

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
 )
 
@@ -49,6 +50,13 @@ func (u *units) waiting(rs *reqState, next handler) error {
 	}
 	rs.closed = rs.gone()
 	return send(rs, try.nothing)
+}
+
+// apart runs next on a goroutine of its own, whose stack goes with it.
+func apart(rs *reqState, next handler) error {
+	served := make(chan error, 1)
+	go func() { served <- fault.Caught(func() error { return next(rs) }) }()
+	return <-served
 }
 
 // waitingCall is a request that waits, attempt by attempt.

@@ -89,7 +89,7 @@ func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	r, d, ask := asking(t, 2)
 	crowd(t, r)
 	holding := caller(t)
-	if _, err := d.Queue(holding); err != nil { // its half
+	if err := d.Queue(holding); err != nil { // its half
 		t.Fatal(err)
 	}
 	defer db.Unqueue(holding)

@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
-	"runtime/debug"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,93 +17,15 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/economy"
 )
-
-// reading is a request for op on a database with a single place for reads.
-func reading(t *testing.T) (u *units, request func() *reqState) {
-	t.Helper()
-	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Writers: 1, Readers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return &units{db: d}, func() *reqState {
-		return stated(db.As(t.Context(), db.Caller{Token: "token", Guild: "guild"}))
-	}
-}
 
 // stated is a request for a list.
 func stated(ctx context.Context) *reqState {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	list := &operation{ReadOnly: true, Scope: "economy:read", Query: map[string]*openapi3.Parameter{"per_page": {}}}
 	return &reqState{Context: echo.New().NewContext(r, httptest.NewRecorder()), op: list, ctx: ctx}
-}
-
-// Where thousands of connections wait for their turn, none of them keeps the stack
-// that serving its requests takes. A request that is served at once stays where it is.
-// RELIABILITY.md, Overload.
-func TestWhoHasWaitedIsServedOnAnotherStack(t *testing.T) {
-	t.Parallel()
-	u, request := reading(t)
-	serve := func(rs *reqState) (stack string, err error) {
-		err = u.read(rs, func(*reqState) error {
-			stack = string(debug.Stack())
-			return nil
-		})
-		return stack, err
-	}
-	const here = "api.(*units).read("
-	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
-		t.Errorf("nobody waits: %v, served from %s", err, stack)
-	}
-	leave := occupy(t, u, request())
-	go leave()
-	if stack, err := serve(request()); err != nil || strings.Contains(stack, here) {
-		t.Errorf("after a wait: %v, served from %s", err, stack)
-	}
-	one := request()
-	one.op.Query = nil
-	leave = occupy(t, u, request())
-	go leave()
-	if stack, err := serve(one); err != nil || !strings.Contains(stack, here) {
-		t.Errorf("what is no list, after a wait: %v, served from %s", err, stack)
-	}
-	u.few = 1
-	leave = occupy(t, u, request())
-	go leave()
-	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
-		t.Errorf("after a wait with few: %v, served from %s", err, stack)
-	}
-}
-
-// occupy takes the only place. leave gives it back once somebody waits for it.
-func occupy(t *testing.T, u *units, by *reqState) (leave func()) {
-	t.Helper()
-	if _, err := u.db.Queue(by.ctx); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		for u.db.Stats().Reads.Waiting == 0 && t.Context().Err() == nil {
-			runtime.Gosched()
-		}
-		db.Unqueue(by.ctx)
-	}
-}
-
-func TestAPanicAfterAWaitIsAnError(t *testing.T) {
-	t.Parallel()
-	u, request := reading(t)
-	go occupy(t, u, request())()
-	err := u.read(request(), func(*reqState) error { panic("broken") })
-	if err == nil || !strings.Contains(err.Error(), "panic: broken") {
-		t.Errorf("it ends with %v", err)
-	}
-	if err := u.read(request(), func(*reqState) error { return nil }); err != nil {
-		t.Errorf("the place was not given back: %v", err)
-	}
 }
 
 // slowTokens is an authenticator whose database takes its time.
@@ -148,7 +67,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				defer d.Close()
 				u := &units{db: d, wake: func(string) {}}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
-				if _, err := d.Queue(by); err != nil {
+				if err := d.Queue(by); err != nil {
 					t.Fatal(err)
 				}
 				defer db.Unqueue(by)
