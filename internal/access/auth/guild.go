@@ -44,14 +44,17 @@ const (
 	Going                   // it is being removed, and what it has is being deleted
 )
 
-// Gone is NotFound for a guild that is there for nobody, and says why.
+// Gone is NotFound for a guild that is there for nobody, and says why. It is not kept under
+// a key: the guild may be made or taken back, and the same request then counts.
 func (p Presence) Gone(guild string) *fault.Error {
 	why := map[Presence]string{
 		Absent:  "There is no guild %s.",
 		Leaving: "Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.",
 		Going:   "Guild %s is being removed, and what it had is being deleted.",
 	}
-	return fault.New(fault.NotFound, "not_found", why[p], guild)
+	gone := fault.New(fault.NotFound, "not_found", why[p], guild)
+	gone.Unkept = true
+	return gone
 }
 
 // Guild says whether a guild is there. That it is is remembered for a minute,

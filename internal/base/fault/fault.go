@@ -35,6 +35,7 @@ type Error struct {
 	Message       string        // one sentence, safe to show
 	RequiredScope string        // insufficient_scope only
 	RetryAfter    time.Duration // Limited, Conflict, Unavailable
+	Unkept        bool          // not stored under the key of the request, though its Kind is
 	cause         error         // logged, never shown
 }
 

@@ -28,10 +28,11 @@ var (
 )
 
 // kept reports whether the contract keeps this refusal under the key of the
-// request: what was found after the key was accepted, short of failure.
+// request: what was found after the key was accepted, short of failure, unless it says itself
+// that it is not kept.
 func kept(err error) bool {
 	f, ok := fault.As(err)
-	return ok && (f.Kind == fault.Invalid || f.Kind == fault.NotFound || f.Kind == fault.Refused)
+	return ok && !f.Unkept && (f.Kind == fault.Invalid || f.Kind == fault.NotFound || f.Kind == fault.Refused)
 }
 
 // classify turns any error into a failure that can be shown. An error that is not known

@@ -71,7 +71,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		case g == nil && c.Named[refOf(c.By.GuildID, r.Is.GiveawayID)]:
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
-		case stays(r):
+		case stays(c, r):
 		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)] && !slices.Contains(collecting, g.ID):
 			r.Err = errDrawn(g)
 		}
@@ -80,13 +80,13 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 }
 
 // stays reports whether a record says of an entry what is there already, as it travels:
-// that is no change, however late it comes.
-func stays(r *transfer.Row[entry]) bool {
+// that is no change, however late it comes. An instant that lies ahead says nothing.
+func stays(c *transfer.Call, r *transfer.Row[entry]) bool {
 	if r.Was == nil {
 		return r.Gives("entries") && r.Is.Entries == 0
 	}
 	at := func(e *entry) int64 { return e.EnteredAt.Time.UnixMilli() }
-	return (!r.Gives("entries") || r.Is.Entries == r.Was.Entries) && (!r.Gives("entered_at") || at(&r.Is) == at(r.Was))
+	return (!r.Gives("entries") || r.Is.Entries == r.Was.Entries) && (!r.Gives("entered_at") || at(&r.Is) == at(r.Was) || r.Is.EnteredAt.Time.After(c.Now))
 }
 
 // collected are the giveaways that are being drawn whose entries the bot was asked for.
@@ -120,7 +120,7 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	switch {
 	case r.Was == nil && r.Is.Entries == 0:
 		return transfer.ErrNothing
-	case r.Was != nil && (r.Is.Entries == 0 || r.Is.EnteredAt.Alike(r.Was.EnteredAt)):
+	case r.Was != nil && (r.Is.Entries == 0 || r.Is.EnteredAt.Alike(r.Was.EnteredAt) || r.Is.EnteredAt.Time.After(c.Now)):
 		r.Is.EnteredAt = r.Was.EnteredAt
 	default:
 		r.Is.EnteredAt = transfer.Past(r.Is.EnteredAt, c.Now)

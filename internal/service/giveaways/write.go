@@ -74,7 +74,8 @@ func errDrawn(g *row) error {
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was != nil {
-		is.CreatedAt, is.Source = was.CreatedAt, was.Source
+		is.Source = was.Source
+		is.PausedAt, is.EndedAt = transfer.Stands(is.PausedAt, was.PausedAt, c.Now), transfer.Stands(is.EndedAt, was.EndedAt, c.Now)
 		if err := mayMove(was, is); err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		is.BotRun = is.Source != fromAPI && !c.DatedLater
 		return nil
 	}
-	is.UpdatedAt = was.UpdatedAt
+	is.CreatedAt, is.UpdatedAt = was.CreatedAt, was.UpdatedAt
 	if was.Status == ended {
 		is.EndedAt = was.EndedAt
 	}

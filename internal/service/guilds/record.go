@@ -86,10 +86,12 @@ const (
 
 func reviseGuild(c *transfer.Call, r *transfer.Row[row]) error {
 	r.Is.ID = c.By.GuildID
-	if r.Was != nil {
-		r.Is.CreatedAt = r.Was.CreatedAt
+	joined := r.Is.JoinedAt
+	if err := completeGuild(&r.Is, c.Now); err != nil || r.Was == nil {
+		return err
 	}
-	return completeGuild(&r.Is, c.Now)
+	r.Is.CreatedAt, r.Is.JoinedAt = r.Was.CreatedAt, *transfer.Stands(&joined, &r.Was.JoinedAt, c.Now)
+	return nil
 }
 
 // storeGuild makes the guild, with the default settings, or changes what is known of it.

@@ -112,11 +112,23 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	if batches, err = inOrder(ctx, tx, c, batches, list); err != nil {
+	guild, taken, err := guildRecord(ctx, tx, c, list)
+	if err != nil {
 		return nil, err
 	}
-	if err := Write(ctx, tx, c, batches, func() error { return refusal(list, true) }); err != nil {
+	if guild != nil {
+		batches = MakingFirst(batches)
+	}
+	if err := Write(ctx, tx, c, batches, func() error {
+		if guild != nil && guild.Err != nil {
+			return refusal(list, false) // nothing can be skipped without the guild
+		}
+		return refusal(list, true)
+	}); err != nil {
 		return nil, err
+	}
+	if taken && guild.Result == transfer.Unchanged {
+		guild.Result = transfer.Updated // it is there again
 	}
 	skip := r.Body.OnRefusal != nil && *r.Body.OnRefusal == gen.OnRefusalSkip
 	if err := refusal(list, skip); err != nil {
@@ -172,21 +184,24 @@ func sortOut(c *transfer.Call, texts []json.RawMessage, members []map[string]any
 	return batches, list, nil
 }
 
-// inOrder are the batches in the order in which they are written: that of their locks,
-// unless the call makes the guild. One that is being removed is taken back. It is
-// NotFound for a guild that is not there where no record makes it.
-func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*callRecord) ([]transfer.Batch, error) {
-	there, err := auth.GuildExists(ctx, tx, c.By.GuildID)
-	if err != nil || there {
-		return batches, err
+// guildRecord returns the record of a guild that is not there, or is being removed, by which
+// the call makes it or takes it back; nil where the guild is there. It takes back a guild that
+// is being removed. It is NotFound where no record of the call does either.
+func guildRecord(ctx context.Context, tx *db.Tx, c *transfer.Call, list []*callRecord) (rec *callRecord, taken bool, err error) {
+	presence, err := auth.PresenceOf(ctx, tx, c.By.GuildID)
+	if err != nil || presence == auth.Present {
+		return nil, false, err
 	}
-	if !slices.ContainsFunc(list, func(rec *callRecord) bool { return rec.kind == "guild" }) {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it or takes it back.", c.By.GuildID)
+	i := slices.IndexFunc(list, func(rec *callRecord) bool { return rec.kind == "guild" })
+	if i < 0 {
+		gone := presence.Gone(c.By.GuildID)
+		return nil, false, gone.With("%s No record of the call makes it or takes it back.", gone.Message)
 	}
-	if taken, err := guilds.Restore(ctx, tx, c.By.GuildID); taken || err != nil && !fault.Is(err, "not_found") {
-		return batches, err
+	taken, err = guilds.Restore(ctx, tx, c.By.GuildID)
+	if fault.Is(err, "not_found") {
+		err = nil
 	}
-	return MakingFirst(batches), nil
+	return list[i], taken, err
 }
 
 // MakingFirst are the batches in the order for a guild that is not there yet.

@@ -149,7 +149,7 @@ func TestAKeyDoesNotAnswerForAGuildThatHasLeft(t *testing.T) {
 	if !strings.Contains(got, "being removed") || !strings.Contains(got, "send another key") {
 		t.Errorf("the message is %q", got)
 	}
-	bot.Key("joined-again").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"unchanged"},{"result":"unchanged"}]}`)
+	bot.Key("joined-again").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"updated"},{"result":"unchanged"}]}`)
 	bot.Key("joined").Do(t, "writeRecords", joined).Want(t, 200, `{"data":[{"result":"created"},{"result":"created"}]}`)
 }
 
@@ -163,7 +163,7 @@ func TestAGuildThatLeavesIsTakenBackByItsRecord(t *testing.T) {
 	leave("1 day")
 	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")
 	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1},{"record":"guild"}`)).
-		Want(t, 200, `{"data":[{"result":"created"},{"result":"unchanged"}]}`)
+		Want(t, 200, `{"data":[{"result":"created"},{"result":"updated"}]}`)
 	bot.Do(t, "getWallet", "", apitest.Path("userId", one)).Want(t, 200, `{"data":{"balance":1}}`)
 	leave("-1 day")
 	bot.Do(t, "writeRecords", records(`{"record":"guild","name":"Again"}`)).WantError(t, 409, "guild_being_removed")

@@ -44,6 +44,9 @@ var namedTickets = `
 // as far as the record gives no other.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
+	if was != nil {
+		is.ClosedAt = transfer.Stands(is.ClosedAt, was.ClosedAt, c.Now)
+	}
 	if was != nil && was.Status == closed {
 		switch {
 		case is.Status == closed && is.ClosedAt == nil:

@@ -204,6 +204,16 @@ func Past(at wire.Time, now time.Time) wire.Time {
 	return at
 }
 
+// Stands returns the instant of the past that a record gives of a row that is there: one that
+// lies ahead of now says nothing, and was stays. A caller whose clock is fast would change
+// the row each time that it sends the same record.
+func Stands(given, was *wire.Time, now time.Time) *wire.Time {
+	if given != nil && given.Time.After(now) {
+		return was
+	}
+	return given
+}
+
 // Latest is the later of the two instants, if there is a second.
 func Latest(t wire.Time, u *wire.Time) wire.Time {
 	if u != nil && u.Time.After(t.Time) {
