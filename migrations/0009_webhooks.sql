@@ -43,7 +43,14 @@ CREATE TABLE webhook_schedule (
     blocked_until    timestamptz,                        -- after too many failures
     quiet_until      timestamptz,                        -- the receiver asked for a pause
     failing_since    timestamptz,
+    failed_attempts  integer     NOT NULL DEFAULT 0,     -- since failing_since
     warned           smallint    NOT NULL DEFAULT 0,     -- percent of the way to being disabled
+    reported         boolean     NOT NULL DEFAULT false, -- webhook.failing was emitted since failing_since
+    reported_at      timestamptz,                        -- when webhook.failing was last emitted
+    -- The last failed attempt: {"at", "delivery_id", "status", "outcome", "error"}. It stays after a success.
+    last_failure     jsonb,
+    health_since     timestamptz,                        -- when the URL last changed: older successes are another receiver's
+    overflowed_at    timestamptz,                        -- when its oldest deliveries were last deleted, since too many waited
     not_before       timestamptz GENERATED ALWAYS AS (greatest(blocked_until, quiet_until)) STORED,
     -- The queue that serves the endpoint: 0 urgent, 1 healthy, 2 failing, 3 was blocked, 4 not sent to.
     lane             smallint    NOT NULL GENERATED ALWAYS AS (
@@ -161,6 +168,7 @@ CREATE TABLE webhook_hours (
     outcome     text COLLATE "C" NOT NULL
         CONSTRAINT webhook_hours_outcome CHECK (outcome IN ('delivered', 'failed')),
     deliveries  bigint      NOT NULL,
+    last_at     timestamptz, -- when the last of them completed
     PRIMARY KEY (guild_id, endpoint_id, hour, outcome)
 ) WITH (fillfactor = 50);
 

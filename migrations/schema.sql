@@ -669,6 +669,7 @@ CREATE TABLE webhook_hours (
     hour timestamp with time zone NOT NULL,
     outcome text COLLATE "C" NOT NULL,
     deliveries bigint NOT NULL,
+    last_at timestamp with time zone,
     CONSTRAINT webhook_hours_pkey PRIMARY KEY (guild_id, endpoint_id, hour, outcome),
     CONSTRAINT webhook_hours_outcome CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text])))
 ) WITH (fillfactor=50);
@@ -687,7 +688,13 @@ CREATE TABLE webhook_schedule (
     blocked_until timestamp with time zone,
     quiet_until timestamp with time zone,
     failing_since timestamp with time zone,
+    failed_attempts integer NOT NULL DEFAULT 0,
     warned smallint NOT NULL DEFAULT 0,
+    reported boolean NOT NULL DEFAULT false,
+    reported_at timestamp with time zone,
+    last_failure jsonb,
+    health_since timestamp with time zone,
+    overflowed_at timestamp with time zone,
     not_before timestamp with time zone GENERATED ALWAYS AS (GREATEST(blocked_until, quiet_until)) STORED,
     lane smallint NOT NULL GENERATED ALWAYS AS (
 CASE

@@ -51,6 +51,8 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 			{"prune", pruneInterval, d.prune},
 			{"unfetched", unfetchedInterval, d.disableUnfetched},
 			{"growth", growthInterval, d.countRows},
+			{"overflow", overflowInterval, d.deleteOverflow},
+			{"long logs", logInterval, d.shortenLogs},
 		} {
 			if now := time.Now(); !now.Before(next[task.name]) {
 				next[task.name] = now.Add(task.interval)

@@ -119,13 +119,13 @@ func TestASchedulesBeginning(t *testing.T) {
 		}, false, "hold"},
 		{pull, func(ctx context.Context, tx *db.Tx, id string) error {
 			return Register(ctx, tx, w.guild, id, true, true)
-		}, false, "pull fetched complete"},
-		{pull, func(ctx context.Context, tx *db.Tx, id string) error { return Enable(ctx, tx, w.guild, id) }, false, "pull fetched complete"},
-		{pull, func(ctx context.Context, tx *db.Tx, id string) error { return ResetHealth(ctx, tx, w.guild, id) }, true, "pull fetched complete"},
+		}, false, "pull fetched"},
+		{pull, func(ctx context.Context, tx *db.Tx, id string) error { return Enable(ctx, tx, w.guild, id) }, false, "pull fetched"},
+		{pull, func(ctx context.Context, tx *db.Tx, id string) error { return ResetHealth(ctx, tx, w.guild, id) }, true, "pull fetched"},
 		{pull, func(ctx context.Context, tx *db.Tx, id string) error {
 			_, err := Recover(ctx, tx, w.guild, id, time.Now(), 1)
 			return err
-		}, true, "pull fetched complete"},
+		}, true, "pull fetched"},
 		{push, func(ctx context.Context, tx *db.Tx, id string) error { return Enable(ctx, tx, w.guild, id) }, false, "send due"},
 		{push, func(ctx context.Context, tx *db.Tx, id string) error {
 			if _, err := Ping(ctx, tx, event.System(w.guild), id); err != nil {

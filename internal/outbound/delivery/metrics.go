@@ -24,6 +24,7 @@ type metrics struct {
 	oldest     *prometheus.GaugeVec
 	waiting    *prometheus.GaugeVec
 	hosts      *prometheus.GaugeVec
+	overflow   *prometheus.GaugeVec
 }
 
 // The states of the backlog that the gauges tell apart.
@@ -79,6 +80,10 @@ func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 		hosts: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "endpoints", Help: "Endpoints that need attention, by why.",
 		}, []string{"state"}),
+		overflow: made.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "overflow_timestamp_seconds",
+			Help: "When this node last deleted deliveries of an endpoint, or of a stream in a guild, since too many waited.",
+		}, []string{"guild", "endpoint"}),
 	}
 	for _, o := range outcomes {
 		m.attempts.WithLabelValues(string(o))

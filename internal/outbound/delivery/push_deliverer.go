@@ -46,6 +46,7 @@ type Deliverer struct {
 	jitter   func() float64
 	lease    time.Duration
 	oneGuild bool // each statement names one guild
+	most     int  // deliveries that may wait for an endpoint, and that its log keeps
 	log      *slog.Logger
 	metrics  *metrics
 	tracer   *tracing.Tracer
@@ -70,7 +71,7 @@ func New(cfg Config) (*Deliverer, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
 		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
-		bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
+		most: MaxWaiting, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
 	d.metrics = newMetrics(cfg.Metrics, d.limiter)
 	return d, nil
