@@ -4237,6 +4237,9 @@ type WebhookEndpoint struct {
 	// Events Event types that are sent.
 	Events []string `json:"events"`
 
+	// Health How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
+	Health WebhookHealth `json:"health"`
+
 	// ID Id of the endpoint.
 	ID string `json:"id"`
 
@@ -4327,6 +4330,54 @@ type WebhookEventList struct {
 
 // WebhookEventType An event type that an endpoint can ask for.
 type WebhookEventType string
+
+// WebhookFailure The last failed attempt at an endpoint, null where none has failed. It stays after a success.
+type WebhookFailure struct {
+	// At When it failed.
+	At wire.Time `json:"at"`
+
+	// DeliveryID Id of the delivery.
+	DeliveryID string `json:"delivery_id"`
+
+	// Error What went wrong.
+	Error string `json:"error"`
+
+	// Problem What went wrong and how to mend it.
+	Problem string `json:"problem"`
+
+	// ResponseStatus Status that the receiver answered.
+	ResponseStatus *int `json:"response_status"`
+}
+
+// WebhookHealth How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
+type WebhookHealth struct {
+	// FailedAttemptCount How many attempts failed since `failing_since`.
+	FailedAttemptCount int `json:"failed_attempt_count"`
+
+	// FailingSince When the first failure since the last success was.
+	FailingSince *wire.Time `json:"failing_since"`
+
+	// LastAttemptAt When it was last tried; of a pull endpoint when it was last fetched from, to the minute.
+	LastAttemptAt *wire.Time `json:"last_attempt_at"`
+
+	// LastFailure The last failed attempt at an endpoint, null where none has failed. It stays after a success.
+	LastFailure nullable.Nullable[WebhookFailure] `json:"last_failure"`
+
+	// LastSuccessAt When it last took an event.
+	LastSuccessAt *wire.Time `json:"last_success_at"`
+
+	// NextAttemptAt When the endpoint is tried next; null where nothing waits, or it is disabled.
+	NextAttemptAt *wire.Time `json:"next_attempt_at"`
+
+	// OldestWaitingAt When the oldest event happened that waits, held ones included.
+	OldestWaitingAt *wire.Time `json:"oldest_waiting_at"`
+
+	// Problem What is wrong now in a sentence; null while nothing is.
+	Problem *string `json:"problem"`
+
+	// State `new` (never tried), `healthy`, `failing` (the last attempt failed; a pull endpoint: its oldest event has waited two days) or `disabled`.
+	State string `json:"state"`
+}
 
 // WebhookRecovery What a recovery has queued.
 type WebhookRecovery struct {

@@ -112,16 +112,19 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 	if c.JSON {
 		return output.JSON(io.out, all)
 	}
-	rows := [][]string{{"ID", "URL", "STATE", "SECRET", "EVENTS"}}
+	rows := [][]string{{"ID", "URL", "STATE", "SINCE", "SECRET", "EVENTS", "PROBLEM"}}
 	for _, e := range all {
-		state := "enabled"
-		if !e.Enabled {
-			state = "disabled"
-			if e.DisabledReason != nil {
-				state += " (" + *e.DisabledReason + ")"
-			}
+		state, since, problem := e.Health.State, "", ""
+		if e.DisabledReason != nil {
+			state += " (" + *e.DisabledReason + ")"
 		}
-		rows = append(rows, []string{e.ID, cmp.Or(e.URL, "("+e.Delivery+")"), state, e.SecretPreview, strings.Join(e.Events, " ")})
+		if e.Health.FailingSince != nil {
+			since = e.Health.FailingSince.String()
+		}
+		if e.Health.Problem != nil {
+			problem = *e.Health.Problem
+		}
+		rows = append(rows, []string{e.ID, cmp.Or(e.URL, "("+e.Delivery+")"), state, since, e.SecretPreview, strings.Join(e.Events, " "), problem})
 	}
 	return output.Table(io.out, rows)
 }

@@ -348,7 +348,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"an endpoint that was disabled": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
-		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
+		}, doctor.Endpoints, doctor.Warn, "1 webhook endpoints fail or were disabled by the service|answered 410"},
+		"an endpoint that fails": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://hooks.test/")
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, failures, failing_since, last_failure)
+				VALUES ($1, 'a', 1, '2026-11-28T09:03:00Z', '{"at":"2026-11-28T09:03:00Z","status":401,"outcome":"client_error"}')`, guild)
+		}, doctor.Endpoints, doctor.Warn, "a of guild 402187554310020096: failing since 2026-11-28T09:03:00.000Z. The receiver answered 401"},
 		"an endpoint of a guild that leaves": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'guild_removed'`)

@@ -17,9 +17,11 @@ import (
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
+	"guildhall/internal/service/webhooks"
 )
 
 const (
@@ -201,8 +203,15 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	if len(rows) == maxEndpoints {
 		of = fmt.Sprintf("the first %d", maxEndpoints)
 	}
+	failing, err := x.failing(ctx)
+	if err != nil {
+		return fail("how the endpoints fare could not be read: %v", err)
+	}
 	switch {
+	case len(failing) > 0 && len(bad) == 0:
+		return warn("%d webhook endpoints fail or were disabled by the service; `guildhall webhook list` says the same of each guild", len(failing)).about(failing)
 	case len(bad) > 0:
+		bad = append(bad, failing...)
 		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(bad)
 	case unasked > 0:
 		return warn("%d of %s endpoints could not be looked up in time, %d are disabled by the service", unasked, of, disabled)
@@ -211,6 +220,45 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	}
 	return ok("the names of %s endpoints resolve", of)
 }
+
+// failing returns a line for each endpoint that fails or that the service has disabled: its
+// state, since when, and what is wrong.
+func (x *examination) failing(ctx context.Context) ([]string, error) {
+	guilds, err := db.Select[string](ctx, x.db.Reader(), `
+		SELECT guild_id
+		FROM (
+			SELECT guild_id FROM webhook_schedule WHERE failing_since IS NOT NULL AND disposition = 'send'
+			UNION
+			SELECT guild_id FROM webhook_endpoints WHERE `+delivery.SwitchedOff+`
+		) g
+		WHERE cardinality($1::text[]) = 0 OR guild_id = ANY ($1)
+		ORDER BY guild_id
+		LIMIT $2`, db.Array(x.Guilds), maxFailing)
+	if err != nil {
+		return nil, fault.Wrap(err, "list the guilds with endpoints that fail")
+	}
+	var lines []string
+	for _, guild := range guilds {
+		all, err := webhooks.Standings(ctx, x.db.Reader(), guild)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range all {
+			h, since := e.Health, ""
+			if h.State != webhooks.HealthFailing && (h.State != webhooks.HealthDisabled || e.DisabledReason == nil || *e.DisabledReason == delivery.ReasonRemoved) {
+				continue
+			}
+			if h.FailingSince != nil {
+				since = " since " + wire.At(*h.FailingSince).String()
+			}
+			lines = append(lines, fmt.Sprintf("%s of guild %s: %s%s. %s", e.ID, guild, h.State, since, h.Problem))
+		}
+	}
+	return lines, nil
+}
+
+// maxFailing bounds the guilds whose failing endpoints are named.
+const maxFailing = 100
 
 func (x *examination) lookUp(ctx context.Context, place string) error {
 	u, err := egress.ParseURL(place)

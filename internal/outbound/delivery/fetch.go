@@ -230,11 +230,11 @@ const settleFetched = `
 		  AND CASE WHEN d.state IN ('pending', 'held') THEN d.lease_gen > 0 END
 		RETURNING d.endpoint_id, d.event_id, d.completed_at
 	), counted AS (
-		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-		SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*)
+		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
+		SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*), max(d.completed_at)
 		FROM d /*: d JOIN guilds home ON home.id = $1 */
 		GROUP BY d.endpoint_id /*: home.id, d.endpoint_id */, date_trunc('hour', d.completed_at)
-		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
 	)
 	SELECT count(DISTINCT event_id) FROM d`
 

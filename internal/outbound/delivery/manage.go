@@ -102,7 +102,7 @@ func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	if err := setDisposition(ctx, tx, guild, endpoint, "send"); err != nil {
 		return err
 	}
-	return ResetHealth(ctx, tx, guild, endpoint)
+	return resetFailures(ctx, tx, guild, endpoint, false)
 }
 
 // Widen says that an endpoint gets events from now on that it did not get before: a pull
@@ -147,14 +147,24 @@ func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
 
-// ResetHealth forgets an endpoint's failures, so that what is due goes out now:
-// its address has changed, or its owner has enabled it. A pull endpoint has none.
+// ResetHealth forgets what an endpoint's old URL has shown, so that what is due goes out
+// now and the endpoint counts as never tried. A pull endpoint has no URL.
 func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	return resetFailures(ctx, tx, guild, endpoint, true)
+}
+
+// resetFailures forgets an endpoint's failures, so that what is due goes out now. The last
+// failed attempt stays to be shown unless anew is set.
+func resetFailures(ctx context.Context, tx *db.Tx, guild, endpoint string, anew bool) error {
 	_, err := db.Exec(ctx, tx, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_schedule
-		SET failures = 0, refusals = 0, refused_at = NULL, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
-		    next_due = least(next_due, now())
-		WHERE guild_id = $1 AND endpoint_id = $2 AND disposition <> 'pull'`, guild, endpoint)
+		SET failures = 0, refusals = 0, refused_at = NULL, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL,
+		    failed_attempts = 0, warned = 0, reported = false,
+		    last_failure = CASE WHEN NOT $3 THEN last_failure END, health_since = CASE WHEN $3 THEN instant.at ELSE health_since END,
+		    next_due = least(next_due, instant.at)
+		FROM instant
+		WHERE guild_id = $1 AND endpoint_id = $2 AND disposition <> 'pull'`, guild, endpoint, anew)
 	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
 }
 

@@ -166,13 +166,15 @@ type schedule struct {
 	NextDue     *time.Time `db:"next_due"`
 	RecoveredAt *time.Time `db:"recovered_at"`     // is the due_at of what recover has queued; nil: nothing of it waits
 	Passes      bool       `db:"recovered_passes"` // that goes past a block and a quiet time
+	ReportedAt  *time.Time `db:"reported_at"`      // when webhook.failing was last emitted
 	Now         time.Time  `db:"now"`
 	health
 }
 
 // scheduleColumns are those of a schedule, but for now.
 const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.recovered_at, s.recovered_passes,
-	       s.failures, s.refusals, s.refused_at, s.blocks, s.blocked_until, s.quiet_until, s.failing_since, s.warned`
+	       s.failures, s.refusals, s.refused_at, s.blocks, s.blocked_until, s.quiet_until, s.failing_since, s.failed_attempts, s.warned, s.reported,
+	       s.reported_at`
 
 func compareIDs(a, b endpointID) int {
 	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.endpoint, b.endpoint))

@@ -28,6 +28,8 @@ type change struct {
 	NextDue    *time.Time `json:"next_due"`
 	Releasing  bool       `json:"releasing"` // held deliveries are to go out after all
 	Passes     bool       `json:"passes"`    // recovered deliveries go past a block and a quiet time
+	Failure    *Failure   `json:"failure"`   // the last failed attempt of the batch; nil: none failed
+	ReportedAt *time.Time `json:"reported_at"`
 	health
 
 	warned int    // before
@@ -75,7 +77,7 @@ func learn(held []schedule, batch []result) []change {
 // learn is what the endpoint's results of a batch, in their order, make of its
 // schedule.
 func (s schedule) learn(batch []result) change {
-	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, Passes: s.Passes, health: s.health, warned: s.Warned, at: s.Now}
+	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, Passes: s.Passes, health: s.health, warned: s.Warned, at: s.Now, ReportedAt: s.ReportedAt}
 	before, look := s.notBefore(), false
 	for _, r := range batch {
 		if r.id() != s.id() {
@@ -84,6 +86,9 @@ func (s schedule) learn(batch []result) change {
 		c.health = c.after(r.decision, s.Now, r.quiet)
 		if r.decision.Failing {
 			c.url = r.url
+		}
+		if f := r.failure(s.Now); f != nil {
+			c.Failure = f
 		}
 		if r.decision.Failing || r.Later {
 			c.Passes = c.Passes && (r.recoveredAt == nil || s.RecoveredAt == nil || !r.recoveredAt.Equal(*s.RecoveredAt))
@@ -109,10 +114,12 @@ func (s schedule) learn(batch []result) change {
 var storeChanges = newStatement(`
 		UPDATE webhook_schedule s
 		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, recovered_passes = c.passes,
-		    failures = c.failures, refusals = c.refusals, refused_at = c.refused_at, blocks = c.blocks, blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
+		    failures = c.failures, refusals = c.refusals, refused_at = c.refused_at, blocks = c.blocks, blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since,
+		    failed_attempts = c.failed_attempts, warned = c.warned, reported = c.reported, reported_at = c.reported_at, last_failure = coalesce(c.failure, s.last_failure)
 		FROM jsonb_to_recordset($1::jsonb) AS c (
 			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, passes boolean,
-			failures int, refusals int, refused_at timestamptz, blocks int, blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
+			failures int, refusals int, refused_at timestamptz, blocks int, blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz,
+			failed_attempts int, warned smallint, reported boolean, reported_at timestamptz, failure jsonb)
 		WHERE s.guild_id = c.guild_id /*: $2 */ AND s.endpoint_id = c.endpoint_id`)
 
 // store writes the changes. The rows are locked.

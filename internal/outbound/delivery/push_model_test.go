@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,15 +20,18 @@ type contract struct {
 	blocked time.Time
 	blocks  int
 	quiet   time.Time
+	failed  int     // attempts since the last success
+	last    outcome // of the last failed attempt; it stays after a success
 }
 
 // settle is what the contract makes of one attempt that ended at the given
 // instant. quiet is the pause that the receiver has asked for.
-func (m *contract) settle(at time.Time, ok bool, quiet time.Duration) {
-	if ok {
-		*m = contract{} // a success makes an endpoint well, whatever went before
+func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
+	if o == delivered {
+		*m = contract{last: m.last} // a success makes an endpoint well, whatever went before
 		return
 	}
+	m.failed, m.last = m.failed+1, o
 	if m.first.IsZero() {
 		m.first = at
 	}
@@ -66,7 +70,9 @@ func TestHealthFollowsTheContract(t *testing.T) {
 	base := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	rapid.Check(t, func(rt *rapid.T) {
 		w.exec(`DELETE FROM webhook_deliveries`)
-		w.unit(func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, e.GuildID, e.ID) })
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			return errors.Join(Enable(ctx, tx, e.GuildID, e.ID), ResetHealth(ctx, tx, e.GuildID, e.ID))
+		})
 		now := base
 		nodes := []*Deliverer{}
 		for i := range 2 {
@@ -108,7 +114,11 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].record(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
 			}
-			m.settle(now, o == delivered, pause)
+			m.settle(now, o, pause)
+			if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failed_attempts = $1 AND coalesce(last_failure ->> 'outcome', '') = $2
+				AND coalesce(last_failure ->> 'delivery_id', $3) <> ''`, m.failed, string(m.last), c.ID); n != 1 {
+				rt.Fatalf("after %s: %d failed attempts and the last failure %q are not what is stored", o, m.failed, m.last)
+			}
 			off := w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled`) == 1
 			if off != m.failing(now) {
 				rt.Fatalf("%s after the first failure the endpoint is off: %v", now.Sub(m.first), off)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,37 @@ const (
 	// This one is no attempt's.
 	endpointDeleted outcome = "endpoint_deleted"
 )
+
+// Failure is the last failed attempt at an endpoint, as webhook_schedule keeps it.
+type Failure struct {
+	At         time.Time `json:"at"`
+	DeliveryID string    `json:"delivery_id"`
+	Status     *int      `json:"status"`
+	Outcome    string    `json:"outcome"`
+	Error      string    `json:"error"`
+}
+
+// ParseFailure reads a stored Failure; nil where there is none.
+func ParseFailure(stored []byte) (*Failure, error) {
+	if len(stored) == 0 {
+		return nil, nil //nolint:nilnil // no attempt has failed
+	}
+	var f Failure
+	return &f, json.Unmarshal(stored, &f)
+}
+
+// failure returns the failed attempt that r is; nil where r is none, or where the fault is
+// the service's own.
+func (r result) failure(at time.Time) *Failure {
+	if !r.Logged || r.Outcome == delivered || r.Outcome == badPayload || r.Outcome == internal {
+		return nil
+	}
+	status := 0
+	if r.Status != nil {
+		status = *r.Status
+	}
+	return &Failure{At: at, DeliveryID: r.ID, Status: r.Status, Outcome: string(r.Outcome), Error: advice(r.Outcome, status, r.decision.Quiet)}
+}
 
 // outcomes is every class, for metrics that start at zero.
 var outcomes = []outcome{

@@ -331,13 +331,13 @@ func storeResultsSQL(log string) string {
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING d.guild_id, d.id, d.endpoint_id, d.state, d.completed_at
 		), counted AS (
-			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*)
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
+			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*), max(d.completed_at)
 			FROM d /*: d JOIN guilds home ON home.id = $4 */
 			WHERE d.completed_at IS NOT NULL
 			GROUP BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
 			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
 		)` + log + `
 		SELECT (SELECT count(*) FROM d) AS stored,
 		       coalesce((SELECT jsonb_agg(r.id) FROM r WHERE r.id NOT IN (SELECT id FROM d)), '[]') AS late,

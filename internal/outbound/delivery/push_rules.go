@@ -130,7 +130,9 @@ type health struct {
 	BlockedUntil *time.Time `db:"blocked_until" json:"blocked_until"`
 	QuietUntil   *time.Time `db:"quiet_until" json:"quiet_until"`
 	FailingSince *time.Time `db:"failing_since" json:"failing_since"`
+	Attempts     int        `db:"failed_attempts" json:"failed_attempts"` // failed since FailingSince
 	Warned       int        `db:"warned" json:"warned"`
+	Reported     bool       `db:"reported" json:"reported"` // webhook.failing was emitted since FailingSince
 }
 
 // well reports whether a success would change nothing.
@@ -164,6 +166,7 @@ func (h health) after(v decision, at time.Time, knew *time.Time) health {
 		if h.FailingSince == nil {
 			h.FailingSince = &at
 		}
+		h.Attempts++
 		switch {
 		case !v.Refused:
 			h.Refusals, h.RefusedAt = 0, nil

@@ -61,12 +61,12 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state st
 			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = $5 THEN true END
 			RETURNING d.endpoint_id, d.completed_at
 		), counted AS (
-			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-			SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*)
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
+			SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*), max(d.completed_at)
 			FROM d /*: d JOIN guilds home ON home.id = $1 */
 			GROUP BY $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at)
 			ORDER BY d.endpoint_id
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
 		)
 		SELECT count(*) FROM d`,
 		guild, db.Array(ids), now, errorExpired, state)

@@ -79,36 +79,40 @@ func (p patch) onlyDisables() bool {
 
 // register makes an endpoint and returns it with its secret, which is readable
 // nowhere afterwards. A guild that has maxEndpoints already is Refused.
-func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (endpoint, string, error) {
+func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (Standing, string, error) {
 	e := endpoint{GuildID: guild, ID: db.NewID(), Delivery: cmp.Or(p.Delivery, delivery.Push), Enabled: true}
 	if e.Delivery == delivery.Push && p.URL == nil {
-		return endpoint{}, "", fault.New(fault.Invalid, "invalid_request", "body /url: is required, unless delivery is pull")
+		return Standing{}, "", fault.New(fault.Invalid, "invalid_request", "body /url: is required, unless delivery is pull")
 	}
 	if err := p.fits(e.Delivery); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	if err := p.check(ctx); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	if err := lockGuild(ctx, tx, guild); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	if err := checkLimit(ctx, tx, guild); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	if err := p.apply(ctx, &e); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	secret := newSecret()
 	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, e.ID)), preview(secret)
 	e, err := insert(ctx, tx, e)
 	if err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
 	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled, e.Delivery == delivery.Pull); err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
-	return e, secret, writeAudit(ctx, tx, audit.WebhookCreated, nil, &e)
+	if err := writeAudit(ctx, tx, audit.WebhookCreated, nil, &e); err != nil {
+		return Standing{}, "", err
+	}
+	is, err := StandingOf(ctx, tx, guild, e.ID)
+	return is, secret, err
 }
 
 // apply writes a patch that has been checked into e. The URL was looked up before
@@ -182,11 +186,15 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 
 // rotate gives an endpoint a new secret and returns it. The one before signs
 // along for the given time.
-func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (endpoint, string, error) {
+func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (Standing, string, error) {
 	secret := newSecret()
 	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, id)), preview(secret), overlap)
 	if err != nil {
-		return endpoint{}, "", err
+		return Standing{}, "", err
 	}
-	return e, secret, writeAudit(ctx, tx, audit.WebhookRotated, nil, &e)
+	if err := writeAudit(ctx, tx, audit.WebhookRotated, nil, &e); err != nil {
+		return Standing{}, "", err
+	}
+	is, err := StandingOf(ctx, tx, guild, id)
+	return is, secret, err
 }

@@ -40,11 +40,11 @@ func Add(ctx context.Context, cfg Config, guild, url string, events []string) (g
 
 // List returns the guild's endpoints, newest first.
 func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, error) {
-	rows, err := list(ctx, d.Reader(), guild, page.Of(1, maxEndpoints))
+	rows, err := Standings(ctx, d.Reader(), guild)
 	if err != nil {
 		return nil, err
 	}
-	return page.Each(rows, show), nil
+	return page.Each(rows, Standing.show), nil
 }
 
 // Deliveries returns an endpoint's newest deliveries that pass the filter, at

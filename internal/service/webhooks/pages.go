@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/event"
 )
@@ -57,6 +58,7 @@ type Standing struct {
 	OldSecrets      int        `db:"old_signing"`
 	OldSecretsUntil *time.Time `db:"old_until"`
 	CreatedAt       time.Time  `db:"created_at"`
+	UpdatedAt       time.Time  `db:"updated_at"`
 	FailingSince    *time.Time `db:"failing_since"`
 	BlockedUntil    *time.Time `db:"blocked_until"`
 	// Of a pull endpoint: when somebody last asked for its events, to the minute, and by
@@ -70,11 +72,28 @@ type Standing struct {
 	// Whatever their age; 1,000 means that or more.
 	Waiting int `db:"waiting"`
 	Held    int `db:"held"`
+
+	Health Health `db:"-"`
+	row    healthRow
+}
+
+// standingRow is a Standing as it is read.
+type standingRow struct {
+	Standing
+	healthRow
+}
+
+func (r standingRow) standing() (s Standing, err error) {
+	s = r.Standing
+	s.row = r.healthRow
+	s.Health, err = s.health()
+	return s, err
 }
 
 // standingQuery is the query for the endpoints of a guild, for one where an id is given.
 const standingQuery = `
-	SELECT e.id, e.delivery, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
+	SELECT e.id, e.delivery, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at, e.updated_at,
+	       ` + healthColumns + `,
 	       s.failing_since, s.blocked_until, s.fetched_at, s.fetched_by,
 	       (SELECT min(d.due_at) FROM webhook_deliveries d
 	        WHERE e.delivery = 'pull' AND d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' AND d.due_at <= now()) AS behind_since,
@@ -93,28 +112,48 @@ const standingQuery = `
 		WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.hour > now() - interval '24 hours'
 	) n
 	CROSS JOIN LATERAL (
-		SELECT count(*) AS waiting FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $2) x
+		SELECT count(*) AS waiting, min(x.event_at) AS oldest FROM (
+			SELECT d.event_at FROM webhook_deliveries d
+			WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' ORDER BY d.due_at, d.id LIMIT $2) x
 	) w
 	CROSS JOIN LATERAL (
-		SELECT count(*) AS held FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $2) x
+		SELECT count(*) AS held, min(x.event_at) AS oldest FROM (
+			SELECT d.event_at FROM webhook_deliveries d
+			WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' ORDER BY d.id LIMIT $2) x
 	) b
 	WHERE e.guild_id = $1`
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	rows, err := db.Select[Standing](ctx, q, standingQuery+` ORDER BY e.created_at DESC, e.id DESC`, guild, countLimit)
-	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
+	rows, err := db.Select[standingRow](ctx, q, standingQuery+` ORDER BY e.created_at DESC, e.id DESC`, guild, countLimit)
+	if err != nil {
+		return nil, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
+	}
+	list := make([]Standing, len(rows))
+	for i, r := range rows {
+		if list[i], err = r.standing(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// standings returns a page of the guild's endpoints, newest first, and one row more.
+func standings(ctx context.Context, q db.Querier, guild string, p page.P) ([]Standing, error) {
+	rows, err := Standings(ctx, q, guild)
+	return rows[min(p.Offset(), len(rows)):min(p.Offset()+p.Limit(), len(rows))], err
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	row, err := db.Get[Standing](ctx, q, standingQuery+` AND e.id = $3`, guild, countLimit, id)
+	row, err := db.Get[standingRow](ctx, q, standingQuery+` AND e.id = $3`, guild, countLimit, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}
-	return row, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
+	if err != nil {
+		return Standing{}, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
+	}
+	return row.standing()
 }
 
 // Settings is what somebody wants an endpoint to be. Without a URL it keeps the one that
@@ -131,13 +170,13 @@ func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Setti
 	if err != nil {
 		return gen.WebhookEndpointWithSecret{}, err
 	}
-	var e endpoint
+	var e Standing
 	var secret string
 	err = doer.Do(m.resolveIfURL(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.register(ctx, tx, guild, w.patch())
 		return err
 	})
-	return showSecret(e, secret), err
+	return e.showSecret(secret), err
 }
 
 func (w Settings) patch() patch {
@@ -202,13 +241,13 @@ func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, ove
 	if overlap < 0 || overlap > MaxOverlap {
 		return gen.WebhookEndpointWithSecret{}, fault.New(fault.Invalid, "invalid_request", "An old secret can sign along for 24 hours at most.")
 	}
-	var e endpoint
+	var e Standing
 	var secret string
 	err = doer.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.rotate(ctx, tx, guild, id, overlap)
 		return err
 	})
-	return showSecret(e, secret), err
+	return e.showSecret(secret), err
 }
 
 // EndOldSecrets makes the newest secret the only one that signs.

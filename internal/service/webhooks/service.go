@@ -35,12 +35,12 @@ func New(cfg Config) (*Service, error) {
 // ListWebhookEndpoints lists the guild's endpoints, newest first.
 func (*Service) ListWebhookEndpoints(ctx context.Context, r gen.ListWebhookEndpointsRequestObject) (gen.ListWebhookEndpointsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, p)
+	rows, err := standings(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, p)
 	if err != nil {
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	return gen.ListWebhookEndpoints200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListWebhookEndpoints200JSONResponse{Data: page.Each(rows, Standing.show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // PrepareCreate looks the receiver's name up before the unit of
@@ -86,18 +86,18 @@ func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhook
 		return nil, err
 	}
 	return gen.CreateWebhookEndpoint201JSONResponse{
-		Body:    gen.WebhookEndpointWithSecretEnvelope{Data: showSecret(e, secret)},
+		Body:    gen.WebhookEndpointWithSecretEnvelope{Data: e.showSecret(secret)},
 		Headers: gen.CreateWebhookEndpoint201ResponseHeaders{Location: "/api/v1/webhooks/" + e.ID},
 	}, nil
 }
 
 // GetWebhookEndpoint returns one endpoint, without its secret.
 func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpointRequestObject) (gen.GetWebhookEndpointResponseObject, error) {
-	e, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
+	e, err := StandingOf(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetWebhookEndpoint200JSONResponse{Data: show(e)}, nil
+	return gen.GetWebhookEndpoint200JSONResponse{Data: e.show()}, nil
 }
 
 // UpdateWebhookEndpoint edits an endpoint. Disabling it holds what waits for it;
@@ -120,7 +120,8 @@ func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhook
 	if err != nil {
 		return nil, err
 	}
-	return gen.UpdateWebhookEndpoint200JSONResponse{Data: show(e)}, nil
+	is, err := StandingOf(ctx, tx, e.GuildID, e.ID)
+	return gen.UpdateWebhookEndpoint200JSONResponse{Data: is.show()}, err
 }
 
 func patchOf(body *gen.UpdateWebhookEndpointRequest) patch {
@@ -157,7 +158,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, r gen.RotateWebhookSe
 	if err != nil {
 		return nil, err
 	}
-	return gen.RotateWebhookSecret200JSONResponse{Data: showSecret(e, secret)}, nil
+	return gen.RotateWebhookSecret200JSONResponse{Data: e.showSecret(secret)}, nil
 }
 
 // TestWebhookEndpoint queues a ping for one endpoint.
@@ -266,15 +267,15 @@ func names(types []gen.WebhookEventType) []string {
 	return out
 }
 
-func show(e endpoint) gen.WebhookEndpoint {
+func (s Standing) show() gen.WebhookEndpoint {
 	return gen.WebhookEndpoint{
-		ID: e.ID, Delivery: e.Delivery, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
-		SecretPreview: e.SecretPreview, CreatedAt: wire.At(e.CreatedAt), UpdatedAt: wire.At(e.UpdatedAt),
+		ID: s.ID, Delivery: s.Delivery, URL: s.URL, Description: s.Description, Events: s.Events, Enabled: s.Enabled, DisabledReason: s.DisabledReason,
+		SecretPreview: s.SecretPreview, CreatedAt: wire.At(s.CreatedAt), UpdatedAt: wire.At(s.UpdatedAt), Health: s.Health.Show(),
 	}
 }
 
-func showSecret(row endpoint, secret string) gen.WebhookEndpointWithSecret {
-	return gen.WebhookEndpointWithSecret{WebhookEndpoint: show(row), Secret: secret}
+func (s Standing) showSecret(secret string) gen.WebhookEndpointWithSecret {
+	return gen.WebhookEndpointWithSecret{WebhookEndpoint: s.show(), Secret: secret}
 }
 
 func showDelivery(d Logged) gen.WebhookDelivery {

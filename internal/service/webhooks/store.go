@@ -7,7 +7,6 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/delivery"
 )
 
@@ -86,17 +85,6 @@ func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint,
 		return endpoint{}, noSuchEndpoint
 	}
 	return e, fault.Wrap(err, "read endpoint", id, "of guild", guild)
-}
-
-// list returns a page of the guild's endpoints, newest first, and one row more.
-func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint, error) {
-	rows, err := db.Select[endpoint](ctx, q, `
-		SELECT `+columns+`
-		FROM webhook_endpoints
-		WHERE guild_id = $1
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2 OFFSET $3`, guild, p.Limit(), p.Offset())
-	return rows, fault.Wrap(err, "list endpoints of guild", guild)
 }
 
 // update stores what a change made of a locked endpoint.

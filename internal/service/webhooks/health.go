@@ -1,0 +1,166 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
+)
+
+// The states of an endpoint's health.
+const (
+	HealthNew      = "new"      // never tried
+	HealthHealthy  = "healthy"  // the last attempt succeeded
+	HealthFailing  = "failing"  // the last attempt failed, whatever block or pause follows from that
+	HealthDisabled = "disabled" // whoever disabled it
+)
+
+// Health is how an endpoint fares, and why. Of a pull endpoint the attempts are fetches, to
+// the minute, and the successes acknowledgements.
+type Health struct {
+	State           string
+	FailingSince    *time.Time
+	LastAttemptAt   *time.Time
+	LastSuccessAt   *time.Time
+	LastFailure     *Failure // it stays after a success
+	FailedAttempts  int      // since FailingSince
+	OldestWaitingAt *time.Time
+	NextAttemptAt   *time.Time // nil: nothing waits, or the endpoint is disabled
+	Problem         string     // what is wrong now, in a sentence; empty: nothing is
+}
+
+// Failure is the last failed attempt at an endpoint.
+type Failure struct {
+	At         time.Time
+	DeliveryID string
+	Status     *int
+	Error      string
+	Problem    string // what went wrong and how to mend it
+}
+
+// healthRow is what standingQuery reads of an endpoint's health.
+type healthRow struct {
+	Failure         []byte     `db:"last_failure"`
+	FailedAttempts  int        `db:"failed_attempts"`
+	LastSuccessAt   *time.Time `db:"last_success_at"`
+	OldestWaitingAt *time.Time `db:"oldest_waiting_at"`
+	NextAttemptAt   *time.Time `db:"next_attempt_at"`
+	BehindAt        *time.Time `db:"behind_at"` // when a pull endpoint began to count as failing
+	OverflowedAt    *time.Time `db:"overflowed_at"`
+}
+
+// healthColumns are the columns of a healthRow, beside the joins of standingQuery. An
+// acknowledgement counts as delivered, like a delivery that a receiver has taken.
+const healthColumns = `s.last_failure, coalesce(s.failed_attempts, 0) AS failed_attempts,
+	       (SELECT max(h.last_at) FROM webhook_hours h
+	        WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.outcome = 'delivered' AND h.last_at > coalesce(s.health_since, '-infinity')) AS last_success_at,
+	       least(w.oldest, b.oldest) AS oldest_waiting_at,
+	       CASE
+	           WHEN NOT e.enabled OR e.delivery = 'pull' OR w.waiting = 0 THEN NULL
+	           WHEN s.urgent THEN s.next_due
+	           ELSE greatest(coalesce(s.next_due, now()), s.not_before)
+	       END AS next_attempt_at,
+	       CASE WHEN e.delivery = 'pull' AND e.enabled AND w.oldest < now() - interval '` + behindAfter + `' THEN w.oldest + interval '` + behindAfter + `' END AS behind_at,
+	       CASE WHEN s.overflowed_at > now() - interval '1 day' THEN s.overflowed_at END AS overflowed_at`
+
+// behindAfter is how long the oldest event of a pull endpoint may wait until the endpoint
+// counts as failing.
+const behindAfter = "2 days"
+
+// health returns how the endpoint fares.
+func (s Standing) health() (Health, error) {
+	h := Health{
+		State: HealthHealthy, FailingSince: s.FailingSince, LastSuccessAt: s.row.LastSuccessAt, FailedAttempts: s.row.FailedAttempts,
+		OldestWaitingAt: s.row.OldestWaitingAt, NextAttemptAt: s.row.NextAttemptAt, LastAttemptAt: s.row.LastSuccessAt,
+	}
+	f, err := delivery.ParseFailure(s.row.Failure)
+	if err != nil {
+		return Health{}, fault.Wrap(err, "read the last failure of endpoint", s.ID)
+	}
+	if f != nil {
+		h.LastFailure = &Failure{At: f.At, DeliveryID: f.DeliveryID, Status: f.Status, Error: f.Error, Problem: problem(f.Outcome, f.Status)}
+		if h.LastAttemptAt == nil || f.At.After(*h.LastAttemptAt) {
+			h.LastAttemptAt = &h.LastFailure.At
+		}
+	}
+	if s.Delivery == delivery.Pull {
+		h.LastAttemptAt, h.FailingSince = nil, s.row.BehindAt
+		if s.FetchedBy != nil {
+			h.LastAttemptAt = s.FetchedAt
+		}
+	}
+	switch {
+	case !s.Enabled:
+		h.State = HealthDisabled
+	case h.FailingSince != nil:
+		h.State = HealthFailing
+	case h.LastAttemptAt == nil:
+		h.State = HealthNew
+	}
+	h.Problem = s.problem(h)
+	return h, nil
+}
+
+// problem returns what is wrong with the endpoint now, in a sentence.
+func (s Standing) problem(h Health) string {
+	switch {
+	case h.State == HealthDisabled:
+		return s.disabledProblem(h)
+	case s.row.OverflowedAt != nil:
+		return fmt.Sprintf("%d deliveries waited, so the oldest were deleted, last at %s: what is lost has to be read by other operations.",
+			delivery.MaxWaiting, wire.At(*s.row.OverflowedAt))
+	case h.State != HealthFailing:
+		return ""
+	case s.Delivery == delivery.Pull:
+		return "Events have waited for more than two days: something must fetch and acknowledge them. An endpoint that nobody fetches from for 7 days is disabled."
+	case h.LastFailure != nil:
+		return h.LastFailure.Problem
+	}
+	return ""
+}
+
+func (s Standing) disabledProblem(h Health) string {
+	if s.DisabledReason == nil {
+		return "The endpoint was disabled by hand: enable it, and what is held for it goes out."
+	}
+	switch *s.DisabledReason {
+	case "gone":
+		return "The receiver answered 410, so the endpoint was disabled: enable it once it takes events again."
+	case "failing":
+		text := "Every attempt failed for five days, so the endpoint was disabled: enable it once that is mended."
+		if h.LastFailure != nil {
+			text += " " + h.LastFailure.Problem
+		}
+		return text
+	case "address_not_allowed":
+		return "The receiver’s name leads to an address that may not be called, so the endpoint was disabled: enable it once the name leads to a public one."
+	case "not_fetched":
+		return "Nobody fetched events for 7 days, so the endpoint was disabled: enable it when something fetches them."
+	case delivery.ReasonRemoved:
+		return "The bot has left the server, so the endpoint was disabled: enable it once the bot is back."
+	}
+	return ""
+}
+
+// Show returns the health as the API shows it.
+func (h Health) Show() gen.WebhookHealth {
+	shown := gen.WebhookHealth{
+		State: h.State, FailingSince: wire.AtPtr(h.FailingSince), LastAttemptAt: wire.AtPtr(h.LastAttemptAt), LastSuccessAt: wire.AtPtr(h.LastSuccessAt),
+		FailedAttemptCount: h.FailedAttempts, OldestWaitingAt: wire.AtPtr(h.OldestWaitingAt), NextAttemptAt: wire.AtPtr(h.NextAttemptAt),
+	}
+	if h.Problem != "" {
+		shown.Problem = &h.Problem
+	}
+	shown.LastFailure.SetNull()
+	if f := h.LastFailure; f != nil {
+		shown.LastFailure.Set(gen.WebhookFailure{At: wire.At(f.At), DeliveryID: f.DeliveryID, ResponseStatus: f.Status, Error: f.Error, Problem: f.Problem})
+	}
+	return shown
+}
+
+// MarshalJSON writes the health as the API shows it.
+func (h Health) MarshalJSON() ([]byte, error) { return json.Marshal(h.Show()) }
