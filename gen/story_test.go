@@ -183,6 +183,10 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 		if !ok || strings.HasPrefix(at, "listBotGuilds") { // shows of a guild when it changed, and getGuild does not
 			return
 		}
+		if _, ok := o["health"]; ok { // an endpoint's health changes and its updated_at does not
+			o = maps.Clone(o)
+			delete(o, "health")
+		}
 		for _, earlier := range byID[id] {
 			_, oneHas := o["updated_at"]
 			_, otherHas := earlier.o["updated_at"]
