@@ -157,7 +157,7 @@ func TestAConnectionThatOnlyReadsIsThrownAway(t *testing.T) {
 	}
 }
 
-// With one place, a request that queued reads with the place it has, later
+// With one slot, a request that queued reads with the slot it has, later
 // statements wait like others', and one that read nothing gives it back.
 func TestARequestQueuesBeforeItReads(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestARequestQueuesBeforeItReads(t *testing.T) {
 	short, cancel := context.WithTimeout(another, 50*time.Millisecond)
 	defer cancel()
 	if err := d.Queue(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("another request has a place too: %v", err)
+		t.Fatalf("another request has a slot too: %v", err)
 	}
 	for range 2 {
 		if err := sleep(one, d.Reader(), 0); err != nil {

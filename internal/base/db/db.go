@@ -40,7 +40,7 @@ type Config struct {
 // for it (Single), and what runs otherwise can only read.
 type DB struct {
 	write, read   *sqlx.DB
-	writes, reads *Places // of their connections
+	writes, reads *Slots // of their connections
 
 	distributed bool
 }
@@ -78,7 +78,7 @@ func Open(cfg Config) (*DB, error) {
 	}
 	return &DB{
 		write: sqlx.NewDb(write, "postgres"), read: sqlx.NewDb(read, "postgres"),
-		writes: connectionPlaces(cfg.Writers), reads: connectionPlaces(cfg.Readers),
+		writes: connectionSlots(cfg.Writers), reads: connectionSlots(cfg.Readers),
 		distributed: cfg.Distributed,
 	}, nil
 }
@@ -257,10 +257,10 @@ func (d *DB) Close() error { return errors.Join(d.write.Close(), d.read.Close())
 // Reader returns the read-only pool.
 func (d *DB) Reader() Querier { return reader{d} }
 
-// Stats is the state of both pools and of the places in front of them.
+// Stats is the state of both pools and of their connection slots.
 type Stats struct {
 	Write, Read   sql.DBStats
-	Writes, Reads PlaceStats
+	Writes, Reads SlotStats
 }
 
 // Stats returns the pools' statistics, for metrics.

@@ -50,7 +50,7 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 		t.Errorf("%d rows of one insert", n)
 	}
 	if s := d.Stats(); s.Writes.Held != 0 {
-		t.Errorf("%d places are held", s.Writes.Held)
+		t.Errorf("%d slots are held", s.Writes.Held)
 	}
 }
 

@@ -149,7 +149,7 @@ const (
 	writeKey key = iota
 	readKey
 	callerKey
-	placeKey
+	slotKey
 )
 
 // maxRuns is how often Do runs a unit that deadlocks, and maxPartRuns how often Part
@@ -206,20 +206,20 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	return nil
 }
 
-// enter waits for a place. The context it returns is for the statements.
-func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
+// enter acquires a connection slot. Statements run with the context that it returns.
+func enter(ctx context.Context, slots *Slots) (work context.Context, release func(), err error) {
 	request := accountOf(ctx)
 	if request == nil {
-		release, err = places.Acquire(ctx, Caller{})
+		release, err = slots.Acquire(ctx, Caller{})
 		return ctx, release, err
 	}
 	switch {
-	case ctx.Value(placeKey) == places:
+	case ctx.Value(slotKey) == slots:
 		release = func() {}
-	case request.early == places:
+	case request.early == slots:
 		release, request.early, request.giveUp = request.giveUp, nil, nil
 	default:
-		if release, err = places.Acquire(ctx, request.caller); err != nil {
+		if release, err = slots.Acquire(ctx, request.caller); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -230,11 +230,11 @@ func enter(ctx context.Context, places *Places) (work context.Context, release f
 	return steady{ctx, request.by}, release, nil
 }
 
-// steady is the context of statements that run to their end. The driver can
-// only break one off by ending its connection, and would have to watch for it
-// with three goroutines. A statement has a timeout of its own; the deadline is
-// that of one that begins now, so that its socket never waits for ever, nor longer
-// than the request may.
+// steady is a context for statements that run to their end: it is never done. The driver
+// can cancel a statement only by closing its connection, and would need three goroutines
+// to watch for that. Postgres ends a statement by statement_timeout. The deadline is that
+// of a statement that begins now, or the request's where that is earlier, so that a read
+// from the socket always ends.
 type steady struct {
 	context.Context
 	by time.Time
@@ -279,10 +279,9 @@ func (d *DB) Reading(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readKey, d.Reader())
 }
 
-// Queue waits for the place of a request's first read before the request is
-// served, and Unqueue gives it back if nothing was read. Where thousands of requests
-// wait, each of them does it on the stack it has up here and not on twice as much,
-// and holds nothing yet of what serving it takes.
+// Queue acquires the connection slot of a request's first read before the request is
+// served; Unqueue releases the slot if nothing was read. Where thousands of requests wait,
+// each waits with the small stack that it has here, half of what it needs later.
 func (d *DB) Queue(ctx context.Context) error {
 	request := accountOf(ctx)
 	if request == nil {
@@ -296,7 +295,7 @@ func (d *DB) Queue(ctx context.Context) error {
 	return nil
 }
 
-// Unqueue ends what Queue has begun.
+// Unqueue releases the slot that Queue acquired, if the request has not used it.
 func Unqueue(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()
@@ -304,10 +303,10 @@ func Unqueue(ctx context.Context) {
 	}
 }
 
-// Enter waits for a place for writes that belong to several callers. It is
-// nobody's: charged to one of them, the others' work would use up its share. Statements
-// within the context that it returns, one after the other, take no place of their own
-// and run to their end, six seconds at most.
+// Enter acquires a connection slot for writes of several callers. The slot counts for no
+// caller: otherwise the work of all would use up one caller's share. Statements with the
+// returned context run one after the other in that slot and to their end, six seconds at
+// most.
 func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	return enterTogether(ctx, d.writes)
 }
@@ -317,18 +316,18 @@ func (d *DB) EnterReading(ctx context.Context) (within context.Context, leave fu
 	return enterTogether(ctx, d.reads)
 }
 
-func enterTogether(ctx context.Context, places *Places) (within context.Context, leave func(), err error) {
+func enterTogether(ctx context.Context, slots *Slots) (within context.Context, leave func(), err error) {
 	ctx = As(ctx, Caller{})
-	leave, err = places.Acquire(ctx, Caller{})
+	leave, err = slots.Acquire(ctx, Caller{})
 	if err != nil {
 		return nil, nil, err
 	}
 	EndBy(ctx, time.Now().Add(batchTimeout))
-	return context.WithValue(ctx, placeKey, places), leave, nil
+	return context.WithValue(ctx, slotKey, slots), leave, nil
 }
 
-// batchTimeout is how long a batch may take: as long as one statement. Its callers have
-// more than that left when it begins.
+// batchTimeout is how long a batch may take: as long as one statement. When a batch begins,
+// its callers have more time than that left.
 const batchTimeout = statementTimeout + grace
 
 // Single runs statements that are transactions of their own. Each is sent once,

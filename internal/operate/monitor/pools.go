@@ -8,15 +8,14 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Pools tells a database's connections, and the places in front of them, to
-// Prometheus.
+// Pools exports a database's connections and connection slots as metrics.
 type Pools struct {
 	db                         *db.DB
 	open, used, waits, waiting *prometheus.Desc
 	queued, refused            *prometheus.Desc
 }
 
-// NewPools tells of what user has open of d.
+// NewPools returns the metrics of d, with user as a label.
 func NewPools(user string, d *db.DB) *Pools {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("guildhall_db_"+name, help, append(labels, "pool"), prometheus.Labels{"user": user})
@@ -42,12 +41,12 @@ func (p *Pools) Collect(ch chan<- prometheus.Metric) {
 	p.collect(ch, "read", s.Read, s.Reads)
 }
 
-func (p *Pools) collect(ch chan<- prometheus.Metric, pool string, s sql.DBStats, places db.PlaceStats) {
+func (p *Pools) collect(ch chan<- prometheus.Metric, pool string, s sql.DBStats, slots db.SlotStats) {
 	ch <- prometheus.MustNewConstMetric(p.open, prometheus.GaugeValue, float64(s.OpenConnections), pool)
 	ch <- prometheus.MustNewConstMetric(p.used, prometheus.GaugeValue, float64(s.InUse), pool)
-	ch <- prometheus.MustNewConstMetric(p.waits, prometheus.CounterValue, float64(places.Waits), pool)
-	ch <- prometheus.MustNewConstMetric(p.waiting, prometheus.CounterValue, places.Waited.Seconds(), pool)
-	ch <- prometheus.MustNewConstMetric(p.queued, prometheus.GaugeValue, float64(places.Waiting), pool)
-	ch <- prometheus.MustNewConstMetric(p.refused, prometheus.CounterValue, float64(places.OwnShare), "token", pool)
-	ch <- prometheus.MustNewConstMetric(p.refused, prometheus.CounterValue, float64(places.Busy), "others", pool)
+	ch <- prometheus.MustNewConstMetric(p.waits, prometheus.CounterValue, float64(slots.Waits), pool)
+	ch <- prometheus.MustNewConstMetric(p.waiting, prometheus.CounterValue, slots.Waited.Seconds(), pool)
+	ch <- prometheus.MustNewConstMetric(p.queued, prometheus.GaugeValue, float64(slots.Waiting), pool)
+	ch <- prometheus.MustNewConstMetric(p.refused, prometheus.CounterValue, float64(slots.OwnShare), "token", pool)
+	ch <- prometheus.MustNewConstMetric(p.refused, prometheus.CounterValue, float64(slots.Busy), "others", pool)
 }

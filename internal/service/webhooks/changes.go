@@ -20,7 +20,7 @@ import (
 // operations and the command line's functions are both thin around it.
 type manager struct {
 	cfg     Config
-	lookups *db.Places
+	lookups *db.Slots
 }
 
 func newManager(cfg Config) (manager, error) {

@@ -18,9 +18,9 @@ const (
 	guildLookups = maxLookups / 8
 )
 
-// newLookups are places for looking host names up, shared by guild alone.
-func newLookups() *db.Places {
-	return db.NewPlaces(maxLookups, db.Share{
+// newLookups returns the slots for look-ups of host names, shared by guild alone.
+func newLookups() *db.Slots {
+	return db.NewSlots(maxLookups, db.Share{
 		Token: guildLookups, Guild: guildLookups,
 		OwnShare: fault.New(fault.Limited, "rate_limited",
 			"This guild has as many host names being looked up as it may have at once.").After(time.Second),

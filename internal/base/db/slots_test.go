@@ -18,13 +18,13 @@ func caller(guild, token int) Caller {
 	return Caller{Token: fmt.Sprintf("g%d-t%d", guild, token), Guild: fmt.Sprintf("g%d", guild)}
 }
 
-// taken acquires a place that must be free.
-func taken(t *testing.T, p *Places, c Caller) (release func()) {
+// taken acquires a slot and fails the test where none is free.
+func taken(t *testing.T, p *Slots, c Caller) (release func()) {
 	t.Helper()
 	before := p.Stats().Waits
 	release, err := p.Acquire(t.Context(), c)
 	if err != nil || p.Stats().Waits != before {
-		t.Fatalf("%v: no place at once: %v", c, err)
+		t.Fatalf("%v: no slot at once: %v", c, err)
 	}
 	return release
 }
@@ -35,7 +35,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a token alone holds half, its guild three quarters, and the last quarter is for others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(8)
+			p := connectionSlots(8)
 			for range 4 {
 				taken(t, p, caller(1, 1))
 			}
@@ -60,7 +60,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("who waits in vain is refused after two seconds and told to come back in one", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(1)
+			p := connectionSlots(1)
 			taken(t, p, caller(1, 1))
 			begun := time.Now()
 			_, err := p.Acquire(t.Context(), caller(2, 1))
@@ -72,7 +72,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a request waits two seconds in all, however many statements it has", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(1)
+			p := connectionSlots(1)
 			release := taken(t, p, caller(1, 1))
 			c := caller(2, 1)
 			request := As(t.Context(), c)
@@ -96,7 +96,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("what was charged to a request counts as waiting", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(1)
+			p := connectionSlots(1)
 			taken(t, p, caller(1, 1))
 			c := caller(2, 1)
 			for charged, want := range map[time.Duration]time.Duration{
@@ -118,7 +118,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a caller that leaves, or has left, holds nothing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(1)
+			p := connectionSlots(1)
 			release := taken(t, p, caller(1, 1))
 			ctx, leave := context.WithTimeout(t.Context(), time.Second)
 			defer leave()
@@ -135,10 +135,10 @@ func TestPlaces(t *testing.T) {
 			}
 		})
 	})
-	t.Run("free places go in turn by guild, whoever has more tokens or waits with more requests", func(t *testing.T) {
+	t.Run("free slots go in turn by guild, whoever has more tokens or waits with more requests", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(1)
+			p := connectionSlots(1)
 			release := taken(t, p, caller(9, 9))
 			order := make(chan Caller, 100)
 			wait := func(c Caller) {
@@ -171,7 +171,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("the program itself waits as long as it likes", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := connectionPlaces(2)
+			p := connectionSlots(2)
 			release := taken(t, p, Caller{})
 			taken(t, p, Caller{})
 			time.AfterFunc(time.Minute, release)
@@ -187,7 +187,7 @@ func is(err error, code string) bool {
 	return ok && f.Code == code
 }
 
-// Whatever is asked for, given back and given up, the places are those of the
+// Whatever is asked for, given back and given up, the slots are those of the
 // bounds, none stays free that somebody may have, and one that becomes free goes
 // to a guild that holds the fewest.
 // RELIABILITY.md, Neighbours.
@@ -199,11 +199,11 @@ func TestPlacesAreSharedFairly(t *testing.T) {
 }
 
 func shareFairly(t *rapid.T) {
-	total := rapid.IntRange(1, 9).Draw(t, "places")
+	total := rapid.IntRange(1, 9).Draw(t, "slots")
 	share := connectionShare(total)
 	share.Token = rapid.IntRange(1, total).Draw(t, "of a token")
 	share.Guild = rapid.IntRange(1, total).Draw(t, "of a guild")
-	p := NewPlaces(total, share)
+	p := NewSlots(total, share)
 	m := &sharing{t: t, p: p, held: map[Caller]int{}, waiting: map[Caller]int{}, guilds: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -287,10 +287,10 @@ func shareFairly(t *rapid.T) {
 	}
 }
 
-// sharing is what has to be true of places, said plainly.
+// sharing is a model of Slots: the rules of granting, without queues.
 type sharing struct {
 	t             *rapid.T
-	p             *Places
+	p             *Slots
 	held, waiting map[Caller]int
 	guilds        map[string]int // held
 }
@@ -299,7 +299,7 @@ func (m *sharing) may(c Caller) bool {
 	return m.held[c] < m.p.share.Token && m.guilds[c.Guild] < m.p.share.Guild
 }
 
-// fewest is, of the guilds that may be given a place, those that hold the
+// fewest is, of the guilds that may be given a slot, those that hold the
 // fewest.
 func (m *sharing) fewest() map[string]int {
 	best := map[string]int{}
@@ -318,10 +318,10 @@ func (m *sharing) fewest() map[string]int {
 
 func (m *sharing) gave(c Caller, fewest map[string]int) {
 	if !m.may(c) {
-		m.t.Fatalf("%v was given a place beyond its bounds", c)
+		m.t.Fatalf("%v was granted a slot beyond its bounds", c)
 	}
 	if _, ok := fewest[c.Guild]; fewest != nil && !ok {
-		m.t.Fatalf("%v was given a place although others hold fewer: %v", c, fewest)
+		m.t.Fatalf("%v was granted a slot although others hold fewer: %v", c, fewest)
 	}
 	m.waiting[c]--
 	m.held[c]++
@@ -335,17 +335,17 @@ func (m *sharing) check() {
 	}
 	s := m.p.Stats()
 	if s.Held != m.p.total-free {
-		m.t.Fatalf("%d places are held, want %d", s.Held, m.p.total-free)
+		m.t.Fatalf("%d slots are held, want %d", s.Held, m.p.total-free)
 	}
 	for c, n := range m.waiting {
 		if n > 0 && free > 0 && m.may(c) {
-			m.t.Fatalf("%v waits although %d places are free", c, free)
+			m.t.Fatalf("%v waits although %d slots are free", c, free)
 		}
 	}
 }
 
 func BenchmarkPlaces(b *testing.B) {
-	p := connectionPlaces(8)
+	p := connectionSlots(8)
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	b.Run("nobody waits", func(b *testing.B) {
@@ -360,10 +360,10 @@ func BenchmarkPlaces(b *testing.B) {
 	})
 	for _, n := range []int{10, 100_000} {
 		b.Run(fmt.Sprintf("%d tokens wait", n), func(b *testing.B) {
-			p := connectionPlaces(1)
-			wait := func(t *tokenPlaces) {
-				w := &waiter{given: make(chan struct{})}
-				w.place = t.waiters.PushBack(w)
+			p := connectionSlots(1)
+			wait := func(t *tokenSlots) {
+				w := &waiter{granted: make(chan struct{})}
+				w.element = t.waiters.PushBack(w)
 				p.queue(t)
 			}
 			holder := p.token(Caller{})
@@ -386,7 +386,7 @@ func BenchmarkPlaces(b *testing.B) {
 func TestABatchEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		within, leave, err := enterTogether(t.Context(), connectionPlaces(1))
+		within, leave, err := enterTogether(t.Context(), connectionSlots(1))
 		if err != nil {
 			t.Fatal(err)
 		}
