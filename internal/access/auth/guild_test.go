@@ -103,7 +103,7 @@ func TestTrustAndSilenceAreMeasured(t *testing.T) {
 	n := s.tokens(t, func(c *Config) { c.Metrics, c.Clock = reg, func() time.Time { return sent } })
 	want := func(trusted, silent float64) {
 		t.Helper()
-		for name, want := range map[string]float64{"guildhall_token_cache_trusted": trusted, "guildhall_direct_line_missing": silent} {
+		for name, want := range map[string]float64{"guildhall_token_cache_in_sync": trusted, "guildhall_listener_down": silent} {
 			if got := testutil.Metric(t, reg, name); got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}

@@ -14,8 +14,8 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) *metrics {
 		Help: "Tokens found in memory and tokens asked of the database.",
 	}, []string{"from"})
 	made.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "guildhall_token_cache_trusted",
-		Help: "1 while tokens may be found in memory.",
+		Name: "guildhall_token_cache_in_sync",
+		Help: "1 while the cache of tokens hears of every change: else each request reads its token's row.",
 	}, func() float64 {
 		if t.trusted(t.clock()) {
 			return 1
@@ -23,8 +23,8 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) *metrics {
 		return 0
 	})
 	made.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "guildhall_direct_line_missing",
-		Help: "1 while the line that announces revocations stands and nothing comes over it: a pooler is in between, and GUILDHALL_LISTEN_URL has to name the direct way.",
+		Name: "guildhall_listener_down",
+		Help: "1 while the connection for notifications is up and receives none: a pooler is in between, and GUILDHALL_LISTEN_URL has to name the database itself.",
 	}, func() float64 {
 		if t.silent.Load() {
 			return 1
@@ -35,8 +35,8 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) *metrics {
 		hits:  lookups.WithLabelValues("memory"),
 		reads: lookups.WithLabelValues("database"),
 		lost: made.NewCounter(prometheus.CounterOpts{
-			Name: "guildhall_token_lines_lost_total",
-			Help: "How often the line that announces revocations was lost.",
+			Name: "guildhall_token_listener_disconnects_total",
+			Help: "Losses of the connection for notifications of changed tokens.",
 		}),
 	}
 }

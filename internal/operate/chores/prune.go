@@ -38,8 +38,8 @@ func newPruner(d *db.DB, metrics prometheus.Registerer, others ...db.Outlived) *
 	return &pruner{
 		kinds: slices.Concat(idempotency.Outlived(), chat.Outlived(), audit.Outlived(), usage.Outlived(), others),
 		oldest: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "guildhall_outlived_oldest_seconds",
-			Help: "For how long the oldest row of a table that nobody needs any more has been so, after the last pruning, once a minute.",
+			Name: "guildhall_expired_rows_oldest_seconds",
+			Help: "How long ago the oldest row of a table expired that is still there after a pruning, which runs once a minute.",
 		}, []string{"table"}),
 		step: func(ctx context.Context, o db.Outlived) (int, error) { return db.PruneOf(ctx, d, o, pruneStep) },
 		age: func(ctx context.Context, o db.Outlived) (time.Duration, error) {

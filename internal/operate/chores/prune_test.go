@@ -66,7 +66,7 @@ func TestWhatIsOutlivedIsMeasured(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	p := newPruner(d, metrics, dashboard.Outlived()...)
 	oldest := func() float64 {
-		return testutil.Metric(t, metrics, "guildhall_outlived_oldest_seconds", "table=idempotency_keys")
+		return testutil.Metric(t, metrics, "guildhall_expired_rows_oldest_seconds", "table=idempotency_keys")
 	}
 	deleting := p.step
 	p.step = func(context.Context, db.Outlived) (int, error) { return 0, nil }

@@ -22,8 +22,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Calls to the chat platform by outcome: ok, refused (by the platform, lasting until somebody changes something there), rate_limited, failed.",
 		}, []string{"outcome"}),
 		unsent: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "guildhall_chat_unsent_total",
-			Help: "Calls that were not made, by reason: token, guild_budget, bot_budget, rate_limit, transport, or channel (another guild's).",
+			Name: "guildhall_platform_messages_unsent_total",
+			Help: "Calls to the chat platform that were not made, by reason: token, guild_budget, bot_budget, rate_limit, transport, or channel (another guild's).",
 		}, []string{"reason"}),
 	}
 	for _, outcome := range []string{"ok", "refused", "rate_limited", "failed"} {
