@@ -145,7 +145,7 @@ func (p *population) again(name string, n int, work func()) {
 func (p *population) sweeps() {
 	log := slog.New(slog.DiscardHandler)
 	keeper := &leaderboard.Keeper{DB: p.DB, Log: log}
-	outlived := slices.Concat(idempotency.Outlived(), chat.Outlived(), audit.Outlived(), usage.Outlived(), dashboard.Outlived())
+	expired := slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), dashboard.Expired())
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
@@ -158,7 +158,7 @@ func (p *population) sweeps() {
 		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.DB) }},
 		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
 		{"pruning of all kinds", func(ctx context.Context) (err error) {
-			for _, o := range outlived {
+			for _, o := range expired {
 				_, failed := db.PruneOf(ctx, p.DB, o, 1000)
 				err = errors.Join(err, failed)
 			}

@@ -8,7 +8,7 @@ import (
 	"guildhall/bench/rig"
 )
 
-// keys deletes outlived keys while new ones come.
+// keys deletes expired keys while new ones come.
 func keys(p *place) {
 	old, callers, rate := sized(p, 400_000, 5000), sized(p, 64, 4), sized(p, 2000, 100)
 	p.LoadText(oneTicket, guildA)
@@ -31,6 +31,6 @@ func keys(p *place) {
 	})
 	took := time.Since(begun)
 	stop()
-	p.Hold(gone, "%d outlived keys are gone after %.0f s, beside %.0f keyed writes a second", old, took.Seconds(), responses.Rate())
+	p.Hold(gone, "%d expired keys are gone after %.0f s, beside %.0f keyed writes a second", old, took.Seconds(), responses.Rate())
 	p.Hold(responses.AllOK(), "every write succeeds: %v", &responses)
 }

@@ -34,7 +34,7 @@ var drills = []drill{
 	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", kills, nil},
 	{"mirror", "a copy of a guild is kept by fetching alone, while nodes and the copy's program are killed", mirror, nil},
 	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", records, nil},
-	{"keys", "very many outlived keys are deleted beside keyed writes", keys, nil},
+	{"keys", "very many expired keys are deleted beside keyed writes", keys, nil},
 	{"failover", "the primary is killed, its synchronous standby takes over", failover, nil},
 	{"upgrade", "nodes of this program and of a made-up next release side by side, while that migrates", upgrade, nil},
 	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", citus, nil},

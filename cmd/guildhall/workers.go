@@ -78,7 +78,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 		platform = work
 	}
 	undone, err := chores.New(chores.Config{
-		DB: d, Queue: queue, Chat: platform, Sealer: secretkey.Responses{Box: n.box}, Outlived: dashboard.Outlived(),
+		DB: d, Queue: queue, Chat: platform, Sealer: secretkey.Responses{Box: n.box}, Expired: dashboard.Expired(),
 		Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 	})
 	if err != nil {

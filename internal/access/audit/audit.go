@@ -221,7 +221,7 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	return query + " ORDER BY id DESC LIMIT $2", args
 }
 
-// Outlived are changes that are older than a year.
-func Outlived() []db.Outlived {
-	return []db.Outlived{{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}}
+// Expired lists changes that are older than a year.
+func Expired() []db.Expiry {
+	return []db.Expiry{{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}}
 }

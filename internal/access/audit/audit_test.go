@@ -25,7 +25,7 @@ func TestPrune(t *testing.T) {
 	rows(t, d, "g", 1200, "367 days")
 	rows(t, d, "g", 50, "364 days")
 	for i, want := range []int{1000, 200, 0} {
-		if n := dbtest.Prune(t, d, Outlived()); n != want {
+		if n := dbtest.Prune(t, d, Expired()); n != want {
 			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}

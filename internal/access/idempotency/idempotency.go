@@ -218,10 +218,10 @@ func bound(r Request) string {
 	return "idempotency_keys/" + r.TokenID + "/" + r.Key
 }
 
-// Outlived are keys whose window is over. Correctness does not depend on their
+// Expired lists the keys whose 24 hours are over. Correctness does not depend on their
 // going: Claim looks at the age.
-func Outlived() []db.Outlived {
-	return []db.Outlived{{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}}
+func Expired() []db.Expiry {
+	return []db.Expiry{{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}}
 }
 
 type contextKey struct{}

@@ -233,7 +233,7 @@ func TestPrune(t *testing.T) {
 	dbtest.Exec(t, d, `
 			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 			SELECT (n % 3)::text, 't', n::text, 'f', now() - make_interval(hours => n) FROM generate_series(1, 48) n`)
-	if n := dbtest.Prune(t, d, idempotency.Outlived()); n != 24 { // 25 to 48 hours old
+	if n := dbtest.Prune(t, d, idempotency.Expired()); n != 24 { // 25 to 48 hours old
 		t.Errorf("pruned %d, want 24", n)
 	}
 	var left []int

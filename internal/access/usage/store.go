@@ -281,9 +281,9 @@ const trimRefusals = `
 		WHERE guild_id = $1
 		ORDER BY request_id DESC OFFSET $2 LIMIT 1)`
 
-// Outlived is what is too old to be shown.
-func Outlived() []db.Outlived {
-	return []db.Outlived{
+// Expired lists the counters that are too old to be shown.
+func Expired() []db.Expiry {
+	return []db.Expiry{
 		{Table: "usage_hours", Key: "token_id, hour, operation, class", Since: "hour", Kept: hoursKept},
 		{Table: "usage_totals", Key: "token_id, hour, class", Since: "hour", Kept: hoursKept},
 		{Table: "usage_days", Key: "token_id, day, operation, class", Since: "day", Kept: hoursKept},

@@ -165,7 +165,7 @@ func TestPrune(t *testing.T) {
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT n::text, age::text, now() - age * interval '1 day', '', '', 404, '', '' FROM generate_series(1, 4) n, unnest(ARRAY[1, 8]) age`)
 	for i, want := range []int{1007, 500, 0} {
-		if n := dbtest.Prune(t, d, usage.Outlived()); n != want {
+		if n := dbtest.Prune(t, d, usage.Expired()); n != want {
 			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}

@@ -26,8 +26,8 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 	return h.check(ctx, pool)
 }
 
-// Together is the statement that deletes what is outlived in all guilds.
-func (o Outlived) Together(limit int) string { return o.together(limit) }
+// Together is the statement that deletes the expired rows of all guilds.
+func (o Expiry) Together(limit int) string { return o.together(limit) }
 
 // OpenAsItIs opens a pool whose sessions are as the URL says, with no setting of ours.
 func OpenAsItIs(url string) (*sql.DB, error) { return openPool(url, nil, 1, "", false) }

@@ -9,20 +9,20 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Outlived says which rows of a table nobody needs any more. All of it is
+// Expiry says when the rows of a table expire. Its members become SQL, so they are
 // constant text.
-type Outlived struct {
+type Expiry struct {
 	Table  string
 	Key    string // the primary key's columns but for guild_id: "token_id, key"
-	Since  string // the column that says how old a row is; an index begins with it
-	Kept   string // an interval: for how long after that it stays
-	And    string // what must hold besides, of the row t; empty: nothing
-	Shared bool   // the table is not a guild's: it has no guild_id
+	Since  string // the column with the instant from which a row's age counts; an index begins with it
+	Kept   string // the age at which a row expires, as an interval
+	And    string // a further condition on the row t; empty: none
+	Shared bool   // the table has no guild_id
 }
 
-// outlived is the condition, for the row t and the parameter that says what time
-// it is.
-func (o Outlived) outlived(now string) string {
+// expired returns the condition that the row t has expired at the instant now, which is a
+// parameter or NULL for the database's now().
+func (o Expiry) expired(now string) string {
 	text := `t.` + o.Since + ` < coalesce(` + now + `::timestamptz, now()) - interval '` + o.Kept + `'`
 	if o.And != "" {
 		text += ` AND ` + o.And
@@ -30,8 +30,8 @@ func (o Outlived) outlived(now string) string {
 	return text
 }
 
-// each writes the key's columns, each as the pattern says.
-func (o Outlived) each(pattern, between string) string {
+// each joins the key's columns, each put into the pattern in place of "?".
+func (o Expiry) each(pattern, between string) string {
 	columns := strings.Split(o.Key, ", ")
 	for i, c := range columns {
 		columns[i] = strings.ReplaceAll(pattern, "?", c)
@@ -39,40 +39,41 @@ func (o Outlived) each(pattern, between string) string {
 	return strings.Join(columns, between)
 }
 
-// Prune deletes up to limit rows that are outlived at an instant, nil for the
-// database's now, the oldest first, and returns how many. Rows that somebody holds
-// stay. Where tables are distributed it deletes guild by guild; elsewhere all in one
-// statement: 1,000 keys of as many guilds take 11 ms in place of 139.
-func Prune(ctx context.Context, tx *Tx, o Outlived, now *time.Time, limit int) (int, error) {
+// Prune deletes up to limit rows that have expired at the instant now (nil: the database's
+// now()), the oldest first, and returns how many. It skips locked rows. Distributed tables
+// are pruned guild by guild, others in one statement: 1,000 keys of as many guilds take
+// 11 ms instead of 139.
+func Prune(ctx context.Context, tx *Tx, o Expiry, now *time.Time, limit int) (int, error) {
 	if tx.Distributed && !o.Shared {
 		return o.pruneByGuild(ctx, tx, now, limit)
 	}
 	n, err := Exec(ctx, tx, o.together(limit), now)
-	return n, fault.Wrap(err, "delete what is outlived in", o.Table)
+	return n, fault.Wrap(err, "delete expired rows of", o.Table)
 }
 
-// together is the statement that deletes the oldest of all guilds. Its limit is part
-// of the text: of a parameter Postgres would take a tenth of the table.
-func (o Outlived) together(limit int) string {
+// together returns the statement that deletes the oldest expired rows of all guilds. The
+// limit is part of the text: for a parameter Postgres plans with a tenth of the table.
+func (o Expiry) together(limit int) string {
 	if !o.Shared {
 		o.Key = "guild_id, " + o.Key
 	}
 	return `
-		WITH outlived AS MATERIALIZED (
+		WITH expired AS MATERIALIZED (
 			SELECT ` + o.each("t.?", ", ") + `
 			FROM ` + o.Table + ` t
-			WHERE ` + o.outlived("$1") + `
+			WHERE ` + o.expired("$1") + `
 			ORDER BY t.` + o.Since + `
 			LIMIT ` + strconv.Itoa(limit) + `
 			FOR UPDATE OF t SKIP LOCKED
 		)
 		DELETE FROM ` + o.Table + ` t
-		USING outlived
-		WHERE ` + o.each("t.? = outlived.?", " AND ")
+		USING expired
+		WHERE ` + o.each("t.? = expired.?", " AND ")
 }
 
-// pruneByGuild finds them without locks and deletes those that are still outlived.
-func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limit int) (int, error) {
+// pruneByGuild finds expired rows without locking them, then deletes in each guild those
+// that are expired still.
+func (o Expiry) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limit int) (int, error) {
 	var guilds []struct {
 		GuildID string `db:"guild_id"`
 		Keys    string `db:"keys"`
@@ -82,7 +83,7 @@ func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limi
 		FROM (
 			SELECT t.guild_id, `+o.each("t.?", ", ")+`
 			FROM `+o.Table+` t
-			WHERE `+o.outlived("$2")+`
+			WHERE `+o.expired("$2")+`
 			ORDER BY t.`+o.Since+`
 			LIMIT $1
 		) old
@@ -90,7 +91,7 @@ func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limi
 		GROUP BY guild_id
 		ORDER BY guild_id`, limit, now)
 	if err != nil {
-		return 0, fault.Wrap(err, "look for what is outlived in", o.Table)
+		return 0, fault.Wrap(err, "look for expired rows of", o.Table)
 	}
 	deleted := 0
 	for _, g := range guilds {
@@ -99,22 +100,22 @@ func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limi
 				SELECT `+o.each("t.?", ", ")+`
 				FROM jsonb_populate_recordset(NULL::`+o.Table+`, $2::jsonb) AS old
 				JOIN `+o.Table+` t ON t.guild_id = $1 AND `+o.each("t.? = old.?", " AND ")+`
-				WHERE `+o.outlived("$3")+`
+				WHERE `+o.expired("$3")+`
 				FOR UPDATE OF t SKIP LOCKED
 			)
 			DELETE FROM `+o.Table+` t
 			USING free
 			WHERE t.guild_id = $1 AND `+o.each("t.? = free.?", " AND "), g.GuildID, g.Keys, now)
 		if err != nil {
-			return 0, fault.Wrap(err, "delete what is outlived in", o.Table, "of guild", g.GuildID)
+			return 0, fault.Wrap(err, "delete expired rows of", o.Table, "of guild", g.GuildID)
 		}
 		deleted += n
 	}
 	return deleted, nil
 }
 
-// PruneOf is Prune in a unit of its own.
-func PruneOf(ctx context.Context, d Doer, o Outlived, limit int) (deleted int, err error) {
+// PruneOf is Prune in a transaction of its own.
+func PruneOf(ctx context.Context, d Doer, o Expiry, limit int) (deleted int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *Tx) error {
 		deleted, err = Prune(ctx, tx, o, nil, limit)
 		return err
@@ -122,17 +123,17 @@ func PruneOf(ctx context.Context, d Doer, o Outlived, limit int) (deleted int, e
 	return deleted, err
 }
 
-// OldestOutlived is for how long the oldest outlived row of a table has been so; 0
-// when there is none.
-func OldestOutlived(ctx context.Context, q Querier, o Outlived) (time.Duration, error) {
+// OldestExpired returns how long ago the oldest expired row of a table expired, and 0 when
+// no row has.
+func OldestExpired(ctx context.Context, q Querier, o Expiry) (time.Duration, error) {
 	ages, err := Select[float64](ctx, q, `
 		SELECT extract(epoch FROM now() - interval '`+o.Kept+`' - t.`+o.Since+`)::float8
 		FROM `+o.Table+` t
-		WHERE `+o.outlived("NULL")+`
+		WHERE `+o.expired("NULL")+`
 		ORDER BY t.`+o.Since+`
 		LIMIT 1`)
 	if err != nil {
-		return 0, fault.Wrap(err, "look how old the oldest outlived row of", o.Table, "is")
+		return 0, fault.Wrap(err, "look how old the oldest expired row of", o.Table, "is")
 	}
 	if len(ages) == 0 {
 		return 0, nil

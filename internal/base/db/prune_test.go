@@ -12,7 +12,7 @@ import (
 // that somebody holds; one guild a statement deletes the same.
 func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 	t.Parallel()
-	kind := db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours", And: "t.key <> '40'"}
+	kind := db.Expiry{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours", And: "t.key <> '40'"}
 	base := dbtest.New(t)
 	byGuild, err := db.Open(db.Config{URL: base.URL, Writers: 2, Readers: 1, Distributed: true})
 	if err != nil {
@@ -58,6 +58,6 @@ func TestPruneReadsTheOldestByAnIndex(t *testing.T) {
 	dbtest.Fill(t, d, `
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 		SELECT (n % 500)::text, 't', n::text, 'f', now() - n * interval '10 s' FROM generate_series(1, 20000) n`, `ANALYZE idempotency_keys`)
-	kind := db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}
+	kind := db.Expiry{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}
 	dbtest.WantIndex(t, d, "idempotency_keys_age", kind.Together(1000), nil)
 }

@@ -30,14 +30,14 @@ import (
 
 // Config is what chores need of their host.
 type Config struct {
-	DB       *db.DB
-	Queue    *sql.DB // of the jobs
-	Chat     chat.Platform
-	Sealer   idempotency.Sealer // of the responses that are kept
-	Outlived []db.Outlived      // what is to be deleted of other packages
-	Log      *slog.Logger
-	Metrics  prometheus.Registerer
-	Tracer   *tracing.Tracer // nil where traces are off
+	DB      *db.DB
+	Queue   *sql.DB // of the jobs
+	Chat    chat.Platform
+	Sealer  idempotency.Sealer // of the responses that are kept
+	Expired []db.Expiry        // expiries of tables of other packages
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	Tracer  *tracing.Tracer // nil where traces are off
 }
 
 // Chores are those of a node.
@@ -111,7 +111,7 @@ func (c Config) jobs() (*jobs.Runner, error) {
 			{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
 				return delivery.BackfillStreams(ctx, d, c.Log)
 			}},
-			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, c.Metrics, c.Outlived...).sweep},
+			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, c.Metrics, c.Expired...).sweep},
 		},
 	}
 	if platform, asked := platform.(guilds.AboutGuilds); asked {

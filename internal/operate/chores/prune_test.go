@@ -27,12 +27,12 @@ func TestPruningReachesEveryKindAndKeepsUp(t *testing.T) {
 	p := newPruner(nil, prometheus.NewRegistry())
 	p.kinds = nil
 	for name := range found {
-		p.kinds = append(p.kinds, db.Outlived{Table: name})
+		p.kinds = append(p.kinds, db.Expiry{Table: name})
 	}
 	calls, passed := map[string]int{}, time.Duration(0)
 	p.now = func() time.Time { return time.Time{}.Add(passed) }
-	p.age = func(context.Context, db.Outlived) (time.Duration, error) { return 0, nil }
-	p.step = func(_ context.Context, o db.Outlived) (int, error) {
+	p.age = func(context.Context, db.Expiry) (time.Duration, error) { return 0, nil }
+	p.step = func(_ context.Context, o db.Expiry) (int, error) {
 		all := found[o.Table]
 		n := all[min(calls[o.Table], len(all)-1)]
 		calls[o.Table]++
@@ -54,34 +54,34 @@ func TestPruningReachesEveryKindAndKeepsUp(t *testing.T) {
 	}
 }
 
-// Of each table that is pruned the gauge shows for how long its oldest outlived row
+// Of each table that is pruned the gauge shows for how long its oldest expired row
 // has been so, and an index leads to it.
 // RELIABILITY.md, Operation.
-func TestWhatIsOutlivedIsMeasured(t *testing.T) {
+func TestTheAgeOfExpiredRowsIsMeasured(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.Exec(t, d, `
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 		SELECT n::text, 't', n::text, 'f', now() - n * interval '1 hour' FROM generate_series(20, 30) n`)
 	metrics := prometheus.NewRegistry()
-	p := newPruner(d, metrics, dashboard.Outlived()...)
+	p := newPruner(d, metrics, dashboard.Expired()...)
 	oldest := func() float64 {
 		return testutil.Metric(t, metrics, "guildhall_expired_rows_oldest_seconds", "table=idempotency_keys")
 	}
 	deleting := p.step
-	p.step = func(context.Context, db.Outlived) (int, error) { return 0, nil }
+	p.step = func(context.Context, db.Expiry) (int, error) { return 0, nil }
 	if err := p.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := oldest(); got < 5*3600 || got > 5*3600+600 {
-		t.Errorf("a key that was outlived five hours ago is shown as %v s", got)
+		t.Errorf("a key that expired five hours ago is shown as %v s", got)
 	}
 	p.step = deleting
 	if err := p.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := oldest(); got != 0 {
-		t.Errorf("with nothing outlived it shows %v s", got)
+		t.Errorf("with nothing expired it shows %v s", got)
 	}
 	for _, o := range p.kinds {
 		indexed := dbtest.Value[bool](t, d, `

@@ -348,9 +348,9 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 	return errors.Join(failed, group.Wait())
 }
 
-// Outlived are intents and work that nobody can ask for any more.
-func Outlived() []db.Outlived {
-	return []db.Outlived{{
+// Expired lists intents and work that nobody can ask for any more.
+func Expired() []db.Expiry {
+	return []db.Expiry{{
 		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",
 		And: "t.state IN ('sent', 'refused', 'unknown')",
 	}, {

@@ -303,13 +303,13 @@ func TestAbandonedAndPrune(t *testing.T) {
 		t.Errorf("%d abandoned after the lease, want 1", n)
 	}
 	chattest.Elapse(t, s.DB, 50*3600)
-	if n := dbtest.Prune(t, s.DB, chat.Outlived()); n != 0 {
+	if n := dbtest.Prune(t, s.DB, chat.Expired()); n != 0 {
 		t.Errorf("pruned %d unsettled", n)
 	}
 	if err := s.announce(t, in); err != nil {
 		t.Fatal(err)
 	}
-	if n := dbtest.Prune(t, s.DB, chat.Outlived()); n != 1 {
+	if n := dbtest.Prune(t, s.DB, chat.Expired()); n != 1 {
 		t.Errorf("pruned %d, want 1", n)
 	}
 }

@@ -74,24 +74,24 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state st
 }
 
 func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_attempts", Key: "delivery_id, number", Since: "started_at", Kept: interval(keep)}, now, chunk)
+	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_attempts", Key: "delivery_id, number", Since: "started_at", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
+	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
 }
 
 // pruneStreams gives up what nobody has fetched from a stream for too long.
 func pruneStreams(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{Table: "stream_deliveries", Key: "stream_id, event_id", Since: "event_at", Kept: interval(keep)}, now, chunk)
+	return db.Prune(ctx, tx, db.Expiry{Table: "stream_deliveries", Key: "stream_id, event_id", Since: "event_at", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneHours(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_hours", Key: "endpoint_id, hour, outcome", Since: "hour", Kept: interval(keep)}, now, chunk)
+	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_hours", Key: "endpoint_id, hour, outcome", Since: "hour", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep)}, now, chunk)
+	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep)}, now, chunk)
 }
 
 // interval is a length of time as Postgres reads it.

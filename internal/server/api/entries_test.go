@@ -164,7 +164,7 @@ func TestAKeyThatNamedAnEntryIsFreeAfterADay(t *testing.T) {
 		}
 		dbtest.Exec(t, server.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '26 hours'`, "created_at"))
 		if pruned {
-			if n := dbtest.Prune(t, server.DB(), idempotency.Outlived()); n != 1 {
+			if n := dbtest.Prune(t, server.DB(), idempotency.Expired()); n != 1 {
 				t.Fatalf("pruned %d", n)
 			}
 		}

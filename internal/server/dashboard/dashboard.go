@@ -189,10 +189,10 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
-// Outlived is what nobody can use any more: sessions, links, and marks of what
+// Expired is what nobody can use any more: sessions, links, and marks of what
 // happened once.
-func Outlived() []db.Outlived {
-	return []db.Outlived{
+func Expired() []db.Expiry {
+	return []db.Expiry{
 		{Table: "dashboard_sessions", Key: "hash", Since: "expires_at", Kept: "0", Shared: true},
 		{Table: "dashboard_links", Key: "hash", Since: "expires_at", Kept: "1 day"},
 		{Table: "dashboard_once", Key: "key", Since: "made_at", Kept: "2 days"},

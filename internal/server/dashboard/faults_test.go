@@ -308,7 +308,7 @@ func TestPrune(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		UPDATE dashboard_links SET expires_at = now() - interval '2 days'
 		WHERE hash = (SELECT hash FROM dashboard_links LIMIT 1)`)
-	first, second := dbtest.Prune(t, s.DB, dashboard.Outlived()), dbtest.Prune(t, s.DB, dashboard.Outlived())
+	first, second := dbtest.Prune(t, s.DB, dashboard.Expired()), dbtest.Prune(t, s.DB, dashboard.Expired())
 	if first != 1006 || second != 500 {
 		t.Errorf("deleted %d, then %d", first, second)
 	}

@@ -38,8 +38,8 @@ func unbounded(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.
 	})
 }
 
-// Prune deletes up to a thousand outlived rows of each kind and returns how many.
-func Prune(t testutil.Test, d *db.DB, kinds []db.Outlived) (deleted int) {
+// Prune deletes up to a thousand expired rows of each kind and returns how many.
+func Prune(t testutil.Test, d *db.DB, kinds []db.Expiry) (deleted int) {
 	t.Helper()
 	for _, o := range kinds {
 		n, err := db.PruneOf(context.Background(), d, o, 1000)
