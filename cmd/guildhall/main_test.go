@@ -320,7 +320,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := pool.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`); err != nil {
+	if _, err := pool.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES (999999, true, '')`); err != nil {
 		t.Fatal(err)
 	}
 	// A program is rolled back, or restarts during a roll-out: it serves on the newer schema and says so once.

@@ -75,9 +75,9 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
 	}
-	if c.prepares && c.planning != "" {
-		// Not as a parameter of the connection, which poolers refuse that do not know it.
-		if _, err := pc.ExecContext(ctx, c.planning, nil); err != nil {
+	if c.prepares {
+		// Not as parameters of the connection: poolers refuse parameters that they do not know.
+		if _, err := pc.ExecContext(ctx, setReliedOn+"; "+c.planning, nil); err != nil {
 			inner.Close()
 			return nil, err
 		}

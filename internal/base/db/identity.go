@@ -93,8 +93,12 @@ func (h history) applied(ctx context.Context, q rowQuerier, table string) (newes
 	return newest, fault.Wrap(err, "read the schema version")
 }
 
-// checkIdentity returns ErrUnreleased for a database that Migrate must not touch.
+// checkIdentity returns ErrEncoding or ErrUnreleased for a database that Migrate must not
+// touch.
 func (h history) checkIdentity(ctx context.Context, q rowQuerier) error {
+	if err := checkEncoding(ctx, q); err != nil {
+		return err
+	}
 	for _, table := range []string{versionTable, contractVersionTable} {
 		if _, err := h.applied(ctx, q, table); err != nil {
 			return err
@@ -104,7 +108,7 @@ func (h history) checkIdentity(ctx context.Context, q rowQuerier) error {
 }
 
 // CheckIdentity returns ErrUnreleased when the database at url was migrated by an
-// unreleased program. An empty database passes.
+// unreleased program, and ErrEncoding when it is not UTF8. An empty database passes.
 func CheckIdentity(ctx context.Context, url string) error {
 	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
 	if err != nil {

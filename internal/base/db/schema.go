@@ -176,6 +176,9 @@ func CheckSchema(ctx context.Context, url string) (Schema, error) {
 }
 
 func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) {
+	if err := checkEncoding(ctx, pool); err != nil {
+		return s, err
+	}
 	if s.Version, err = h.applied(ctx, pool, versionTable); err != nil {
 		return s, err
 	}

@@ -152,6 +152,17 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			t.Cleanup(func() { dbtest.Fill(t, s.DB, `DROP EVENT TRIGGER no_space`, `DROP FUNCTION no_space`) })
 		}, doctor.Database, doctor.Fail, "its disk is full"},
 
+		"a database that is not UTF8": {func(t *testing.T, s *installed) {
+			s.DatabaseURL = dbtest.Empty(t, "template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+		}, doctor.Schema, doctor.Fail, "ENCODING 'UTF8'"},
+		"settings that make statements go wrong, behind a pooler": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET array_nulls = off', current_database()); END $$`)
+			s.DatabaseURL += "&binary_parameters=yes"
+		}, doctor.Database, doctor.Fail, "ALTER ROLE ... RESET"},
+		"the same settings, without a pooler": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET array_nulls = off', current_database()); END $$`)
+		}, doctor.Database, doctor.OK, "takes writes"},
+
 		"a role that may do everything": {nil, doctor.Privileges, doctor.OK, "every table"},
 		"a role that may only read": {func(t *testing.T, s *installed) {
 			s.asRole(t, `GRANT pg_read_all_data TO `)
@@ -200,7 +211,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.DatabaseURL = dbtest.Empty(t, "template0")
 		}, doctor.Schema, doctor.Fail, "guildhall migrate"},
 		"a newer schema": {func(t *testing.T, s *installed) {
-			dbtest.Exec(t, s.DB, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`)
+			dbtest.Exec(t, s.DB, `INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES (999999, true, '')`)
 		}, doctor.Schema, doctor.Warn, "a newer guildhall"},
 		"an index that was cut off": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
