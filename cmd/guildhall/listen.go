@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -67,6 +68,9 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 	if err := callable("--api", c.API); err != nil {
 		return nil, err
 	}
+	if err := sealed("--api", c.API); err != nil {
+		return nil, err
+	}
 	if c.ForwardTo != "" {
 		if err := callable("--forward-to", c.ForwardTo); err != nil {
 			return nil, err
@@ -94,8 +98,8 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 	}
 	return &listener{
 		io: io, base: base, token: c.Token, events: wire.Items(c.Events...), forwardTo: c.ForwardTo,
-		api:      &http.Client{Transport: transport, Timeout: (listenWait + 20) * time.Second},
-		receiver: &http.Client{Timeout: egress.AttemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		api:      &http.Client{Transport: transport, Timeout: (listenWait + 20) * time.Second, CheckRedirect: stay},
+		receiver: &http.Client{Timeout: egress.AttemptTimeout, CheckRedirect: stay},
 		label:    output.Visible("guildhall listen on " + host),
 	}, nil
 }
@@ -108,6 +112,22 @@ func callable(flag, address string) error {
 		return fmt.Errorf("%s: %q is not a URL that can be called: it must look like http://localhost:9000/hook", flag, address)
 	}
 	return nil
+}
+
+// stay follows no redirect: it may lead a token to another host.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// sealed refuses an address to which a token would travel in clear: plain HTTP leads to
+// this machine only.
+func sealed(flag, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "https" || u.Hostname() == "localhost" {
+		return err
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("%s: %q would carry the token in clear: it must begin with https:// unless it is on this machine", flag, address)
 }
 
 // listener fetches from a pull endpoint of its own, which it knows by its label.
@@ -342,6 +362,9 @@ func (l *listener) call(ctx context.Context, method, path string, body, into any
 	text, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
 	if err != nil {
 		return err
+	}
+	if to := res.Header.Get("Location"); res.StatusCode >= 300 && res.StatusCode < 400 {
+		return &apiError{res.StatusCode, res.Status, fmt.Sprintf("the API's address leads on to %q; no token is sent there: name the address itself with --api", to)}
 	}
 	if res.StatusCode >= 300 {
 		var refused gen.Failure

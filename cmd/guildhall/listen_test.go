@@ -213,6 +213,8 @@ func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
 		{Token: api.Token, API: from.URL, ForwardTo: "http://"},
 		{Token: api.Token, API: from.URL, ForwardTo: "http://local host/"},
 		{Token: api.Token, API: "localhost:8443/api/v1"},
+		{Token: api.Token, API: "http://guildhall.example"}, // the token would travel in clear
+		{Token: api.Token, API: "http://192.0.2.1:8080/api/v1"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 		err := c.Run(ctx, streams{nil, io.Discard, io.Discard})
@@ -249,6 +251,21 @@ func TestListenEndsWhenItIsRefused(t *testing.T) {
 		if err := c.Run(t.Context(), streams{nil, io.Discard, io.Discard}); err == nil {
 			t.Errorf("%+v was not refused", c)
 		}
+	}
+}
+
+// A redirect is not followed: it may lead a token anywhere.
+func TestListenSendsItsTokenToNobodyElse(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s is called with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(elsewhere.Close)
+	api := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(api.Close)
+	c := listenCommand{Token: "svc_test_some", API: api.URL}
+	if err := c.Run(t.Context(), streams{nil, io.Discard, io.Discard}); err == nil || !strings.Contains(err.Error(), elsewhere.URL) {
+		t.Errorf("it ends with %v", err)
 	}
 }
 
