@@ -54,7 +54,8 @@ CREATE TABLE usage_addresses (
 CREATE INDEX usage_addresses_age ON usage_addresses (day);
 
 -- A refused request, without its body and query. The newest of each guild are stored.
--- A request id is a UUIDv7, so ids stand in the order of the requests.
+-- A request id is a UUIDv7, so ids stand in the order of the requests. The message is the
+-- one that the caller read, escaped and cut to 300 characters: it may name a member.
 CREATE TABLE usage_refusals (
     guild_id   text COLLATE "C" NOT NULL,
     request_id text COLLATE "C" NOT NULL,
@@ -64,6 +65,8 @@ CREATE TABLE usage_refusals (
     status     smallint    NOT NULL,
     code       text COLLATE "C" NOT NULL,
     address    text        NOT NULL,
+    message        text    NOT NULL DEFAULT '',
+    required_scope text    NOT NULL DEFAULT '',
     PRIMARY KEY (guild_id, request_id)
 );
 

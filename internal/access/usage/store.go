@@ -171,14 +171,14 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 		s := p.addresses[k]
 		places.add(k.guild, k.token, time.Unix(k.day*86400, 0).UTC().Format(time.DateOnly), placeText(k), s.requests, s.at.UTC().Format(time.RFC3339Nano))
 	}
-	refusals := make(arrays, 8)
+	refusals := make(arrays, 10)
 	for _, list := range p.refusals {
 		for _, r := range list {
 			from := ""
 			if r.From.IsValid() {
 				from = r.From.Unmap().WithZone("").String()
 			}
-			refusals.add(r.Guild, r.RequestID, r.At.UTC().Format(time.RFC3339Nano), r.Token, r.Operation, r.Status, r.Code, from)
+			refusals.add(r.Guild, r.RequestID, r.At.UTC().Format(time.RFC3339Nano), r.Token, r.Operation, r.Status, r.Code, from, r.Message, r.Scope)
 		}
 	}
 	_, err := db.Exec(ctx, tx, `
@@ -205,9 +205,10 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 			ON CONFLICT (guild_id, token_id, address) DO UPDATE
 			SET requests = u.requests + excluded.requests, first_at = least(u.first_at, excluded.first_at), seen_at = greatest(u.seen_at, excluded.seen_at)
 		)
-		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
-		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[])
-		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args(), totals.args(), days.args(), p.endedColumns().args())...)
+		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address, message, required_scope)
+		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[], $38::text[], $39::text[])
+		ON CONFLICT DO NOTHING`,
+		slices.Concat(hours.args(), places.args(), refusals[:8].args(), totals.args(), days.args(), p.endedColumns().args(), refusals[8:].args())...)
 	return fault.Wrap(err, "write the numbers of requests")
 }
 
@@ -369,6 +370,8 @@ type Refusal struct {
 	Status    int       `db:"status"`
 	Code      string    `db:"code"`
 	Address   string    `db:"address"`
+	Message   string    `db:"message"`        // as the caller read it, escaped, its first 300 characters; may be empty
+	Scope     string    `db:"required_scope"` // empty: the refusal named none
 }
 
 // RefusalFilter chooses refusals; empty members choose all.
@@ -380,7 +383,7 @@ type RefusalFilter struct {
 // Refusals returns the newest refusals that the filter chooses.
 func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, limit int) ([]Refusal, error) {
 	query, args := db.Where(`
-		SELECT request_id, at, token_id, operation, status, code, address
+		SELECT request_id, at, token_id, operation, status, code, address, message, required_scope
 		FROM usage_refusals
 		WHERE guild_id = $1`, []any{guild, limit},
 		db.Condition{Compare: "token_id =", Value: f.Token},

@@ -8,6 +8,9 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/base/output"
 )
 
 const (
@@ -17,6 +20,11 @@ const (
 	// maxGuilds how many guilds have any.
 	maxPending = 200
 	maxGuilds  = 2000
+	// maxMessage is how many characters of a refusal's message are kept, and maxMessages how
+	// many bytes of messages between two flushes, of all guilds: beyond, refusals are kept
+	// without their messages.
+	maxMessage  = 300
+	maxMessages = 16 << 20
 	// maxCounters bounds each kind of counter between two flushes.
 	maxCounters = 50_000
 	// maxAddresses bounds the addresses of one token between two flushes.
@@ -31,6 +39,8 @@ type Request struct {
 	RequestID    string
 	Status       int
 	Code         string // of the error; empty when there was none
+	Message      string // of the error, as the caller read it
+	Scope        string // that the error says is required; empty when it names none
 	From         netip.Addr
 	At           time.Time
 }
@@ -65,6 +75,7 @@ type pending struct {
 	addresses map[addressKey]seen
 	perToken  map[string]int // addresses of a token
 	refusals  map[string][]Request
+	messages  int // bytes of the messages of refusals
 
 	ended   map[endedKey]endedUse
 	endedOf map[string]int // rows of a guild
@@ -129,10 +140,23 @@ func (p *pending) refused(r Request) {
 		return
 	}
 	if len(list) >= maxPending { // the newest are worth more
+		p.messages -= len(list[0].Message)
 		copy(list, list[1:])
 		list = list[:maxPending-1]
 	}
+	if r.Message = shortened(output.Visible(r.Message)); p.messages+len(r.Message) > maxMessages {
+		r.Message = ""
+	}
+	p.messages += len(r.Message)
 	p.refusals[r.Guild] = append(list, r)
+}
+
+// shortened cuts a message to maxMessage characters.
+func shortened(message string) string {
+	if utf8.RuneCountInString(message) <= maxMessage {
+		return message
+	}
+	return string([]rune(message)[:maxMessage-1]) + "…"
 }
 
 // placeOf is an address as it is counted: of IPv6 the /64, which is one
@@ -185,5 +209,14 @@ func (c *Counter) restore(p pending) {
 		}
 		list = append(list, c.refusals[guild]...)
 		c.refusals[guild] = list[max(0, len(list)-maxPending):]
+	}
+	c.messages = 0
+	for _, list := range c.refusals {
+		for i := range list {
+			if c.messages+len(list[i].Message) > maxMessages {
+				list[i].Message = ""
+			}
+			c.messages += len(list[i].Message)
+		}
 	}
 }

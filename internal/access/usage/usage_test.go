@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,6 +220,52 @@ func TestNothingIsWrittenForAGuildThatIsGone(t *testing.T) {
 		got := dbtest.Value[string](t, d, `SELECT coalesce(string_agg(DISTINCT guild_id, ' ' ORDER BY guild_id), '') FROM `+table)
 		if got != "leaving there" {
 			t.Errorf("%s has rows of %q", table, got)
+		}
+	}
+}
+
+// A refusal is kept with the message that its caller read, escaped and cut, and with the
+// scope that it names.
+func TestARefusalKeepsItsReason(t *testing.T) {
+	t.Parallel()
+	d := base(t, "a")
+	c := usage.NewCounter()
+	for n, message := range []string{"This token lacks cases:write.", "body: \u202e\x00", strings.Repeat("ü", 301)} {
+		r := request("a", n, 403)
+		r.Message, r.Scope = message, "cases:write"
+		c.Count(r)
+	}
+	must(t, c.Flush(t.Context(), d))
+	kept, err := usage.Refusals(t.Context(), d.Reader(), "a", usage.RefusalFilter{}, 3)
+	must(t, err)
+	want := []string{strings.Repeat("ü", 299) + "…", `body: \u202e\u0000`, "This token lacks cases:write."}
+	for i, r := range kept {
+		if r.Message != want[i] || r.Scope != "cases:write" {
+			t.Errorf("kept is %q, %q, want %q", r.Message, r.Scope, want[i])
+		}
+	}
+}
+
+// Messages of refusals take 16 MiB at most while they wait: what comes after that is kept
+// without its message.
+func TestMessagesOfRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	d := &doer{DB: base(t, "g00"), away: true}
+	c := usage.NewCounter()
+	const long, guilds, each = 1200, 80, 200 // bytes of 300 characters; 19 MB
+	for g := range guilds {
+		for n := range each {
+			r := request(fmt.Sprintf("g%02d", g), n, 400)
+			r.Message = strings.Repeat("🎉", 300)
+			c.Count(r)
+		}
+	}
+	for range 2 { // what could not be written comes back within the bound
+		if kept := usage.Messages(c); kept > 16<<20 || kept < 16<<20-long {
+			t.Errorf("%d bytes of messages are kept", kept)
+		}
+		if err := c.Flush(t.Context(), d); !errors.Is(err, errAway) {
+			t.Fatal(err)
 		}
 	}
 }

@@ -130,7 +130,10 @@ func recovered(rs *reqState, next handler) (err error) {
 func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
 	status := rs.status()
-	if status >= 500 {
+	switch {
+	case status == http.StatusBadGateway: // the chat platform's refusal, which callers can bring about
+		level = slog.LevelWarn
+	case status >= 500:
 		level = slog.LevelError
 	}
 	if !log.Enabled(rs.ctx, level) {

@@ -131,17 +131,31 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			is: reqState{by: by}, fails: invalid("It is wrong.").Because(errors.New("why")),
 			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"invalid_request","cause":"why"`,
 			silent:  "trace_id",
-			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request", Message: "It is wrong."},
 		},
 		"a token that was refused": {
 			is: reqState{refused: by}, fails: fault.New(fault.Forbidden, "ip_not_allowed", "Not from here."),
 			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"ip_not_allowed"`, silent: "cause",
-			counted: usage.Request{Guild: "guild", Token: "token", Status: 403, Code: "ip_not_allowed"},
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 403, Code: "ip_not_allowed", Message: "Not from here."},
 		},
 		"a token that has ended": {
 			is: reqState{refused: by, ended: true}, fails: fault.New(fault.Unauthenticated, "invalid_token", "Who is that?"),
 			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"invalid_token"`, silent: "guild_id",
-			counted: usage.Request{Guild: "guild", Token: "token", Ended: true, Status: 401, Code: "invalid_token"},
+			counted: usage.Request{Guild: "guild", Token: "token", Ended: true, Status: 401, Code: "invalid_token", Message: "Who is that?"},
+		},
+		"a scope that is missing": {
+			is: reqState{op: op, by: by}, fails: &fault.Error{Kind: fault.Forbidden, Code: "insufficient_scope", Message: "No.", RequiredScope: "economy:read"},
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"insufficient_scope"`, silent: "cause",
+			counted: usage.Request{
+				Guild: "guild", Token: "token", Operation: "getWallet", Status: 403, Code: "insufficient_scope", Message: "No.", Scope: "economy:read",
+			},
+		},
+		"what the chat platform does not take": {
+			is: reqState{op: op, by: by}, fails: fault.New(fault.Upstream, "discord_send_failed", "It was not taken."),
+			logged: `"level":"WARN","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"discord_send_failed"`, silent: "ERROR",
+			counted: usage.Request{
+				Guild: "guild", Token: "token", Operation: "getWallet", Status: 502, Code: "discord_send_failed", Message: "It was not taken.",
+			},
 		},
 		"a failure": {
 			is: reqState{op: op, by: by}, fails: errors.New("broken"),
@@ -153,13 +167,13 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			is: reqState{by: by}, gone: true, fails: db.ErrBusy,
 			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
 			silent:  "cause",
-			counted: usage.Request{Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable"},
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable", Message: "The service is busy; try the same request again."},
 		},
 		"a refusal that its caller does not read": {
 			is: reqState{by: by}, gone: true, fails: invalid("It is wrong."),
 			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"invalid_request"`,
 			silent:  "client_closed",
-			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request", Message: "It is wrong."},
 		},
 		"a read that fails when its caller has gone": {
 			is: reqState{op: op, by: by}, gone: true, fails: fault.New(fault.NotFound, "not_found", "It is not there."),
@@ -227,6 +241,9 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 				}
 				if closed := strings.Contains(c.logged, "client_closed"); closed != (rs.status() == statusClosed) {
 					t.Errorf("the status is %d", rs.status())
+				}
+				if c.counted.Status == http.StatusInternalServerError {
+					c.counted.Message = "Something went wrong on our side. Quote request " + rs.id + "."
 				}
 				if c.counted.Guild != "" {
 					c.counted.RequestID, c.counted.At = rs.id, begun

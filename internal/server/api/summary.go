@@ -107,7 +107,7 @@ func countUsage(count func(usage.Request), rs *reqState, at time.Time) {
 	}
 	if r.Status >= http.StatusBadRequest {
 		if f, ok := fault.As(rs.refusal); ok {
-			r.Code = f.Code
+			r.Code, r.Message, r.Scope = f.Code, f.Message, f.RequiredScope
 		}
 	}
 	count(r)
