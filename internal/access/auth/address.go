@@ -58,6 +58,15 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
+// parseForwarded reads an entry of X-Forwarded-For: an address, or one with a port, as
+// Azure's gateways send it.
+func parseForwarded(entry string) (netip.Addr, bool) {
+	if ap, err := netip.ParseAddrPort(entry); err == nil && ap.Addr().Zone() == "" {
+		return ap.Addr().Unmap(), true
+	}
+	return parseAddr(entry)
+}
+
 // Peer is the address at the other end of a connection, of whose remote address
 // ClientIP and IsHTTPS want it; the zero one when there is none to be read.
 func Peer(remoteAddr string) netip.Addr {
@@ -75,12 +84,12 @@ func Peer(remoteAddr string) netip.Addr {
 // ClientIP is the address a request came from: the peer's, or, when that is a
 // trusted proxy, the last address of X-Forwarded-For, read from the right, that
 // is no trusted proxy. Several header lines are one list. Where every address
-// is a trusted proxy it is the first of them. A text that is no address ends the
-// reading: the caller is unknown, and the zero address is returned, which no allowlist
+// is a trusted proxy it is the first of them. An entry may have a port. A text that is no
+// address ends the reading: the caller is unknown, and the zero address is returned, which no allowlist
 // holds.
 func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr {
 	from := peer
-	if !contains(trusted, from) {
+	if !Within(trusted, from) {
 		return from
 	}
 	for i := len(xff) - 1; i >= 0; i-- {
@@ -91,11 +100,11 @@ func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr 
 			} else {
 				last, more = rest, false
 			}
-			a, ok := parseAddr(strings.Trim(last, " \t"))
+			a, ok := parseForwarded(strings.Trim(last, " \t"))
 			if !ok {
 				return netip.Addr{}
 			}
-			if from = a; !contains(trusted, a) {
+			if from = a; !Within(trusted, a) {
 				return a
 			}
 		}
@@ -103,7 +112,8 @@ func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr 
 	return from
 }
 
-func contains(list []netip.Prefix, a netip.Addr) bool {
+// Within reports whether one of the ranges holds a.
+func Within(list []netip.Prefix, a netip.Addr) bool {
 	a = a.Unmap()
 	for _, p := range list {
 		if p.Contains(a) {
@@ -119,7 +129,7 @@ func contains(list []netip.Prefix, a netip.Addr) bool {
 // one of them was written by whoever is furthest away, and any hop in clear has
 // shown the token.
 func IsHTTPS(tls bool, peer netip.Addr, forwardedProto []string, trusted []netip.Prefix) bool {
-	if len(forwardedProto) == 0 || !contains(trusted, peer) {
+	if len(forwardedProto) == 0 || !Within(trusted, peer) {
 		return tls
 	}
 	for _, line := range forwardedProto {

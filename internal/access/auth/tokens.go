@@ -192,7 +192,7 @@ func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, err
 	if p.ExpiresAt != nil && !now.Before(*p.ExpiresAt) {
 		return p, errInvalid
 	}
-	if e.restricted && !contains(e.allow, from) {
+	if e.restricted && !Within(e.allow, from) {
 		return p, errAddress
 	}
 	if now.Sub(p.LastUsedAt) < lastUsedInterval {

@@ -1,13 +1,20 @@
 package api
 
 import (
+	"errors"
 	"net/netip"
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/fault"
 )
 
-var errPlain = fault.New(fault.Forbidden, "https_required", "This API answers over HTTPS only. A token sent in clear should be revoked.")
+var (
+	errPlain = fault.New(fault.Forbidden, "https_required", "This API answers over HTTPS only. A token sent in clear should be revoked.")
+
+	// errNoProto is the fault of the operator's proxy, and not of its caller.
+	errNoProto = errPlain.With("The proxy in front of this API does not say whether the request came over HTTPS. " +
+		"Its operator has to let it set X-Forwarded-Proto.").Because(errors.New("a trusted proxy sent no X-Forwarded-Proto"))
+)
 
 // strict tells browsers to come over HTTPS from now on. Over plain HTTP it would
 // mean nothing.
@@ -29,11 +36,14 @@ func requireHTTPS(trusted []netip.Prefix) middleware {
 
 func overHTTPS(rs *reqState, trusted []netip.Prefix) error {
 	req := rs.Request()
-	peer := auth.Peer(req.RemoteAddr)
-	if !auth.IsHTTPS(req.TLS != nil, peer, req.Header.Values("X-Forwarded-Proto"), trusted) {
+	peer, proto := auth.Peer(req.RemoteAddr), req.Header.Values("X-Forwarded-Proto")
+	rs.from = auth.ClientIP(peer, req.Header.Values("X-Forwarded-For"), trusted)
+	if !auth.IsHTTPS(req.TLS != nil, peer, proto, trusted) {
+		if len(proto) == 0 && auth.Within(trusted, peer) {
+			return errNoProto
+		}
 		return errPlain
 	}
 	rs.Response().Header()["Strict-Transport-Security"] = strict
-	rs.from = auth.ClientIP(peer, req.Header.Values("X-Forwarded-For"), trusted)
 	return nil
 }
