@@ -572,6 +572,8 @@ CREATE TABLE usage_refusals (
     status smallint NOT NULL,
     code text COLLATE "C" NOT NULL,
     address text NOT NULL,
+    message text NOT NULL DEFAULT ''::text,
+    required_scope text NOT NULL DEFAULT ''::text,
     CONSTRAINT usage_refusals_pkey PRIMARY KEY (guild_id, request_id)
 );
 

@@ -104,7 +104,7 @@ func New(cfg Config) (http.Handler, error) {
 		requireOperation,
 		requireScope,
 		requireGuild,
-		readBody(&largeBodyPlaces{}),
+		readBody(&largeBodyPermits{}),
 		validateRequest,
 		u.unit,
 	)))

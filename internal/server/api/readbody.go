@@ -16,7 +16,7 @@ const contentType = "application/json"
 // readBody reads the body of a write once and checks its frame: size, media
 // type, the syntax of the idempotency key, and that there is no query. Its refusals are
 // not kept under the key. Reads have no body worth looking at and ignore the key.
-func readBody(large *largeBodyPlaces) middleware {
+func readBody(large *largeBodyPermits) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
 			if !rs.op.ReadOnly {
@@ -29,9 +29,9 @@ func readBody(large *largeBodyPlaces) middleware {
 	}
 }
 
-func parseHead(rs *reqState, large *largeBodyPlaces) (err error) {
+func parseHead(rs *reqState, large *largeBodyPermits) (err error) {
 	req := rs.Request()
-	if rs.body, err = readAll(req, rs.op.MaxBody, func() (func(error), error) { return large.enter(rs) }); err != nil {
+	if rs.body, err = readAll(req, rs.op.MaxBody, func() (func(error), error) { return large.acquire(rs) }); err != nil {
 		return err
 	}
 	if len(rs.body) > 0 && !isJSON(req.Header) {
