@@ -17,6 +17,7 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/cases"
@@ -139,6 +140,12 @@ func (p *population) again(name string, n int, work func()) {
 	})
 }
 
+// poll scans a queue once, as a lane does.
+func (p *population) poll(ctx context.Context, q lanes.Queue) error {
+	_, err := db.Select[db.Found](ctx, p.DB.Reader(), q.Scan(p.DB.Distributed()), "", 500, 16)
+	return err
+}
+
 // sweeps runs each sweep in turn, with nothing due, and the keeper of leaderboards
 // with one that was asked for. Those of the delivery engine, and the engine's looks,
 // are what an idle node does.
@@ -151,11 +158,11 @@ func (p *population) sweeps() {
 		run  func(context.Context) error
 	}{
 		{"giveaway transitions", func(ctx context.Context) error { return giveaways.Transitions(ctx, p.DB) }},
-		{"giveaway announcements", func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, p.DB) }},
+		{"poll for announcements", func(ctx context.Context) error { return p.poll(ctx, chat.Announcements) }},
 		{"ticket messages", func(ctx context.Context) error {
 			return tickets.SweepIntents(ctx, tickets.Config{DB: p.DB, Chat: chat.NewStandIn(log)})
 		}},
-		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.DB) }},
+		{"poll for ticket channels", func(ctx context.Context) error { return p.poll(ctx, tickets.Channels) }},
 		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
 		{"pruning of all kinds", func(ctx context.Context) (err error) {
 			for _, o := range expired {

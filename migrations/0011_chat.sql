@@ -26,13 +26,18 @@ CREATE TABLE chat_intents (
     message_id    text COLLATE "C",
     lease_until   timestamptz,
     lease_gen     bigint      NOT NULL DEFAULT 0,
+    -- When a lane posts the message or tries again, and how often posting has failed. Null
+    -- for messages of tickets, for what is posted or given up, and while the operator's bot
+    -- has been asked and has not answered.
+    try_at        timestamptz,
+    tries         integer     NOT NULL DEFAULT 0,
     created_at    timestamptz NOT NULL DEFAULT now(),
     settled_at    timestamptz,
     PRIMARY KEY (guild_id, id)
 );
 
 CREATE INDEX chat_intents_unsettled ON chat_intents (created_at) WHERE state IN ('pending', 'sending');
-CREATE INDEX chat_intents_unposted ON chat_intents (settled_at) WHERE state IN ('refused', 'unknown') AND kind <> 'ticket_message';
+CREATE INDEX chat_intents_to_try ON chat_intents (guild_id, try_at) WHERE try_at IS NOT NULL;
 CREATE INDEX chat_intents_key ON chat_intents (token_id, key) WHERE key IS NOT NULL;
 CREATE INDEX chat_intents_posted ON chat_intents (channel_id, message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX chat_intents_author ON chat_intents (guild_id, author_id) WHERE author_id IS NOT NULL;

@@ -19,8 +19,12 @@ CREATE TABLE tickets (
     updated_at          timestamptz NOT NULL DEFAULT now(),
     closed_at           timestamptz,
     -- Set until the channel on the platform follows the ticket: the instant of the close
-    -- or reopening. One job at a time brings the channel in line, under the lease.
+    -- or reopening. One worker at a time brings the channel in line, under the lease.
     channel_due_at      timestamptz,
+    -- When a lane brings the channel in line or tries again, and how often that has failed.
+    -- Null while the operator's bot has been asked and has not answered.
+    channel_try_at      timestamptz,
+    channel_tries       integer     NOT NULL DEFAULT 0,
     channel_lease_until timestamptz,
     channel_lease_gen   bigint      NOT NULL DEFAULT 0,
     channel_lock        jsonb,      -- what archiving changed about the channel, as it was before: reopening restores it
@@ -41,7 +45,7 @@ CREATE INDEX tickets_of_channel ON tickets (guild_id, channel_id) WHERE channel_
 CREATE INDEX tickets_active ON tickets (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON tickets (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_changed ON tickets (guild_id, updated_at, id);
-CREATE INDEX tickets_channel_due ON tickets (channel_due_at) WHERE channel_due_at IS NOT NULL;
+CREATE INDEX tickets_to_follow ON tickets (guild_id, channel_try_at) WHERE channel_try_at IS NOT NULL;
 
 -- An entry of a ticket's transcript. A message that was posted through the API has the id
 -- of its chat intent, so an intent never leaves two entries.

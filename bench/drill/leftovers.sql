@@ -1,5 +1,5 @@
--- What only a node that is at work may hold, and what waits: a lease runs out within 20 s, and
--- a job of a dead node is found within minutes.
+-- What only a node that is at work may hold, and what waits: each lease runs out within a minute,
+-- and what it was for is due again then.
 SELECT what, n
 FROM (
   SELECT 'leases of deliveries' AS what, count(*) AS n FROM webhook_deliveries WHERE lease_until IS NOT NULL
@@ -23,7 +23,9 @@ FROM (
   SELECT 'giveaways without just one first draw', count(*) FROM giveaways g
   WHERE (SELECT count(*) FROM giveaway_draws d WHERE d.guild_id = g.guild_id AND d.giveaway_id = g.id) <> 1
   UNION ALL
-  SELECT 'jobs that have not ended', count(*) FROM river_job WHERE state NOT IN ('completed', 'cancelled')
+  SELECT 'announcements that are tried', count(*) FROM chat_intents WHERE try_at IS NOT NULL
+  UNION ALL
+  SELECT 'channels that are tried', count(*) FROM tickets WHERE channel_try_at IS NOT NULL
   UNION ALL
   SELECT 'transactions', count(*) FROM pg_stat_activity
   WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start < now() - interval '10 s'

@@ -12,13 +12,12 @@ type connections struct {
 	writes, reads        int // requests
 	pageWrites, pageRead int // the dashboard's, where there is one
 	lookups              int // of tokens, and of the database's clock
-	workWrites, workRead int // webhooks, sweeps, the leaderboards' keeper
-	jobs                 int
+	workWrites, workRead int // webhooks, jobs, sweeps, the leaderboards' keeper
 }
 
 // sum is how many connections a node with these has in all.
 func (c connections) sum(api bool) int {
-	n := 1 + c.pageWrites + c.pageRead + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
+	n := 1 + c.pageWrites + c.pageRead + c.writes + c.reads + c.lookups + c.workWrites + c.workRead
 	if api {
 		n++
 	}
@@ -61,7 +60,7 @@ func divide(total int, r roles, pages bool) (connections, error) {
 		}
 	}
 	if r.worker() {
-		shares = append(shares, share{&c.workWrites, 5}, share{&c.workRead, 1}, share{&c.jobs, 3})
+		shares = append(shares, share{&c.workWrites, 7}, share{&c.workRead, 2})
 	}
 	if least := fixed + len(shares); total < least {
 		return connections{}, fmt.Errorf("a node in these roles needs at least %d connections, one of each kind; %d are too few", least, total)

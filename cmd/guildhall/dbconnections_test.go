@@ -13,11 +13,11 @@ import (
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
 	if c, err := divide(29, bothRoles, false); err != nil ||
-		c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
+		c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 7, workRead: 2}) {
 		t.Errorf("the default is divided into %+v, %v", c, err)
 	}
 	if c, err := divide(29, bothRoles, true); err != nil ||
-		c != (connections{writes: 8, reads: 8, pageWrites: 1, pageRead: 1, lookups: 2, workWrites: 4, workRead: 1, jobs: 2}) {
+		c != (connections{writes: 8, reads: 8, pageWrites: 1, pageRead: 1, lookups: 2, workWrites: 5, workRead: 2}) {
 		t.Errorf("the default of a node with a dashboard is divided into %+v, %v", c, err)
 	}
 	for _, roles := range []struct {
@@ -25,12 +25,12 @@ func TestConnectionsAreDivided(t *testing.T) {
 		pages bool
 		least int
 	}{
-		{bothRoles, false, 8},
+		{bothRoles, false, 7},
 		{roles{[]string{"api"}}, false, 5},
-		{roles{[]string{"worker"}}, false, 5},
-		{bothRoles, true, 10},
+		{roles{[]string{"worker"}}, false, 4},
+		{bothRoles, true, 9},
 		{roles{[]string{"api"}}, true, 7},
-		{roles{[]string{"worker"}}, true, 5},
+		{roles{[]string{"worker"}}, true, 4},
 	} {
 		before := connections{}
 		for total := -1; total < 200; total++ {
@@ -55,7 +55,6 @@ func TestConnectionsAreDivided(t *testing.T) {
 				"lookups":         {before.lookups, c.lookups, true},
 				"workers' writes": {before.workWrites, c.workWrites, roles.worker()},
 				"workers' reads":  {before.workRead, c.workRead, roles.worker()},
-				"jobs":            {before.jobs, c.jobs, roles.worker()},
 			} {
 				if n.now < n.before || n.used != (n.now > 0) {
 					t.Errorf("%d for %+v: %d %s, after %d of one fewer", total, roles, n.now, kind, n.before)
@@ -72,10 +71,10 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--discord-url", "off", "--db-connections", "7").
-		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
+	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--discord-url", "off", "--db-connections", "6").
+		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 7 connections")
 	dev := call(t, "", "dev", "--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""), "--db-connections", "8") // it has a dashboard
-	dev.refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 10 connections")
+	dev.refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 9 connections")
 }
 
 // A database that answers and takes no writes is none to send requests to: its

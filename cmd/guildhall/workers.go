@@ -65,10 +65,6 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 		return nil, err
 	}
 	n.metrics.MustRegister(monitor.NewPools("worker", d))
-	queue, err := db.OpenSQL(n.databaseURL, "guildhall-jobs", n.share.jobs)
-	if err != nil {
-		return nil, err
-	}
 	deliverer, err := delivery.New(n.deliveryConfig(d))
 	if err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 		platform = work
 	}
 	undone, err := chores.New(chores.Config{
-		DB: d, Queue: queue, Chat: platform, Sealer: secretkey.Responses{Box: n.box}, Expired: dashboard.Expired(),
+		DB: d, Chat: platform, Sealer: secretkey.Responses{Box: n.box}, Expired: dashboard.Expired(),
 		Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 	})
 	if err != nil {
@@ -88,7 +84,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 		work, _ := errgroup.WithContext(ctx)
 		work.Go(func() error { return deliverer.Run(ctx) })
 		work.Go(func() error { return undone.Run(ctx) })
-		return errors.Join(work.Wait(), queue.Close(), d.Close())
+		return errors.Join(work.Wait(), d.Close())
 	})
 	return deliverer.Wake, nil
 }

@@ -28,7 +28,7 @@ func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 				SELECT c.oid
 				FROM pg_class c
 				WHERE c.relnamespace = current_schema()::regnamespace
-				  AND (c.relname = ANY (string_to_array($1, ',')) OR c.relname LIKE 'river\_%' OR c.relname LIKE 'goose\_%')
+				  AND (c.relname = ANY (string_to_array($1, ',')) OR c.relname LIKE 'goose\_%')
 			), guilds AS (
 				SELECT c.oid, c.relname
 				FROM pg_class c
@@ -39,7 +39,6 @@ func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 				SELECT p.oid, p.proname
 				FROM pg_proc p
 				WHERE p.pronamespace = current_schema()::regnamespace
-				  AND p.proname NOT LIKE 'river\_%'
 			)`+query, strings.Join(shared, ",")); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

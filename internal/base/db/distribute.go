@@ -46,7 +46,6 @@ const guildTables = `
 		  AND c.relkind = 'r'
 		  AND c.relname <> ALL ($1)
 		  AND c.relname NOT LIKE 'goose\_%'
-		  AND c.relname NOT LIKE 'river\_%'
 		  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 	), depths AS (
 		SELECT oid, name, 0 AS depth FROM guild_tables

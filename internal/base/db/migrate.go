@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strconv"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
-	"github.com/riverqueue/river/rivermigrate"
 
 	"guildhall/internal/base/fault"
 	"guildhall/migrations"
@@ -28,8 +25,7 @@ const (
 	lockPauseMax = 10 * time.Second
 )
 
-// Migrate brings the database at url up to this program's schema, and the job
-// engine's own tables with it. Several at once are safe: one works, the others
+// Migrate brings the database at url up to this program's schema. Several at once are safe: one works, the others
 // wait. Each statement gives up on a lock after two seconds rather than make
 // live traffic queue behind it; Migrate then goes on where it stopped after a
 // pause, ten times in all.
@@ -54,17 +50,6 @@ func (h history) migrate(ctx context.Context, url string) error {
 	})
 	if err != nil {
 		return fault.Wrap(err, "migrate")
-	}
-	jobs, err := rivermigrate.New(riverdatabasesql.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return fault.Wrap(err, "migrate the job tables")
-	}
-	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
-		_, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil)
-		return err
-	})
-	if err != nil {
-		return fault.Wrap(err, "migrate the job tables")
 	}
 	// Where tables are distributed, those that a migration has made follow: nobody
 	// uses them yet.

@@ -47,20 +47,17 @@ func (x *examination) missing(ctx context.Context) (f Finding, missing bool) {
 func (x *examination) privileges(ctx context.Context) Finding {
 	lacking, err := db.Select[string](ctx, x.db.Reader(), `
 		WITH ours AS (
-			SELECT c.oid, c.relname, c.relkind
+			SELECT c.oid, c.relname
 			FROM pg_class AS c
 			WHERE c.relnamespace = current_schema()::regnamespace
-				AND (c.relkind IN ('r', 'p', 'f') AND (c.relname = ANY ($1) OR c.relname LIKE 'river\_%' OR c.relname LIKE 'goose\_%')
-					OR c.relkind = 'S' AND c.relname LIKE 'river\_%')
+				AND c.relkind IN ('r', 'p', 'f')
+				AND (c.relname = ANY ($1) OR c.relname LIKE 'goose\_%')
 		)
 		SELECT format('%s on %s', privilege, relname)
 		FROM ours
-		CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'USAGE']) AS privilege
-		WHERE CASE
-			WHEN relkind = 'S' THEN privilege = 'USAGE' AND NOT has_sequence_privilege(oid, privilege)
-			WHEN privilege = 'USAGE' THEN false
-			WHEN relname = 'oldest_program' OR relname LIKE 'goose\_%' THEN privilege = 'SELECT' AND NOT has_table_privilege(oid, privilege)
-			ELSE NOT has_table_privilege(oid, privilege) END
+		CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
+		WHERE NOT has_table_privilege(oid, privilege)
+		  AND (privilege = 'SELECT' OR relname <> 'oldest_program' AND relname NOT LIKE 'goose\_%')
 		ORDER BY 1`, db.Array(migrations.Tables()))
 	switch {
 	case err != nil:

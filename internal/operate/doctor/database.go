@@ -9,8 +9,11 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/operate/secretkey"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/service/tickets"
 )
 
 // From where on a difference between the clocks is worth a word, and from where
@@ -183,16 +186,13 @@ func (x *examination) pending(ctx context.Context) Finding {
 	if err != nil {
 		return fail("what waits could not be read: %v", err)
 	}
-	// There are as many jobs as are to be done.
-	work, err := db.Get[struct {
-		Jobs int     `db:"jobs"`
-		Job  float64 `db:"job"`
-	}](ctx, x.db.Reader(), `
-		SELECT count(*) AS jobs, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS job
-		FROM river_job
-		WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')`)
-	if err != nil {
-		return fail("what waits could not be read: %v", err)
+	jobs, job := 0, time.Duration(0)
+	for _, q := range []lanes.Queue{chat.Announcements, tickets.Channels} {
+		n, oldest, err := q.Waiting(ctx, x.db.Reader())
+		if err != nil {
+			return fail("what waits could not be read: %v", err)
+		}
+		jobs, job = jobs+n, max(job, oldest)
 	}
 	stranded, err := delivery.FindStranded(ctx, x.db.Reader(), maxEndpoints)
 	if err != nil {
@@ -206,18 +206,17 @@ func (x *examination) pending(ctx context.Context) Finding {
 		return fail("the deliveries of %d webhook endpoints wait, and no worker finds them: disable each endpoint and enable it again, and please report it",
 			len(stranded)).about(about)
 	}
-	due = due.Round(time.Second)
-	job := time.Duration(work.Job * float64(time.Second)).Round(time.Second)
+	due, job = due.Round(time.Second), job.Round(time.Second)
 	const text = "the oldest due delivery has waited %v, the oldest of %d unfinished jobs %v"
 	switch {
 	case due > dueFail:
-		return fail(text+": does a `guildhall serve` with the role worker run?", due, work.Jobs, job)
+		return fail(text+": does a `guildhall serve` with the role worker run?", due, jobs, job)
 	case due > dueWarn, job > jobsWarn:
-		return warn(text+": does a worker run, and does the chat platform answer?", due, work.Jobs, job)
-	case due == 0 && work.Jobs == 0:
+		return warn(text+": does a worker run, and does the chat platform answer?", due, jobs, job)
+	case due == 0 && jobs == 0:
 		return ok("no delivery is due and no job is unfinished")
 	}
-	return ok(text, due, work.Jobs, job)
+	return ok(text, due, jobs, job)
 }
 
 // expiresSoon is how long before its end a bot key is pointed out.

@@ -168,12 +168,8 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.asRole(t, `GRANT pg_read_all_data TO `)
 		}, doctor.Privileges, doctor.Fail, "DELETE on api_tokens"},
 		"a role that has lost a privilege": {func(t *testing.T, s *installed) {
-			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `,
-				`REVOKE INSERT ON wallets FROM `)
+			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `REVOKE INSERT ON wallets FROM `)
 		}, doctor.Privileges, doctor.Fail, "role lacks privileges that a node needs: INSERT on wallets"},
-		"a role without its sequences": {func(t *testing.T, s *installed) {
-			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
-		}, doctor.Privileges, doctor.Fail, "USAGE on river_job_id_seq"},
 		"a role that may make no temporary table": {func(t *testing.T, s *installed) {
 			dbtest.Fill(t, s.DB, `DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$`)
 			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
@@ -436,8 +432,8 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Pending, doctor.Fail, "1 webhook endpoints wait, and no worker finds them"},
 		"a job that keeps failing": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
-				INSERT INTO river_job (args, kind, max_attempts, state, created_at)
-				VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
+				INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce, created_at, try_at)
+				VALUES ($1, 'i', 'giveaway_ended', 'g', '1', 'x', 'n', now() - interval '2 hours', now() + interval '9 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "2h0m"},
 
 		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},

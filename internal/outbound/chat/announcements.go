@@ -2,9 +2,11 @@ package chat
 
 import (
 	"context"
+	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/lanes"
 )
 
 // Withdraw deletes an intent whose message has certainly not been posted, so
@@ -35,34 +37,31 @@ func State(ctx context.Context, tx *db.Tx, guild, id string) (string, error) {
 	return state, nil
 }
 
-// The statement by which announcements are found that nobody is posting.
-const unposted = `
-	(SELECT ` + intentColumns + `
-	FROM chat_intents i
-	WHERE state IN ('pending', 'sending')
-	  AND kind <> 'ticket_message'
-	  AND created_at <= now() - interval '15 seconds'
-	  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
-	  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
-	ORDER BY created_at
-	LIMIT $1)
-	UNION ALL
-	(SELECT ` + intentColumns + `
-	FROM chat_intents i
-	WHERE state IN ('refused', 'unknown')
-	  AND kind <> 'ticket_message'
-	  AND settled_at <= now() - interval '20 minutes'
-	  AND settled_at > now() - interval '1 day'
-	  AND created_at > now() - interval '1 day'
-	  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
-	ORDER BY settled_at
-	LIMIT $1)`
+// leaveToBot leaves an intent that the operator's bot has been asked to post until TryAgain,
+// unless TryAgain was called after the caller took the intent.
+func leaveToBot(ctx context.Context, tx *db.Tx, in Intent) error {
+	_, err := db.Exec(ctx, tx, `
+		UPDATE chat_intents
+		SET try_at = NULL
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND try_at = $3`, in.GuildID, in.ID, in.TryAt)
+	return fault.Wrap(err, "leave intent", in.ID, "of guild", in.GuildID, "to the bot")
+}
 
-// Unposted returns announcements that are to be posted and that no job seems to
-// be at: nobody took them for a minute, their sender has vanished, or they
-// failed longer ago than the longest pause between two tries. Those older than a
-// day are left alone.
-func Unposted(ctx context.Context, tx *db.Tx, limit int) ([]Intent, error) {
-	list, err := db.Select[Intent](ctx, tx, unposted, limit)
-	return list, fault.Wrap(err, "look for announcements that nobody posts")
+// TryAgain makes an intent due that is not posted yet.
+func TryAgain(ctx context.Context, tx *db.Tx, guild, id string) error {
+	_, err := db.Exec(ctx, tx, `
+		UPDATE chat_intents
+		SET try_at = now(), tries = 0
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND state <> 'sent'`, guild, id)
+	return fault.Wrap(err, "make intent", id, "of guild", guild, "due")
+}
+
+// Announcements are the intents that a lane posts: all but those of ticket messages, which
+// their requests post. An announcement that is a day old is given up.
+var Announcements = lanes.Queue{
+	Table: "chat_intents", At: "try_at", Failures: "tries", Condition: "try_at IS NOT NULL", Since: "created_at", MaxAge: 24 * time.Hour,
 }

@@ -58,6 +58,9 @@ type Intent struct {
 	MessageID   *string    `db:"message_id"`
 	LeaseGen    int64      `db:"lease_gen"`
 	CreatedAt   time.Time  `db:"created_at"`
+	// TryAt is when a lane is to post the message, or to try again; nil: no lane posts it,
+	// as with messages of tickets, or the operator's bot has been asked to.
+	TryAt *time.Time `db:"try_at"`
 	// Set by Take: Tried when the message may have been posted before, Late when
 	// that is so long ago that its nonce may be forgotten.
 	Tried bool `db:"tried"`
@@ -76,18 +79,18 @@ func Nonce(intentID string) string {
 }
 
 const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.reply_to, i.content, i.mentions, i.author_id, i.token_id,
-	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, i.created_at) AS first_sent_at, i.message_id, i.lease_gen, i.created_at`
+	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, i.created_at) AS first_sent_at, i.message_id, i.lease_gen, i.created_at, i.try_at`
 
 // Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
-// until somebody takes it.
+// until somebody takes it: a lane does, unless the message is a ticket's.
 func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 	in.ID = db.NewID()
 	stored, err := db.Get[Intent](ctx, tx, `
-		INSERT INTO chat_intents AS i (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce, mentions)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		INSERT INTO chat_intents AS i (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce, mentions, try_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, CASE WHEN $14 THEN now() END)
 		RETURNING `+intentColumns,
 		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
-		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
+		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions, in.Kind != KindTicketMessage)
 	return stored, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
 }
 
@@ -104,10 +107,10 @@ var ErrTaken = errors.New("the message is being sent by somebody else")
 func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	in, err := db.Get[Intent](ctx, tx, `
 		UPDATE chat_intents i
-		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = i.lease_gen + 1, settled_at = NULL,
-		    first_sent_at = coalesce(i.first_sent_at, was.now)
+		SET state = 'sending', lease_until = was.lease, lease_gen = i.lease_gen + 1, settled_at = NULL,
+		    first_sent_at = coalesce(i.first_sent_at, was.now), try_at = CASE WHEN i.kind <> 'ticket_message' THEN was.lease END
 		FROM (
-			SELECT guild_id, id, first_sent_at, now() AS now, coalesce(first_sent_at < now() - make_interval(secs => $4), false) AS late
+			SELECT guild_id, id, first_sent_at, now() AS now, now() + make_interval(secs => $3) AS lease, coalesce(first_sent_at < now() - make_interval(secs => $4), false) AS late
 			FROM chat_intents
 			WHERE guild_id = $1 AND id = $2
 			  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
@@ -119,12 +122,17 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 		return in, nil
 	}
 	if db.Missing(err) {
-		in, err = db.Get[Intent](ctx, tx, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
+		in, err = Get(ctx, tx, guild, id)
 		if err == nil && in.State != Sent {
 			return Intent{}, ErrTaken
 		}
 	}
 	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
+}
+
+// Get returns an intent; db.Missing reports that there is none.
+func Get(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
+	return db.Get[Intent](ctx, tx, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
 }
 
 // Resume finds the intent of an earlier run of the same request and locks it; nil when
@@ -245,7 +253,8 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 		SET state = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN 'sending' ELSE $4 END,
 		    message_id = coalesce(nullif($5, ''), message_id), settled_at = now(),
 		    lease_until = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN lease_until END,
-		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
+		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END,
+		    try_at = CASE WHEN $4 <> 'sent' THEN try_at END
 		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
 		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
 	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
@@ -294,7 +303,8 @@ func (in Intent) Outcome(err error) string {
 // Post posts the message of an intent that the caller has taken, and settles it.
 // In the unit that settles a posted message it calls posted, unless that is nil
 // or the lease was lost. It returns nil when the message is posted; any error asks
-// to be called again, with the intent taken anew.
+// to be called again, with the intent taken anew. ErrAsked asks for a call after the
+// operator's bot has answered: TryAgain makes the intent due then.
 func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx context.Context, tx *db.Tx, messageID string) error) error {
 	message, failed := Deliver(ctx, d, p, &in, in.ChannelID)
 	state := Sent
@@ -303,7 +313,13 @@ func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx
 	}
 	err := d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		ours, err := Settle(ctx, tx, in, state, message)
-		if err != nil || !ours || message == "" || posted == nil {
+		if err != nil || !ours {
+			return err
+		}
+		if errors.Is(failed, ErrAsked) {
+			return leaveToBot(ctx, tx, in)
+		}
+		if message == "" || posted == nil {
 			return err
 		}
 		return posted(ctx, tx, message)

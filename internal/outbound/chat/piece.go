@@ -122,12 +122,6 @@ func underWay(ctx context.Context, tx *db.Tx, guild, subject string, kinds []str
 	return found, fault.Wrap(err, "look for what the bot of guild", guild, "is asked for")
 }
 
-// OnChannel reports whether the bot has not answered yet what it was asked to do with the
-// channel of a ticket.
-func OnChannel(ctx context.Context, tx *db.Tx, guild, ticket string) (bool, error) {
-	return underWay(ctx, tx, guild, ticket, before(workCloseChannel))
-}
-
 // ask asks the bot for something, unless that has happened before.
 func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error) {
 	if p, err = pieceOf(ctx, tx, t.guild, t.request.WorkID); err != nil || p.ID != "" {

@@ -10,7 +10,6 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/jobs"
 	"guildhall/internal/outbound/chat"
 )
 
@@ -19,16 +18,6 @@ const emoji = "🎉"
 
 // maxMessage is how many characters the chat platform takes in one message.
 const maxMessage = 2000
-
-// Announcement is the job that posts a message about a giveaway.
-type Announcement struct {
-	GuildID    string `json:"guild_id"`
-	GiveawayID string `json:"giveaway_id"`
-	IntentID   string `json:"intent_id"`
-}
-
-// Kind is the job's name in the queue.
-func (Announcement) Kind() string { return "announce_giveaway" }
 
 func (g row) channel() chat.Channel {
 	return chat.Channel{GuildID: g.GuildID, ID: g.ChannelID, For: chat.Purpose{SubjectID: g.ID}}
@@ -40,22 +29,19 @@ type notice struct {
 	mentions []string
 }
 
-// announce stores, in the caller's unit, what the bot is to say in the
-// giveaway's channel, and the jobs that say it. Of one that the operator's bot runs it
-// is that bot's to say.
+// announce stores, in the caller's unit, what the bot is to say in the giveaway's
+// channel; a lane posts it. Giveaways run by the operator's bot are announced by that
+// bot, so announce does nothing.
 func announce(ctx context.Context, tx *db.Tx, g row, kind string, list ...notice) error {
 	if g.BotRun {
 		return nil
 	}
-	work := make([]jobs.Args, 0, len(list))
 	for _, n := range list {
-		in, err := prepare(ctx, tx, g, kind, n)
-		if err != nil {
+		if _, err := prepare(ctx, tx, g, kind, n); err != nil {
 			return err
 		}
-		work = append(work, Announcement{GuildID: g.GuildID, GiveawayID: g.ID, IntentID: in.ID})
 	}
-	return jobs.Enqueue(ctx, tx, work...)
+	return nil
 }
 
 func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat.Intent, error) {
@@ -70,9 +56,9 @@ func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat
 	})
 }
 
-// present stores, in the unit that makes a giveaway active, the message by
-// which members enter it, and the job that posts it. A giveaway that is not run
-// by the API has its message from the bot, and one that has a message gets no other.
+// present stores, in the unit that makes a giveaway active, the message by which members
+// enter it; a lane posts the message. A giveaway that is not run by the API has its
+// message from the bot, and a giveaway that has a message gets no other.
 func present(ctx context.Context, tx *db.Tx, g row) error {
 	if g.Source != fromAPI || g.PostID != nil || g.MessageID != nil {
 		return nil
@@ -81,31 +67,29 @@ func present(ctx context.Context, tx *db.Tx, g row) error {
 	if err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, tx, `
+	_, err = db.Exec(ctx, tx, `
 		UPDATE giveaways SET post_id = $3
 		WHERE guild_id = $1
-		  AND id = $2`, g.GuildID, g.ID, in.ID); err != nil {
-		return fault.Wrap(err, "note the message of giveaway", g.ID, "in guild", g.GuildID)
-	}
-	return jobs.Enqueue(ctx, tx, Announcement{GuildID: g.GuildID, GiveawayID: g.ID, IntentID: in.ID})
+		  AND id = $2`, g.GuildID, g.ID, in.ID)
+	return fault.Wrap(err, "note the message of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// Announce posts a prepared message once, however often it is called: by a job
-// and, after a crash, by another one. It returns nil when the message is posted,
-// and when nobody wants it any more; any error asks to be called again.
-func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) error {
+// Announce posts the message of an intent once, however often it is called. It returns
+// nil when the message is posted, when nobody wants it any more, and when the operator's
+// bot has been asked to post it; any other error asks for another call.
+func Announce(ctx context.Context, d db.Doer, p chat.Platform, guild, intent string) error {
 	var in chat.Intent
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		late, err := tooLate(ctx, tx, a)
+		late, err := tooLate(ctx, tx, guild, intent)
 		if err != nil {
 			return err
 		}
 		if late {
-			if gone, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID); gone || err != nil {
+			if gone, err := chat.Withdraw(ctx, tx, guild, intent); gone || err != nil {
 				return err
 			}
 		}
-		in, err = chat.Take(ctx, tx, a.GuildID, a.IntentID)
+		in, err = chat.Take(ctx, tx, guild, intent)
 		return err
 	})
 	switch {
@@ -123,19 +107,23 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) e
 		return err
 	}
 	return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		_, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID) // it will never be posted
-		return err
+		gone, failed := chat.Withdraw(ctx, tx, guild, intent) // it will never be posted
+		if failed == nil && !gone {
+			return err // an earlier attempt may have posted it: tried until it is a day old
+		}
+		return failed
 	})
 }
 
-// tooLate reports whether the message is the one by which members enter a
-// giveaway that nobody can enter any more.
-func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
-	g, err := get(ctx, tx, a.GuildID, a.GiveawayID)
-	if fault.Is(err, "not_found") {
-		return false, nil // a job of the release before, which did not name the giveaway
+// tooLate reports whether the message of an intent is the one by which members enter a
+// giveaway, and nobody can enter the giveaway any more.
+func tooLate(ctx context.Context, tx *db.Tx, guild, intent string) (bool, error) {
+	in, err := chat.Get(ctx, tx, guild, intent)
+	if err != nil || in.Kind != chat.KindGiveawayStarted {
+		return false, err
 	}
-	return err == nil && g.PostID != nil && *g.PostID == a.IntentID && g.Status != active && g.Status != paused, err
+	g, err := get(ctx, tx, guild, in.SubjectID)
+	return err == nil && g.PostID != nil && *g.PostID == intent && g.Status != active && g.Status != paused, err
 }
 
 // posted notes the message by which members enter, with the channel where it stands, since
@@ -152,26 +140,6 @@ func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) erro
 		  AND id = $2
 		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message, in.ChannelID)
 	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
-}
-
-// sweepBatch is how many lost announcements one sweep makes up for.
-const sweepBatch = 100
-
-// SweepAnnouncements enqueues what the bot was to say and nobody is saying any
-// more: the job was lost, or given up by a node that is gone. It is the work of
-// a sweep; several may run at once.
-func SweepAnnouncements(ctx context.Context, d db.Doer) error {
-	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		left, err := chat.Unposted(ctx, tx, sweepBatch)
-		if err != nil {
-			return err
-		}
-		work := make([]jobs.Args, len(left))
-		for i, in := range left {
-			work[i] = Announcement{GuildID: in.GuildID, GiveawayID: in.SubjectID, IntentID: in.ID}
-		}
-		return jobs.EnqueueOnce(ctx, tx, work...)
-	})
 }
 
 // startedText is what the bot says when a giveaway becomes active.

@@ -6,16 +6,15 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/jobs"
 	"guildhall/internal/outbound/chat"
 )
 
-// Answered goes on with what the operator's bot has answered, in the unit that takes the
-// answer: the message is noted by its job, the edited message and the entries by the
-// worker.
+// Answered makes due what the operator's bot has answered, in the unit that takes the
+// answer: the message that was to be posted, or the giveaway whose message was to be
+// edited or whose entries were to be written.
 func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	if a.IntentID != "" {
-		return jobs.Enqueue(ctx, tx, Announcement{GuildID: a.GuildID, GiveawayID: a.GiveawayID, IntentID: a.IntentID})
+		return chat.TryAgain(ctx, tx, a.GuildID, a.IntentID)
 	}
 	for _, again := range []string{`
 		UPDATE giveaways SET edit_at = now()

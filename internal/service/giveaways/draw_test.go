@@ -14,6 +14,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
@@ -35,9 +36,8 @@ func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 		"intents": `SELECT count(*) FROM chat_intents WHERE guild_id = $1 AND subject_id = $2 AND kind = 'giveaway_ended'`,
 		"announcements": `
 			SELECT count(*)
-			FROM river_job j
-			JOIN chat_intents i ON i.id = j.args ->> 'intent_id'
-			WHERE j.kind = 'announce_giveaway' AND i.guild_id = $1 AND i.subject_id = $2`,
+			FROM chat_intents
+			WHERE try_at IS NOT NULL AND guild_id = $1 AND subject_id = $2`,
 		"events": `SELECT count(*) FROM webhook_events WHERE guild_id = $1 AND type = 'giveaway.ended'
 			AND convert_from(payload, 'UTF8')::json -> 'data' ->> 'id' = $2
 			AND convert_from(payload, 'UTF8')::json -> 'origin' ->> 'type' = 'system'`,
@@ -195,7 +195,9 @@ func (s giveawayDB) work(p chat.Platform) {
 	if p == nil {
 		p = chat.NewStandIn(slog.New(slog.DiscardHandler))
 	}
-	w := &Worker{DB: s.DB, Chat: p, Log: slog.New(slog.DiscardHandler)}
+	w := &lanes.Worker{
+		DB: s.DB, Log: slog.New(slog.DiscardHandler), Outcomes: lanes.NewOutcomes(nil, "work", ""), Lanes: Lanes(s.DB, p),
+	}
 	go func() { done <- w.Run(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
@@ -248,7 +250,7 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 		END $$`)
 	points := []string{}
 	for _, on := range []struct{ what, table string }{
-		{"INSERT", "giveaway_draws"}, {"UPDATE", "giveaways"}, {"INSERT", "webhook_events"}, {"INSERT", "chat_intents"}, {"INSERT", "river_job"},
+		{"INSERT", "giveaway_draws"}, {"UPDATE", "giveaways"}, {"INSERT", "webhook_events"}, {"INSERT", "chat_intents"},
 	} {
 		for _, when := range []string{"before", "after"} {
 			name := when + "_" + on.table

@@ -3,68 +3,14 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
 )
-
-// The giveaways of five guilds: a has one that is in no lane, b two draws that are due,
-// one that is not yet and one whose reactions are read, c one that is not yet due, d one
-// that is due and is being removed, e one that is due.
-const waiting = `
-	INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
-	SELECT guild, guild || n, status, pot, 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour',
-	       now() + due * interval '1 minute'
-	FROM (VALUES
-		('a', 1, 'active', 'open', -9),
-		('b', 3, 'drawing', 'open', -1), ('b', 2, 'drawing', 'frozen', -2), ('b', 1, 'drawing', 'frozen', -3),
-		('b', 4, 'drawing', 'open', 9), ('b', 5, 'drawing', 'gathering', -9), ('b', 6, 'ended', 'frozen', -9),
-		('c', 1, 'drawing', 'open', 9), ('d', 1, 'drawing', 'open', -9), ('e', 1, 'drawing', 'open', -1), ('f', 1, 'ended', 'frozen', -9)
-	) AS g (guild, n, status, pot, due)`
-
-// A look finds what is due, guild by guild, in both of its forms; the one that walks says
-// of a guild without anything due that it was there.
-func TestALookFindsWhatIsDue(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t).DB
-	dbtest.AddGuilds(t, d, "a", "b", "c", "d", "e", "f")
-	dbtest.Exec(t, d, waiting)
-	dbtest.Exec(t, d, `UPDATE guilds SET removed_at = now(), removed_after = now() WHERE id = 'd'`)
-	for name, c := range map[string]struct {
-		statement string
-		after     string
-		guilds    int
-		want      string
-	}{
-		"all":                     {drawsDue.walking, "", 10, "b:b1 b:b2 c: d: e:e1"},
-		"after a guild":           {drawsDue.walking, "b", 10, "c: d: e:e1"},
-		"two guilds":              {drawsDue.walking, "", 2, "b:b1 b:b2 c:"},
-		"reactions":               {gatheringDue.walking, "", 10, "b:b5"},
-		"all, distributed":        {drawsDue.distributed, "", 10, "b:b1 b:b2 e:e1"},
-		"after one, distributed":  {drawsDue.distributed, "b", 10, "e:e1"},
-		"reactions, distributed":  {gatheringDue.distributed, "", 10, "b:b5"},
-		"nothing, after the last": {drawsDue.walking, "e", 10, ""},
-	} {
-		found, err := db.Select[db.Found](t.Context(), d.Reader(), c.statement, c.after, c.guilds, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, f := range found {
-			got = append(got, f.GuildID+":"+f.ID)
-		}
-		if got := strings.Join(got, " "); got != c.want {
-			t.Errorf("%s: found %q, want %q", name, got, c.want)
-		}
-	}
-}
 
 // Of giveaways whose time has come both looks find those that can be moved, and the moves
 // look again.
@@ -122,7 +68,7 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 		return Answered(ctx, tx, chat.Answered{GuildID: guild, GiveawayID: "g"})
 	})
 	later := do(func(ctx context.Context, tx *db.Tx) error {
-		_, err := db.Exec(ctx, tx, postponed("redraw_at", "failures", toDraw), guild, "g")
+		_, err := db.Exec(ctx, tx, toDraw.Postpone(), guild, "g")
 		return err
 	})
 	note := do(func(ctx context.Context, tx *db.Tx) error {
@@ -264,45 +210,5 @@ func TestAnEditIsOverWhenTheMessageShowsWhatIsThere(t *testing.T) {
 		if c.name == "a later lease" && !is.EditAt.Equal(*was.EditAt) {
 			t.Errorf("the holder of an earlier lease made %v of %v", is.EditAt, was.EditAt)
 		}
-	}
-}
-
-// A look goes on behind guilds in which nothing is due, however many they are, and queues
-// nothing that is under way.
-func TestGuildsInWhichNothingIsDueHideNobody(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `
-		INSERT INTO guilds (id, name, owner_id)
-		SELECT lpad(n::text, 5, '0'), 'x', '1' FROM generate_series(1, 2 * `+strconv.Itoa(guildsPerLook)+` + 5) n`, `
-		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
-		SELECT id, id, 'drawing', 'frozen', 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour',
-		       now() + CASE WHEN id > '01003' THEN -1 ELSE 9 END * interval '1 minute'
-		FROM guilds`)
-	w := &Worker{DB: d, Log: slog.New(slog.DiscardHandler)}
-	s := w.shift(lane{due: drawsDue, slots: 4}, nil)
-	s.running[db.Found{GuildID: "01004", ID: "01004"}] = true
-	for _, c := range []struct{ begins, ends string }{{"", ""}, {"", ""}, {"00700", "00700"}, {"01005", ""}, {"99999", ""}} {
-		s.after = c.begins
-		s.look(t.Context())
-		if want := []db.Found{{GuildID: "01005", ID: "01005"}}; !slices.Equal(s.queue, want) || s.after != c.ends {
-			t.Errorf("after %q %v are found, want %v; the next look begins after %q, want %q", c.begins, s.queue, want, s.after, c.ends)
-		}
-	}
-}
-
-// While the database is away the log hears of it once in ten seconds, and not with each look.
-func TestALookForGiveawaysThatFailsIsToldOfNowAndThen(t *testing.T) {
-	t.Parallel()
-	link := dbtest.NewLink(t, dbtest.New(t).URL)
-	far := dbtest.Open(t, link.URL).DB
-	link.Down()
-	var log testutil.Log
-	s := (&Worker{DB: far, Log: slog.New(slog.NewTextHandler(&log, nil))}).shift(lane{name: "draw", due: drawsDue, slots: 4}, nil)
-	for range 5 {
-		s.look(t.Context())
-	}
-	if n := strings.Count(log.String(), "looking for work on giveaways failed"); n != 1 {
-		t.Errorf("in five looks the log hears of the outage %d times, want 1:\n%s", n, log.String())
 	}
 }

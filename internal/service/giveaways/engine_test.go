@@ -11,7 +11,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/jobs"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
@@ -34,43 +34,28 @@ func discord(t testing.TB, url string) chat.Platform {
 // them.
 func (s giveawayAPI) work(p chat.Platform) (stop func()) {
 	s.t.Helper()
-	return work(s.t, s.Server.DBURL, s.DB(), p)
+	return work(s.t, s.DB(), p)
 }
 
-func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
+func work(t testing.TB, d *db.DB, p chat.Platform) (stop func()) {
 	t.Helper()
-	queue, err := db.OpenSQL(url, "guildhall-test-jobs", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := slog.New(slog.DiscardHandler)
-	runner, err := jobs.New(jobs.Config{
-		DB: queue, Log: log,
-		Work: []jobs.Work{jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
-			return giveaways.Announce(ctx, d, p, a)
-		})},
-		Sweeps: []jobs.Sweep{
-			{Name: "transitions", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
-			{
-				Name: "announcements", Interval: 100 * time.Millisecond,
-				Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) },
-			},
-		},
+	sweeper, err := lanes.NewSweeper(log, nil, lanes.Sweep{
+		Name: "transitions", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker := &giveaways.Worker{DB: d, Chat: p, Log: log}
+	worker := &lanes.Worker{
+		DB: d, Log: log, Outcomes: lanes.NewOutcomes(nil, "work", ""), Lanes: append(giveaways.Lanes(d, p), giveaways.Announcing(d, p)),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
-	go func() { done <- runner.Run(ctx) }()
+	go func() { done <- sweeper.Run(ctx) }()
 	go func() { done <- worker.Run(ctx) }()
 	return func() {
 		cancel()
 		if err := errors.Join(<-done, <-done); err != nil {
-			t.Error(err)
-		}
-		if err := queue.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -127,43 +112,34 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	}
 }
 
-// The job of an announcement is lost. The sweep has it said all the same, once,
-// however many nodes sweep.
+// The node that was posting an announcement is gone. The announcement is due again when
+// the lease is over, and is posted once, however many nodes poll.
 // RELIABILITY.md, Messages.
-func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
+func TestAnAnnouncementOfADeadNodeIsPosted(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
 	server := chattest.New(t)
 	server.Home(s.Guild)
 	s.ended(1, 3)
-	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
-	sweep := func() {
+	intent := dbtest.Value[string](t, s.DB(), `SELECT id FROM chat_intents`)
+	dbtest.Do(t, s.DB(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := chat.Take(ctx, tx, s.Guild, intent)
+		return err
+	})
+	due := func(seconds int) int {
 		t.Helper()
-		failed := make(chan error, 4)
-		for range cap(failed) {
-			go func() { failed <- giveaways.SweepAnnouncements(context.Background(), s.DB()) }()
-		}
-		for range cap(failed) {
-			if err := <-failed; err != nil {
-				t.Error(err)
-			}
-		}
+		return dbtest.Value[int](s.t, s.DB(), `
+			SELECT count(*) FROM chat_intents
+			WHERE try_at <= now() + make_interval(secs => $1)`, seconds)
 	}
-	jobCount := func() int { return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job`) }
-	sweep()
-	if n := jobCount(); n != 0 {
-		t.Fatalf("%d jobs were made up for while the job had its time", n)
+	if early, later := due(10), due(15); early != 0 || later != 1 {
+		t.Fatalf("%d are due within 10 s and %d within 15 s, want 0 and 1", early, later)
 	}
-	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '61 seconds'`, "created_at"))
-	sweep()
-	sweep()
-	if n := jobCount(); n != 1 {
-		t.Fatalf("%d jobs were made up for, want 1", n)
-	}
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '15 seconds'`, "try_at", "lease_until"))
 	defer s.work(discord(t, server.URL))()
 	defer s.work(discord(t, server.URL))()
 	testutil.Eventually(s.t, "the announcement", func() bool {
-		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent' AND try_at IS NULL`) == 1
 	})
 	if n := len(server.Messages(channel)); n != 1 {
 		t.Errorf("%d messages were posted, want 1", n)
@@ -185,7 +161,7 @@ func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	for _, intent := range list {
-		err := giveaways.Announce(context.Background(), s.DB(), p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent})
+		err := giveaways.Announce(context.Background(), s.DB(), p, s.Guild, intent)
 		if !errors.Is(err, chat.ErrChannelNotAllowed) {
 			t.Errorf("got %v", err)
 		}

@@ -34,7 +34,7 @@ func TestWorkForKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := work(t, url, d, discord(t, os.Getenv(childPlatform)))
+	stop := work(t, d, discord(t, os.Getenv(childPlatform)))
 	fmt.Fprintln(os.Stdout, "at work")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	stop()
@@ -143,10 +143,10 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 			return
 		case <-dead:
 		}
-		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET lease_until = now(), try_at = now() WHERE state = 'sending'`)
 		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`)
 		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET react_at = now() WHERE react_at IS NOT NULL`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state IN ('running', 'retryable')`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET try_at = now() WHERE try_at IS NOT NULL`)
 		stop := s.work(discord(s.t, server.URL))
 		<-finished
 		stop()

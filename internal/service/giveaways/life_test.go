@@ -3,13 +3,11 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"guildhall/internal/base/db"
@@ -68,7 +66,6 @@ func (s life) after(steps []decision, found map[life]bool) {
 type lifeNode struct {
 	gate *dbtest.Gate
 	db   *db.DB
-	w    *Worker
 }
 
 // giveawayLife drives one giveaway of ours: callers move it, workers do what is due,
@@ -82,7 +79,6 @@ type giveawayLife struct {
 	id    string
 	was   row      // what was there after the round before
 	pot   []string // who had entries when they were frozen
-	count *prometheus.CounterVec
 
 	bystanders string // what is there of other giveaways
 }
@@ -243,10 +239,9 @@ func (l *giveawayLife) ends() {
 	for range 80 { // more than a day, after which a giveaway waits for nothing
 		run(l.passes(last, 20*time.Minute))
 		run(l.transitions(last))
-		for _, lane := range last.w.lanes() {
+		for _, lane := range append(Lanes(last.db, l.room), Announcing(last.db, l.room)) {
 			run(l.works(last, lane))
 		}
-		run(l.announces(last))
 		open = l.countOf(`
 			SELECT (SELECT count(*) FROM giveaways WHERE id = $1 AND (status <> 'ended' OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
 			       (SELECT count(*) FROM chat_intents WHERE state <> 'sent' AND created_at > now() - interval '1 day')`, l.id)
@@ -289,17 +284,13 @@ func TestAGiveawaysLifeFollowsTheModel(t *testing.T) {
 		g := dbtest.NewGate(t, s.URL)
 		nodes = append(nodes, &lifeNode{gate: g, db: dbtest.Open(t, g.URL).DB})
 	}
-	count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "work"}, []string{"kind", "outcome"})
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, table := range []string{
-			"giveaway_draws", "giveaway_entries", "giveaways", "chat_intents", "river_job", "webhook_deliveries", "webhook_events",
+			"giveaway_draws", "giveaway_entries", "giveaways", "chat_intents", "webhook_deliveries", "webhook_events",
 		} {
 			dbtest.Exec(rt, s.DB, `DELETE FROM `+table)
 		}
-		l := &giveawayLife{giveawayDB: s, rt: rt, nodes: nodes, count: count, room: newRoom(rt)}
-		for _, n := range nodes {
-			n.w = &Worker{DB: n.db, Chat: l.room, Log: slog.New(slog.DiscardHandler)}
-		}
+		l := &giveawayLife{giveawayDB: s, rt: rt, nodes: nodes, room: newRoom(rt)}
 		l.create()
 		for range rapid.IntRange(1, 25).Draw(rt, "rounds") {
 			if list := l.draw(); len(list) > 0 {

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/service/transfer"
@@ -244,19 +245,28 @@ func (l *giveawayLife) transitions(n *lifeNode) *lifeCommand {
 
 // lane is the work of one kind that is due.
 func (l *giveawayLife) lane(i int) func(*lifeNode) *lifeCommand {
-	return func(n *lifeNode) *lifeCommand { return l.works(n, n.w.lanes()[i]) }
+	return func(n *lifeNode) *lifeCommand { return l.works(n, Lanes(n.db, l.room)[i]) }
 }
 
-func (l *giveawayLife) works(n *lifeNode, of lane) *lifeCommand {
-	c := &lifeCommand{maybe: true, Command: &dbtest.Command{Name: of.name, Run: func(ctx context.Context) error {
-		s := n.w.shift(of, l.count)
-		s.look(ctx)
-		for _, found := range s.queue {
-			s.do(ctx, found)
+// works has one node poll a lane once and work on what it has found.
+func (l *giveawayLife) works(n *lifeNode, of lanes.Lane) *lifeCommand {
+	c := &lifeCommand{maybe: true, Command: &dbtest.Command{Name: of.Kind, Run: func(ctx context.Context) error {
+		found, err := db.Select[db.Found](ctx, n.db.Reader(), of.Queue.Scan(n.db.Distributed()), "", 100, of.Slots)
+		if err != nil {
+			return nil //nolint:nilerr // the next poll finds what is due
+		}
+		for _, r := range found {
+			if r.ID == "" || of.Do(ctx, r.GuildID, r.ID) == nil {
+				continue
+			}
+			_ = n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // postponed, or due again when its lease is over
+				_, err := db.Exec(ctx, tx, of.Queue.Postpone(), r.GuildID, r.ID)
+				return err
+			})
 		}
 		return nil
 	}}}
-	if of.name == "draw" {
+	if of.Kind == "draw" {
 		c.effects = []func(life) []outcome{func(s life) []outcome {
 			if s.status != drawing {
 				return nil
@@ -283,26 +293,11 @@ func (l *giveawayLife) announce(n *lifeNode) *lifeCommand {
 
 // says has a message posted; what the platform does not take is tried again.
 func (l *giveawayLife) says(ctx context.Context, n *lifeNode, id string) error {
-	err := Announce(ctx, n.db, l.room, Announcement{GuildID: guild, GiveawayID: l.id, IntentID: id})
+	err := Announce(ctx, n.db, l.room, guild, id)
 	if _, ok := errors.AsType[*chat.Failure](err); ok || errors.Is(err, chat.ErrTaken) {
 		return nil
 	}
 	return err
-}
-
-// announces has all posted that the sweep finds.
-func (l *giveawayLife) announces(n *lifeNode) *lifeCommand {
-	return &lifeCommand{Command: &dbtest.Command{Name: "announces", Run: func(ctx context.Context) error {
-		var left []chat.Intent
-		err := n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			left, err = chat.Unposted(ctx, tx, sweepBatch)
-			return err
-		})
-		for _, in := range left {
-			err = errors.Join(err, l.says(ctx, n, in.ID))
-		}
-		return err
-	}}}
 }
 
 // passes sets all instants back. It waits for a command that holds them for as long as a
@@ -318,7 +313,7 @@ func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
 			}
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE chat_intents SET `+dbtest.Earlier(interval, "first_sent_at", "lease_until",
-					"created_at", "settled_at"))
+					"created_at", "settled_at", "try_at"))
 			}
 			if err == nil {
 				l.room.pass(d)

@@ -16,7 +16,7 @@ const otherChannel = "4001"
 func (s giveawayAPI) announced() {
 	s.t.Helper()
 	testutil.Eventually(s.t, "the jobs to end", func() bool {
-		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job WHERE kind = 'announce_giveaway' AND finalized_at IS NULL`) == 0
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE try_at IS NOT NULL`) == 0
 	})
 }
 

@@ -22,8 +22,7 @@ func TestWithoutThePlatformGiveawaysAreDrawnFromWhatIsThere(t *testing.T) {
 		id := s.Do(t, "createGiveaway", `{"prize":"A hat","channel_id":"190320984123768838","winner_count":1,"ends_at":"`+ends+`"}`).
 			Want(t, 201, `{"data":{"message_id":null}}`).Str(t, "data.id")
 		post := dbtest.Value[string](t, s.DB(), `SELECT post_id FROM giveaways WHERE id = $1`, id)
-		announcement := giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: post}
-		if err := giveaways.Announce(t.Context(), s.DB(), chat.Off{}, announcement); err != nil {
+		if err := giveaways.Announce(t.Context(), s.DB(), chat.Off{}, s.Guild, post); err != nil {
 			t.Errorf("%s: the announcement fails: %v", name, err)
 		}
 		if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM chat_intents`); n != 0 {

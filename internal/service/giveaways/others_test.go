@@ -68,7 +68,7 @@ func TestALifeChangesNoOtherGiveaway(t *testing.T) {
 	}
 	announce := func() error {
 		intent := dbtest.Value[string](t, d, `SELECT id FROM chat_intents WHERE subject_id = $1 AND state <> 'sent'`, id)
-		return giveaways.Announce(ctx, d, p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent})
+		return giveaways.Announce(ctx, d, p, s.Guild, intent)
 	}
 	answered := func() error {
 		return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -148,7 +148,7 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":0,"message_id":null}}`)
 	testutil.Eventually(s.t, "the announcement", func() bool { return len(server.Messages(channel)) == 1 })
 	testutil.Eventually(s.t, "the jobs", func() bool {
-		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE try_at IS NOT NULL`) == 0
 	})
 	for _, m := range server.Messages(channel) {
 		if strings.Contains(m.Content, "React with") {
@@ -166,19 +166,17 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	id := s.create("Nitro", 1)
 	intent := dbtest.Value[string](t, s.DB(), `SELECT post_id FROM giveaways`)
 	server.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
-	if err := giveaways.Announce(context.Background(), s.DB(), p,
-		giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent}); err == nil {
+	if err := giveaways.Announce(context.Background(), s.DB(), p, s.Guild, intent); err == nil {
 		t.Fatal("the message was posted")
 	}
 	message := server.Messages(channel)[0].ID
 	server.React(channel, message, party, "42")
-	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.WantEvent(t, "giveaway.drawing", "")
 	if err := giveaways.Gather(context.Background(), s.DB(), p, s.Guild, id); err == nil {
 		t.Error("the giveaway did not wait")
 	}
-	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET try_at = now()`)
 	defer s.work(p)()
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`)
 	s.untilEnded(id)
@@ -332,33 +330,24 @@ func TestADayWithoutThePlatform(t *testing.T) {
 	}
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.WantEvent(t, "giveaway.drawing", "")
-	// The hours pass: every quarter of one everything is tried again. Half of the
-	// jobs are lost on the way.
-	for hour := range 6 {
+	// The hours pass: every quarter of an hour everything is tried again.
+	for range 6 {
 		before := dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`)
 		dbtest.Exec(s.t, s.DB(), `
-			UPDATE river_job
-			SET created_at = created_at - interval '3 hours 50 minutes', scheduled_at = now(), state = 'available'
-			WHERE state = 'retryable'`)
-		dbtest.Exec(s.t, s.DB(), `
 			UPDATE chat_intents
-			SET `+dbtest.Earlier(`interval '3 hours 50 minutes'`, "created_at")+`, settled_at = now() - interval '21 minutes'
+			SET `+dbtest.Earlier(`interval '3 hours 50 minutes'`, "created_at")+`, try_at = now()
 			WHERE state IN ('refused', 'unknown')`)
 		dbtest.Exec(s.t, s.DB(), `
 			UPDATE giveaways
 			SET `+dbtest.Earlier(`interval '3 hours 50 minutes'`, "drawing_at")+`, redraw_at = now()
 			WHERE status = 'drawing'`)
-		if hour == 3 {
-			dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)
-		}
 		testutil.Eventually(s.t, "more attempts", func() bool {
 			return dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`) >= before+2
 		})
 	}
 	server.In(channel, nil)
 	server.Forget()
-	dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET try_at = now() WHERE state IN ('refused', 'unknown')`)
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["42"]}}`)
@@ -366,8 +355,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		if dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 6 {
 			return true
 		}
-		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET try_at = now() WHERE state IN ('refused', 'unknown')`)
 		return false
 	})
 	for _, other := range list {

@@ -14,8 +14,10 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
 )
 
@@ -213,13 +215,12 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 		       CASE WHEN i % 10 = 5 THEN now() END, CASE WHEN i % 10 = 6 THEN now() END, now() - interval '1 minute'
 		FROM generate_series(1, 20000) i`)
 	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways`)
-	for index, form := range map[string]looks{
-		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
-		"giveaways_to_edit": editsDue,
+	for index, queue := range map[string]lanes.Queue{
+		"giveaways_to_draw": toDraw, "giveaways_to_gather": toGather, "giveaways_to_react": toReact, "giveaways_to_edit": toEdit,
 	} {
-		statement, reads := form.walking, 2
+		statement, reads := queue.Scan(false), 2
 		if dbtest.Coordinator(t) { // whose workers may find another index of the giveaways cheaper
-			statement, reads, index = form.distributed, 1, "Index Scan"
+			statement, reads, index = queue.Scan(true), 1, "Index Scan"
 		}
 		plan := dbtest.Plan(t, s.DB, statement, "", 500, 4)
 		if strings.Count(plan, index) < reads || strings.Contains(plan, "Seq Scan") {
@@ -395,11 +396,14 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{
-		"postponed":       postponed("redraw_at", "failures", toDraw),
-		"edits postponed": postponed("edit_at", "edit_failures", toEdit),
+		"postponed":               toDraw.Postpone(),
+		"edits postponed":         toEdit.Postpone(),
+		"announcements postponed": chat.Announcements.Postpone(),
 	}
-	for name, l := range map[string]looks{"draws": drawsDue, "gathering": gatheringDue, "reactions": reactionsDue, "edits": editsDue} {
-		texts[name+", walking"], texts[name+", all that is due"] = l.walking, l.distributed
+	for name, q := range map[string]lanes.Queue{
+		"draws": toDraw, "gathering": toGather, "reactions": toReact, "edits": toEdit, "announcements": chat.Announcements,
+	} {
+		texts[name+", stepping"], texts[name+", all that is due"] = q.Scan(false), q.Scan(true)
 	}
 	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
 }

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
@@ -77,7 +75,7 @@ func TestAGiveawayIsPresentedOnceWhileItRuns(t *testing.T) {
 		platform := &counting{}
 		for _, id := range prepared {
 			for range 2 {
-				if err := Announce(t.Context(), s.DB, platform, Announcement{GuildID: guild, GiveawayID: name, IntentID: id}); err != nil {
+				if err := Announce(t.Context(), s.DB, platform, guild, id); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -261,52 +259,6 @@ func TestAChannelThatNobodyHasAskedAboutIsNotUsed(t *testing.T) {
 	}{"asked about": {asked, "1", false}, "another": {asked, "2", true}, "none": {t.Context(), "", true}} {
 		if err := checkedChannel(c.ctx, c.channel); (err != nil) != c.fails {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A guild has an eighth of the slots while others wait, and half of them when it waits
-// alone; all of them have no more than there are. Work that has ended leaves its slot.
-func TestAGuildHasItsShareOfTheSlots(t *testing.T) {
-	t.Parallel()
-	of := func(guild string, n int) (list []db.Found) {
-		for i := range n {
-			list = append(list, db.Found{GuildID: guild, ID: strconv.Itoa(i)})
-		}
-		return list
-	}
-	many := of("a", 3)
-	for i := range 20 {
-		many = append(many, of(strconv.Itoa(i), 3)...)
-	}
-	for name, c := range map[string]struct {
-		queue []db.Found
-		a, b  int // slots of these guilds
-		all   int
-	}{
-		"beside another": {append(of("a", 20), of("b", 3)...), 8, 3, 11},
-		"found twice":    {append(of("a", 1), of("a", 1)...), 1, 0, 1},
-		"one of many":    {many, 2, 0, 16},
-	} {
-		wait := make(chan struct{})
-		work := func(context.Context, string, string) error { <-wait; return nil }
-		outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outcomes"}, []string{"kind", "outcome"})
-		s := (&Worker{}).shift(lane{name: "x", slots: 16, work: work}, outcomes)
-		s.queue = c.queue
-		s.begin(t.Context())
-		if a, b, all := s.used["a"], s.used["b"], len(s.running); a != c.a || b != c.b || all != c.all {
-			t.Errorf("%s: a has %d slots, b %d, all %d", name, a, b, all)
-		}
-		close(wait)
-		for len(s.running) > 0 {
-			r := <-s.finished
-			before := s.used[r.GuildID]
-			if s.end(r); s.used[r.GuildID] != before-1 {
-				t.Errorf("%s: of %d slots %d are left", name, before, s.used[r.GuildID])
-			}
-		}
-		if len(s.used) != 0 {
-			t.Errorf("%s: at the end %v have slots", name, s.used)
 		}
 	}
 }

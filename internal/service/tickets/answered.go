@@ -5,12 +5,11 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/jobs"
 	"guildhall/internal/outbound/chat"
 )
 
-// Answered goes on with what the operator's bot has answered, in the unit that takes the
-// answer. A message whose request has not waited is left to the sweep.
+// Answered makes the channel due that the operator's bot has answered for, in the unit that
+// takes the answer. The sweep of messages finds a message whose request has not waited.
 func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	if a.IntentID != "" {
 		return nil
@@ -20,7 +19,14 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 			return err
 		}
 	}
-	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: a.GuildID, TicketID: a.TicketID})
+	_, err := db.Exec(ctx, tx, `
+		UPDATE tickets
+		SET channel_try_at = now(), channel_tries = 0
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND channel_due_at IS NOT NULL
+		  AND channel_id IS NOT NULL`, a.GuildID, a.TicketID)
+	return fault.Wrap(err, "make the channel of ticket", a.TicketID, "of guild", a.GuildID, "due")
 }
 
 // loseChannel leaves a ticket without the channel that the bot has deleted, though it may
@@ -29,7 +35,7 @@ func loseChannel(ctx context.Context, tx *db.Tx, guild, ticket, channelID string
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE tickets
-		SET channel_id = NULL, channel_due_at = NULL, channel_lock = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
+		SET channel_id = NULL, channel_due_at = NULL, channel_try_at = NULL, channel_lock = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2

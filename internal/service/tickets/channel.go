@@ -8,18 +8,32 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/jobs"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/outbound/chat"
 )
 
-// ChannelJob is the job that makes a ticket's channel follow the ticket.
-type ChannelJob struct {
-	GuildID  string `json:"guild_id"`
-	TicketID string `json:"ticket_id"`
+// Channels are the tickets whose channels a lane brings in line with them. A refusal ends
+// the work after a day (see settle), an outage never does.
+var Channels = lanes.Queue{
+	Table: "tickets", At: "channel_try_at", Failures: "channel_tries", Condition: "channel_try_at IS NOT NULL", Since: "channel_due_at",
 }
 
-// Kind is the job's name in the queue.
-func (ChannelJob) Kind() string { return "sync_ticket_channel" }
+// The slots of the lane, how often it polls, and how long it gives a ticket's work.
+const (
+	channelSlots    = 16
+	channelInterval = 200 * time.Millisecond
+	syncTimeout     = 30 * time.Second
+)
+
+// Following returns the lane that brings channels in line with their tickets.
+func Following(d *db.DB, p chat.Platform) lanes.Lane {
+	return lanes.Lane{
+		Kind: "sync_ticket_channel", Queue: Channels, Slots: channelSlots, Interval: channelInterval, Timeout: syncTimeout,
+		Do: func(ctx context.Context, guild, ticket string) error {
+			return SyncChannel(chat.Background(ctx), d, p, guild, ticket)
+		},
+	}
+}
 
 const (
 	// channelTimeout is how long one attempt on a channel may take, and
@@ -39,6 +53,7 @@ type channelWork struct {
 	Status    string           `db:"status"`
 	OpenerID  string           `db:"opener_id"`
 	DueAt     time.Time        `db:"channel_due_at"`
+	TryAt     time.Time        `db:"channel_try_at"`
 	LeaseGen  int64            `db:"channel_lease_gen"`
 	Lock      *json.RawMessage `db:"channel_lock"`
 	Old       bool             `db:"old"` // due for so long that a refusal ends it
@@ -47,10 +62,9 @@ type channelWork struct {
 
 // SyncChannel brings a ticket's channel in line with the ticket: archived or
 // deleted, as the guild wants it, when it is closed, restored when it is open.
-// It is called by a job, and may be called at any time and more than once; one
-// call at a time works on a ticket, until nothing is left to do for it. A
-// refusal is returned, and the channel stays due for a day; another guild's
-// channel is left alone.
+// It may be called at any time and more than once; one call at a time works on a ticket,
+// until nothing is left to do for it, or the operator's bot has been asked. A refusal is
+// returned, and the channel stays due for a day; another guild's channel is not touched.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
 	for {
 		work, err := takeChannel(ctx, d, guild, ticket)
@@ -61,9 +75,8 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		failed := work.act(acting, d, p)
 		cancel()
 		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
-		if errors.Is(failed, chat.ErrAsked) && err == nil {
-			again, err = work.answered(ctx, d)
-			failed = nil // the answer comes back here
+		if errors.Is(failed, chat.ErrAsked) {
+			failed = nil // Answered makes the ticket due again
 		}
 		f, ok := errors.AsType[*chat.Failure](failed)
 		if ok && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
@@ -79,23 +92,25 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 	}
 }
 
-// takeChannel returns the work on a ticket's channel, or nil when there is none
-// or somebody else is at it. The other will see what has changed meanwhile, and a sweep
-// finds what a vanished one has left.
+// takeChannel returns the work on a ticket's channel, or nil when there is none, or
+// another call has the lease on the channel. That call will see what has changed
+// meanwhile; if its node has died, the ticket is due when the lease is over.
 func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channelWork, error) {
 	var work channelWork
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		work, err = db.Get[channelWork](ctx, tx, `
-			WITH long_ago AS MATERIALIZED (SELECT now() - make_interval(secs => $4) AS at)
+			WITH instant AS MATERIALIZED (
+				SELECT now() - make_interval(secs => $4) AS day_ago, now() + make_interval(secs => $3) AS lease
+			)
 			UPDATE tickets t
-			SET channel_lease_until = now() + make_interval(secs => $3), channel_lease_gen = channel_lease_gen + 1
-			FROM long_ago
+			SET channel_lease_until = instant.lease, channel_try_at = instant.lease, channel_lease_gen = channel_lease_gen + 1
+			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_due_at IS NOT NULL
 			  AND channel_id IS NOT NULL
 			  AND (channel_lease_until IS NULL OR channel_lease_until <= now())
-			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock, channel_due_at < long_ago.at AS old`,
+			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_try_at, channel_lease_gen, channel_lock, channel_due_at < instant.day_ago AS old`,
 			guild, ticket, channelLease.Seconds(), giveUpAfter.Seconds())
 		if err != nil {
 			return err
@@ -165,11 +180,13 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 	})
 }
 
-// settle gives the lease back, and reports whether there is work again or still.
-// A channel that is gone leaves the ticket without one, of which nothing is due. Where the bot
-// has given it another meanwhile, it keeps that, which is due as the old one was. When the lease was lost, the
-// order in which the platform was asked by us and by whoever had it next is not known: then
-// the ticket's present state is due once more.
+// settle gives the lease back, and reports whether there is work again: the ticket was
+// closed or reopened meanwhile, or the operator's bot has answered. A channel that is gone
+// leaves the ticket without a channel, and nothing of the ticket is due. If the bot has
+// given the ticket another channel meanwhile, the ticket keeps that channel and the old
+// due time. Work that the operator's bot has been asked for waits for the answer. When the
+// lease was lost, nobody knows in which order the platform was asked by this call and by
+// the one that had the lease next: then the ticket's present state is due once more.
 func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
 	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {
@@ -183,6 +200,9 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			UPDATE tickets
 			SET channel_lease_until = NULL,
 			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 AND NOT $7 OR channel_id <> $8 THEN channel_due_at END,
+			    channel_try_at = CASE WHEN $4 AND channel_due_at = $5 AND channel_id = $8 OR $7 AND channel_id = $8 OR $10 AND channel_try_at = $9
+			                          THEN NULL ELSE channel_try_at END,
+			    channel_tries = CASE WHEN $4 THEN 0 ELSE channel_tries END,
 			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
 			    channel_id = CASE WHEN NOT $7 OR channel_id <> $8 THEN channel_id END,
 			    updated_at = CASE WHEN $7 AND channel_id = $8 THEN `+db.Next("instant.at", "updated_at")+` ELSE updated_at END
@@ -190,8 +210,8 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_lease_gen = $3
-			RETURNING channel_due_at IS NOT NULL AND channel_id IS NOT NULL`,
-			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone, w.ChannelID)
+			RETURNING channel_try_at IS NOT NULL`,
+			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone, w.ChannelID, w.TryAt, errors.Is(failed, chat.ErrAsked))
 		if !db.Missing(err) {
 			return err
 		}
@@ -199,7 +219,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		_, err = db.Exec(ctx, tx, `
 			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
-			SET channel_due_at = instant.at
+			SET channel_due_at = instant.at, channel_try_at = instant.at
 			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
@@ -207,38 +227,4 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		return err
 	})
 	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
-}
-
-// answered reports whether the bot has answered all that it was asked to do with the channel.
-// It is asked when the lease is back: the job of an answer that was earlier has found it
-// taken, and has left the channel to us.
-func (w *channelWork) answered(ctx context.Context, d db.Doer) (all bool, err error) {
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		asked, err := chat.OnChannel(ctx, tx, w.GuildID, w.TicketID)
-		all = !asked
-		return err
-	})
-	return all, err
-}
-
-// SweepChannels enqueues the work that lost jobs have left undone.
-func SweepChannels(ctx context.Context, d db.Doer) error {
-	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		left, err := db.Select[db.Found](ctx, tx, `
-			SELECT guild_id, id
-			FROM tickets
-			WHERE channel_due_at < now() - interval '1 minute'
-			  AND channel_id IS NOT NULL
-			  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
-			ORDER BY channel_due_at
-			LIMIT 100`)
-		if err != nil {
-			return fault.Wrap(err, "look for channels to put away")
-		}
-		work := make([]jobs.Args, len(left))
-		for i, t := range left {
-			work[i] = ChannelJob{GuildID: t.GuildID, TicketID: t.ID}
-		}
-		return jobs.EnqueueOnce(ctx, tx, work...)
-	})
 }

@@ -2,9 +2,12 @@ package tickets_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
@@ -165,31 +168,53 @@ func TestSyncChannel(t *testing.T) {
 		}
 	})
 
-	t.Run("is enqueued again when the job was lost", func(t *testing.T) {
+	t.Run("is due again when the lease of a dead node is over", func(t *testing.T) {
 		t.Parallel()
 		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
-		count := func() (n int) {
-			t.Helper()
-			if err := tickets.SweepChannels(ctx, s.DB()); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.DB().Reader().GetContext(ctx, &n, `SELECT count(*) FROM river_job`); err != nil {
-				t.Fatal(err)
-			}
-			return n
+		if n := s.due(t, 0); n != 1 {
+			t.Errorf("%d channels are due at once, want 1", n)
 		}
-		if n := count(); n != 0 {
-			t.Errorf("%d jobs at once", n)
+		dying, die := context.WithCancel(ctx)
+		if err := tickets.SyncChannel(dying, dyingDoer{s.DB(), die}, s.fail, s.Guild, id); err == nil {
+			t.Error("the death of the node went unnoticed")
 		}
-		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '2 minutes'`, "channel_due_at"))
-		if n := count(); n != 1 {
-			t.Errorf("%d jobs after the sweep, want 1", n)
-		}
-		if n := count(); n != 1 {
-			t.Errorf("%d jobs after a second sweep, want 1", n)
+		if early, later := s.due(t, 15*time.Second), s.due(t, 20*time.Second); early != 0 || later != 1 {
+			t.Errorf("%d channels are due within 15 s and %d within 20 s, want 0 and 1", early, later)
 		}
 	})
+}
+
+// dyingDoer is the database of a node that dies after its first unit.
+type dyingDoer struct {
+	*db.DB
+	die context.CancelFunc
+}
+
+// Do runs a unit, then the node dies.
+func (d dyingDoer) Do(ctx context.Context, fn func(context.Context, *db.Tx) error) error {
+	if ctx.Err() != nil || ctx.Done() == nil { // also where it would go on without its context
+		return context.Canceled
+	}
+	defer d.die()
+	return d.DB.Do(ctx, fn)
+}
+
+// due is how many channels a lane finds that polls after some time.
+func (s ticketAPI) due(t *testing.T, after time.Duration) int {
+	t.Helper()
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", int(after.Seconds())), "channel_try_at"))
+	found, err := db.Select[db.Found](t.Context(), s.DB().Reader(), tickets.Channels.Scan(s.DB().Distributed()), "", 100, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", -int(after.Seconds())), "channel_try_at"))
+	n := 0
+	for _, f := range found {
+		if f.ID != "" {
+			n++
+		}
+	}
+	return n
 }

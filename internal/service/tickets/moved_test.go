@@ -5,11 +5,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat/chattest"
 	"guildhall/internal/server/api/apitest"
-	"guildhall/internal/service/tickets"
 )
 
 // moves has the operator's bot say that a ticket has a status, in the channel with the number.
@@ -134,7 +134,7 @@ func TestATicketThatStaysKeepsWhatWasNotedOfItsChannel(t *testing.T) {
 }
 
 // A ticket loses its channel while something is due for that: the bot says so, or the ticket
-// is opened again while the channel is deleted. Nothing is due then, and no sweep finds it.
+// is opened again while the channel is deleted. Nothing is due then, and no lane finds it.
 // RELIABILITY.md, Messages.
 func TestNothingIsDueOfATicketThatHasLostItsChannel(t *testing.T) {
 	t.Parallel()
@@ -162,13 +162,8 @@ func TestNothingIsDueOfATicketThatHasLostItsChannel(t *testing.T) {
 			if left != want {
 				t.Errorf("the ticket, its channel, and since when that is due: %s", left)
 			}
-			// The release before has left some as due.
-			dbtest.Exec(t, s.DB(), `WITH gone AS (DELETE FROM river_job) UPDATE tickets SET channel_due_at = now() - interval '1 hour'`)
-			if err := tickets.SweepChannels(t.Context(), s.DB()); err != nil {
-				t.Fatal(err)
-			}
-			if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM river_job`); n != 0 {
-				t.Errorf("a sweep finds it")
+			if n := s.due(t, time.Hour); n != 0 {
+				t.Errorf("a lane finds it")
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/jobs"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
@@ -135,7 +134,7 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 	if err := tell(ctx, tx, by, t, entry{Kind: kindClose, AuthorID: author, Content: or(reason, "Closed.")}, event.TicketClosed); err != nil {
 		return nil, err
 	}
-	return gen.CloseTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+	return gen.CloseTicket200JSONResponse{Data: show(t)}, nil
 }
 
 // ReopenTicket opens a closed ticket again. The bot brings the channel back
@@ -159,7 +158,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	if err := tell(ctx, tx, by, t, entry{Kind: kindReopen, AuthorID: author, Content: or(reason, "Reopened.")}, event.TicketReopened); err != nil {
 		return nil, err
 	}
-	return gen.ReopenTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+	return gen.ReopenTicket200JSONResponse{Data: show(t)}, nil
 }
 
 // ClaimTicket makes an open ticket a staff member's. The one who has it already may
@@ -220,14 +219,6 @@ func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string
 		return err
 	}
 	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt.Time), typ, show(t))
-}
-
-// follow has the bot bring the channel in line with the ticket.
-func follow(ctx context.Context, tx *db.Tx, t row) error {
-	if t.ChannelID == nil {
-		return nil
-	}
-	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: t.GuildID, TicketID: t.ID})
 }
 
 // showChange is show for an event, which also says what has changed.

@@ -186,8 +186,8 @@ func TestCloseTicket(t *testing.T) {
 		if err := a.DB().Reader().GetContext(context.Background(), &jobs,
 			`
 				SELECT count(*)
-				FROM river_job
-				WHERE kind = 'sync_ticket_channel' AND args->>'ticket_id' = 'ticket-'||$1||'-1'`, a.Guild); err != nil || jobs != 1 {
+				FROM tickets
+				WHERE channel_try_at <= now() AND id = 'ticket-'||$1||'-1'`, a.Guild); err != nil || jobs != 1 {
 			t.Errorf("%d jobs, %v, want 1", jobs, err)
 		}
 	})

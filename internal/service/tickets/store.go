@@ -391,7 +391,9 @@ func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin
 }
 
 // channelDue has the bot bring the channel in line with the ticket.
-const channelDue = `, channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
+const channelDue = `, channel_tries = 0,
+		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END,
+		    channel_try_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
 
 // closeTicket closes the ticket.
 func closeTicket(ctx context.Context, tx *db.Tx, t row, by, reason *string) (row, error) {

@@ -191,7 +191,8 @@ var storing = `
 			UPDATE tickets t
 			SET ` + members.Set("g", nil) + `,
 			    channel_lock = CASE WHEN t.channel_id = g.channel_id THEN t.channel_lock END,
-			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END
+			    channel_due_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_due_at END,
+			    channel_try_at = CASE WHEN g.channel_id IS NOT NULL THEN t.channel_try_at END
 			FROM given g
 			WHERE t.guild_id = $1 AND t.id = g.id AND t.id = ANY ($3)
 			RETURNING t.id

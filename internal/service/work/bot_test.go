@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"guildhall/internal/access/idempotency"
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/jobs"
+	"guildhall/internal/base/lanes"
 	"guildhall/internal/outbound/chat"
 	server "guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
@@ -161,42 +160,28 @@ func ticket(t testing.TB, api *apitest.API, id string) string {
 func node(t testing.TB, api *apitest.API) (stop func()) {
 	t.Helper()
 	d, p, log := api.DB(), platform(api), slog.New(slog.DiscardHandler)
-	queue, err := db.OpenSQL(api.Server.DBURL, "guildhall-test-jobs", 3)
+	every := func(what func(context.Context) error) lanes.Sweep {
+		return lanes.Sweep{Name: fmt.Sprintf("%p", what), Interval: 200 * time.Millisecond, Run: what}
+	}
+	sweeper, err := lanes.NewSweeper(log, nil,
+		every(func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }),
+		every(func(ctx context.Context) error { return tickets.SweepIntents(chat.Background(ctx), messages(api)) }),
+		every(func(ctx context.Context) error { return server.Work().Expire(ctx, d) }),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	every := func(what func(context.Context) error) jobs.Sweep {
-		return jobs.Sweep{Name: fmt.Sprintf("%p", what), Interval: 200 * time.Millisecond, Run: what}
+	worker := &lanes.Worker{
+		DB: d, Log: log, Outcomes: lanes.NewOutcomes(nil, "work", ""),
+		Lanes: append(giveaways.Lanes(d, p), giveaways.Announcing(d, p), tickets.Following(d, p)),
 	}
-	runner, err := jobs.New(jobs.Config{
-		DB: queue, Log: log,
-		Work: []jobs.Work{
-			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
-				return giveaways.Announce(chat.Background(ctx), d, p, a)
-			}),
-			jobs.Do(func(ctx context.Context, a tickets.ChannelJob) error {
-				return tickets.SyncChannel(chat.Background(ctx), d, p, a.GuildID, a.TicketID)
-			}),
-		},
-		Sweeps: []jobs.Sweep{
-			every(func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }),
-			every(func(ctx context.Context) error { return tickets.SweepIntents(chat.Background(ctx), messages(api)) }),
-			every(func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) }),
-			every(func(ctx context.Context) error { return tickets.SweepChannels(ctx, d) }),
-			every(func(ctx context.Context) error { return server.Work().Expire(ctx, d) }),
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := &giveaways.Worker{DB: d, Chat: p, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
-	go func() { done <- runner.Run(ctx) }()
+	go func() { done <- sweeper.Run(ctx) }()
 	go func() { done <- worker.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := errors.Join(<-done, <-done, queue.Close()); err != nil {
+		if err := errors.Join(<-done, <-done); err != nil {
 			t.Error(err)
 		}
 	})

@@ -153,8 +153,7 @@ func TestAGiveawayThatIsOverBeforeTheBotHasSeenItIsNotPosted(t *testing.T) {
 		bot := api.Bot(t)
 		id := giveaway(t, api, 1)
 		post := dbtest.Value[string](t, api.DB(), `SELECT post_id FROM giveaways`)
-		job := giveaways.Announcement{GuildID: api.Guild, GiveawayID: id, IntentID: post}
-		if err := giveaways.Announce(background(t), api.DB(), platform(api), job); err != nil {
+		if err := giveaways.Announce(background(t), api.DB(), platform(api), api.Guild, post); err != nil {
 			t.Fatal(err)
 		}
 		if seen {

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -239,13 +238,6 @@ func schema() (string, error) {
 	})
 	if err != nil {
 		return "", err
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/riverqueue/river" {
-				fmt.Fprintln(sum, m.Version)
-			}
-		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }

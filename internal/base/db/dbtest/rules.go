@@ -100,7 +100,7 @@ func ofTheProgram() bool {
 	for {
 		f, more := frames.Next()
 		switch {
-		case strings.Contains(f.Function, "pressly/goose"), strings.Contains(f.Function, "riverqueue/"):
+		case strings.Contains(f.Function, "pressly/goose"):
 			return false
 		case !strings.HasPrefix(f.Function, "guildhall/"), strings.HasPrefix(f.Function, "guildhall/internal/base/db."):
 		default:

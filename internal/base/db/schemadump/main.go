@@ -45,7 +45,7 @@ func run(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer pool.Close()
-	text := "-- The whole database, as the migrations make it. Written by `make generate`,\n-- for people and for `guildhall doctor`. The tables of the job engine (river_*) are its own.\n"
+	text := "-- The whole database, as the migrations make it. Written by `make generate`,\n-- for people and for `guildhall doctor`.\n"
 	for _, part := range parts {
 		found, err := read(ctx, pool, part.query)
 		if err != nil {
@@ -58,15 +58,15 @@ func run(ctx context.Context, file string) (err error) {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// ours leaves out the job engine's and the migration tool's own things.
+// ours leaves out the migration tool's own things.
 const ours = `
-	n.nspname = 'public' AND c.relname NOT LIKE 'river\_%' AND c.relname NOT LIKE 'goose\_%'`
+	n.nspname = 'public' AND c.relname NOT LIKE 'goose\_%'`
 
 var parts = []struct{ name, query string }{
 	{"types", `
 		SELECT format('CREATE TYPE %I AS ENUM (%s);', t.typname, string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder))
 		FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid JOIN pg_namespace n ON n.oid = t.typnamespace
-		WHERE n.nspname = 'public' AND t.typname NOT LIKE 'river\_%'
+		WHERE n.nspname = 'public'
 		GROUP BY t.typname ORDER BY t.typname COLLATE "C"`},
 	{"sequences", `
 		SELECT format('CREATE SEQUENCE %I AS %s;', c.relname, format_type(s.seqtypid, NULL))
@@ -120,7 +120,7 @@ var parts = []struct{ name, query string }{
 	{"functions", `
 		SELECT pg_get_functiondef(p.oid) || E';\n'
 		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		WHERE n.nspname = 'public' AND p.prokind IN ('f', 'p') AND p.proname NOT LIKE 'river\_%'
+		WHERE n.nspname = 'public' AND p.prokind IN ('f', 'p')
 		ORDER BY p.proname COLLATE "C", pg_get_function_identity_arguments(p.oid)`},
 	{"triggers", `
 		SELECT pg_get_triggerdef(t.oid) || ';'
