@@ -1573,7 +1573,7 @@ type CreateGiveawayRequest struct {
 	// ChannelID Channel it runs in, one of the guild that the bot can see.
 	ChannelID string `json:"channel_id"`
 
-	// Description More about it.
+	// Description More about it. Custom emoji are posted as they are.
 	Description *string `json:"description,omitempty"`
 
 	// EndsAt When it ends; in the future and after the start.
@@ -1585,7 +1585,7 @@ type CreateGiveawayRequest struct {
 	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// Prize What can be won.
+	// Prize What can be won. Custom emoji of the platform (`<:name:id>`) are posted as they are.
 	Prize string `json:"prize"`
 
 	// StartsAt When it starts; at once when absent or past.
@@ -1633,7 +1633,7 @@ type EconomySettings struct {
 	// CurrencyName Name of the currency.
 	CurrencyName string `json:"currency_name"`
 
-	// CurrencySymbol Symbol of the currency.
+	// CurrencySymbol Symbol of the currency, such as an emoji or a custom emoji of the platform (`<:name:id>`).
 	CurrencySymbol string `json:"currency_symbol"`
 }
 

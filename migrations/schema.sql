@@ -1,5 +1,5 @@
 -- The whole database, as the migrations make it. Written by `make generate`,
--- for people and for `guildhall doctor`. The tables of the job engine (river_*) are its own.
+-- for people and for `guildhall doctor`.
 
 -- Tables
 
@@ -160,6 +160,8 @@ CREATE TABLE chat_intents (
     message_id text COLLATE "C",
     lease_until timestamp with time zone,
     lease_gen bigint NOT NULL DEFAULT 0,
+    try_at timestamp with time zone,
+    tries integer NOT NULL DEFAULT 0,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     settled_at timestamp with time zone,
     CONSTRAINT chat_intents_pkey PRIMARY KEY (guild_id, id),
@@ -513,6 +515,8 @@ CREATE TABLE tickets (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     closed_at timestamp with time zone,
     channel_due_at timestamp with time zone,
+    channel_try_at timestamp with time zone,
+    channel_tries integer NOT NULL DEFAULT 0,
     channel_lease_until timestamp with time zone,
     channel_lease_gen bigint NOT NULL DEFAULT 0,
     channel_lock jsonb,
@@ -743,7 +747,7 @@ CREATE INDEX chat_intents_age ON public.chat_intents USING btree (created_at);
 CREATE INDEX chat_intents_author ON public.chat_intents USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX chat_intents_key ON public.chat_intents USING btree (token_id, key) WHERE (key IS NOT NULL);
 CREATE INDEX chat_intents_posted ON public.chat_intents USING btree (channel_id, message_id) WHERE (message_id IS NOT NULL);
-CREATE INDEX chat_intents_unposted ON public.chat_intents USING btree (settled_at) WHERE ((state = ANY (ARRAY['refused'::text, 'unknown'::text])) AND (kind <> 'ticket_message'::text));
+CREATE INDEX chat_intents_to_try ON public.chat_intents USING btree (guild_id, try_at) WHERE (try_at IS NOT NULL);
 CREATE INDEX chat_intents_unsettled ON public.chat_intents USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX dashboard_links_expiry ON public.dashboard_links USING btree (expires_at);
 CREATE INDEX dashboard_once_age ON public.dashboard_once USING btree (made_at);
@@ -786,11 +790,11 @@ CREATE INDEX tickets_active ON public.tickets USING btree (guild_id, last_messag
 CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX tickets_changed ON public.tickets USING btree (guild_id, updated_at, id);
-CREATE INDEX tickets_channel_due ON public.tickets USING btree (channel_due_at) WHERE (channel_due_at IS NOT NULL);
 CREATE INDEX tickets_newest ON public.tickets USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX tickets_of_channel ON public.tickets USING btree (guild_id, channel_id) WHERE (channel_id IS NOT NULL);
 CREATE INDEX tickets_of_claim ON public.tickets USING btree (guild_id, claimed_by_id, created_at DESC, id DESC) INCLUDE (status) WHERE (claimed_by_id IS NOT NULL);
 CREATE INDEX tickets_of_opener ON public.tickets USING btree (guild_id, opener_id, created_at DESC, id DESC) INCLUDE (status, claimed_by_id);
+CREATE INDEX tickets_to_follow ON public.tickets USING btree (guild_id, channel_try_at) WHERE (channel_try_at IS NOT NULL);
 CREATE INDEX tickets_unclaimed ON public.tickets USING btree (guild_id, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX tickets_unclaimed_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX usage_addresses_age ON public.usage_addresses USING btree (day);

@@ -3,6 +3,7 @@ package giveaways
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -236,19 +237,30 @@ const (
 // is not among them, because addresses have them.
 const special = "\\[<`*~|"
 
-// plain is text as it is to stand in a message: nobody is mentioned by it and no
-// link hides behind other words. A text that is longer than limit is cut.
+// customEmoji is a server's own emoji, as it is written in a message.
+var customEmoji = regexp.MustCompile(`^<a?:[A-Za-z0-9_]{2,32}:[0-9]{1,20}>`)
+
+// plain returns text as it is to stand in a message: text mentions nobody, and hides no
+// link behind other words. Custom emoji stay as they are. A text that is longer than limit
+// is cut, outside of custom emoji.
 func plain(text string, limit int) string {
 	var b strings.Builder
 	n, fits := 0, 0 // characters so far, and the bytes after which there is room for the mark of a cut
-	for _, c := range text {
-		if strings.ContainsRune(special, c) {
-			b.WriteByte('\\')
-			n++
+	for text != "" {
+		part := ""
+		if text[0] == '<' {
+			part = customEmoji.FindString(text)
 		}
-		b.WriteRune(c)
-		n++
-		if n < limit {
+		if part == "" {
+			_, size := utf8.DecodeRuneInString(text)
+			if part = text[:size]; strings.Contains(special, part) {
+				b.WriteByte('\\')
+				n++
+			}
+		}
+		b.WriteString(part)
+		n += utf8.RuneCountInString(part)
+		if text = text[len(part):]; n < limit {
 			fits = b.Len()
 		}
 	}

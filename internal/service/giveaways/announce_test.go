@@ -115,6 +115,40 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 	}
 }
 
+// Custom emoji are posted as they are and never cut; what only looks like one is escaped.
+func TestCustomEmojiArePostedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"A <:hat:381886868708655104>!":               "A <:hat:381886868708655104>!",
+		"<a:party_blob:1><:ab:12345678901234567890>": "<a:party_blob:1><:ab:12345678901234567890>",
+		`\<:hat:1>`:                            `\\<:hat:1>`,
+		"<<:hat:1>":                            `\<<:hat:1>`,
+		"<:h:1>":                               `\<:h:1>`,
+		"<:" + strings.Repeat("h", 33) + ":1>": `\<:` + strings.Repeat("h", 33) + ":1>",
+		"<:hat:>":                              `\<:hat:>`,
+		"<:hat:123456789012345678901>":         `\<:hat:123456789012345678901>`,
+		"<b:hat:1>":                            `\<b:hat:1>`,
+		"<:h-t:1>":                             `\<:h-t:1>`,
+		"<:hat:1":                              `\<:hat:1`,
+		"<@1> <@&2> <#3>":                      `\<@1> \<@&2> \<#3>`,
+		"1234567890 <:hat:1>":                  "1234567890 <:hat:1>",
+		"123456789012345 <:hat:1>":             "123456789012345 …",
+		"<:hat:12345678901234567890>":          "…",
+	} {
+		limit := 100
+		if strings.HasSuffix(want, "…") {
+			limit = 20
+		}
+		if got := plain(text, limit); got != want {
+			t.Errorf("%q is posted as %q, want %q", text, got, want)
+		}
+	}
+	text := startedText(row{Prize: "<:hat:1>", Description: ptr("<a:hat:2> and <:h:1>")})
+	if !strings.Contains(text, "**<:hat:1>**\n<a:hat:2> and \\<:h:1>\n") {
+		t.Errorf("the bot says %q", text)
+	}
+}
+
 // A message keeps its giveaway's description when it says that it is over.
 func TestAMessageThatSaysItIsOverKeepsTheDescription(t *testing.T) {
 	t.Parallel()

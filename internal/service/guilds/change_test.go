@@ -1,6 +1,7 @@
 package guilds_test
 
 import (
+	"strings"
 	"testing"
 
 	"guildhall/internal/server/api/apitest"
@@ -85,6 +86,22 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 		}
 	}
 	bot.Do(t, "writeRecords", `{"records":[{"record":"guild","name":"x","if_updated_at":null}]}`).WantError(t, 422, "record_changed")
+}
+
+// A symbol holds the longest custom emoji of the platform.
+func TestACurrencySymbolHoldsACustomEmoji(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t).In(api.Guild)
+	longest := "<a:" + strings.Repeat("e", 32) + ":" + strings.Repeat("9", 20) + ">"
+	for symbol, status := range map[string]int{longest: 200, strings.Repeat("🐚", 64): 200, strings.Repeat("🐚", 65): 400} {
+		economy := `"economy":{"currency_symbol":"` + symbol + `"}`
+		bot.Do(t, "updateGuildSettings", `{`+economy+`}`).Want(t, status, "")
+		bot.Do(t, "writeRecords", `{"records":[{"record":"settings",`+economy+`}]}`).Want(t, status, "")
+		if status == 200 {
+			api.Do(t, "getGuildSettings", "").Want(t, 200, `{"data":{`+economy+`}}`)
+		}
+	}
 }
 
 func TestARecordMakesAGuild(t *testing.T) {
