@@ -48,6 +48,9 @@ const (
 	GiveawayEnded        = "giveaway.ended"
 	GiveawayRerolled     = "giveaway.rerolled"
 	MemberForgotten      = "member.forgotten"
+	MemberJoined         = "member.joined"
+	MemberLeft           = "member.left"
+	MemberUpdated        = "member.updated"
 	Ping                 = "ping"           // sent on request only; nobody subscribes to it
 	WorkRequested        = "work.requested" // for the stream of work alone
 )
@@ -57,7 +60,7 @@ var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
-	MemberForgotten,
+	MemberForgotten, MemberJoined, MemberLeft, MemberUpdated,
 }
 
 // Origin says in which guild an event happened, who caused it and when.
