@@ -118,11 +118,13 @@ bot_typescript_story() {
 	node_packages "The bot"
 	node_modules/.bin/openapi-typescript ../../../gen/openapi-3.1.yaml --output generated/schema.ts
 	node_modules/.bin/tsc --project .
+	node dist/answers.js
 	bot_story whole node "$PWD/dist/bot.js"
 }
 bot_python_story() {
 	python_packages "The bot"
-	.venv/bin/mypy --strict bot.py
+	.venv/bin/mypy --strict bot.py answers.py
+	.venv/bin/python answers.py
 	bot_story short "$PWD/.venv/bin/python" "$PWD/bot.py"
 }
 # A bot has a platform and a Guildhall of its own, which leaves the platform to the bot.

@@ -16,7 +16,7 @@ import ssl
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -30,6 +30,7 @@ COOLDOWN = float(os.environ.get("BOT_XP_COOLDOWN", "60"))  # seconds between two
 DAILY = 100
 LEVEL_ROLES = {5: "Level 5", 10: "Level 10", 25: "Level 25"}  # a role is given where the guild has one of that name
 PARTY = "🎉"
+REFUSALS = (400, 404, 405, 413, 415, 422)  # stay refusals however often the same is sent
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -55,8 +56,16 @@ class Books:
     async def start(self) -> None:
         self.http = aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}, timeout=aiohttp.ClientTimeout(total=20))
         self.tls = ssl.create_default_context(cafile=os.environ.get("GUILDHALL_CA"))
+        await self.check()
         for change in self.open:
             self.queue(change)
+
+    async def check(self) -> None:
+        """Ends the program where the key opens nothing: with a revoked key every call would wait for ever."""
+        with contextlib.suppress(aiohttp.ClientError, asyncio.TimeoutError):  # an outage is waited for by each call
+            async with self.http.get(URL + "/bot/streams", ssl=self.tls) as response:
+                if response.status in (401, 403):
+                    raise SystemExit(f"GUILDHALL_BOT_KEY is refused ({response.status}): {await response.text()}")
 
     def add(self, guild: int, path: str, key: str, body: Any) -> None:
         self.last += 1
@@ -108,32 +117,48 @@ class Books:
         self.answering.add(change["path"])
         if change["guild"] not in self.queues:
             self.queues[change["guild"]] = asyncio.Queue()
-            self.tasks.append(asyncio.create_task(self.send(self.queues[change["guild"]])))
+            self.tasks.append(watched(self.send(self.queues[change["guild"]])))
         self.queues[change["guild"]].put_nowait(change)
 
     async def send(self, queue: "asyncio.Queue[dict[str, Any]]") -> None:
         while change := await queue.get():
             status, answer = await self.call("POST", change["path"], change["guild"], change["key"], change["body"])
-            if status != 200:
+            if status >= 300:
                 print(f"{change['path']} is refused:", answer["error"]["message"], file=sys.stderr)
             self.write({"done": change["id"]})
             self.answering.discard(change["path"])
 
     async def call(self, method: str, path: str, guild: str = "", key: str = "", body: Any = None) -> tuple[int, Any]:
-        """Calls until there is an answer that stays one."""
+        """Calls until an answer is final: any 2xx, or a refusal that stays one."""
         pause = 0.5
         while True:
             headers = {name: value for name, value in (("Guild-Id", guild), ("Idempotency-Key", key)) if value}
             try:
                 async with self.http.request(method, URL + path, json=body, headers=headers, ssl=self.tls) as response:
-                    answer = await response.json()
-                    if response.status in (200, 400, 404, 422) or answer["error"]["code"] == "idempotency_key_reused":
-                        return response.status, answer
                     wait = float(response.headers.get("Retry-After", 0))
-            except (aiohttp.ClientError, asyncio.TimeoutError):
+                    answer = json.loads(await response.text() or "{}")  # a 204 has no body
+                    if 200 <= response.status < 300:
+                        return response.status, answer
+                    error = answer["error"]
+                    if response.status in REFUSALS or error["code"] == "idempotency_key_reused":
+                        return response.status, answer
+                    print(f"{path} has to wait: {error['code']}: {error['message']}", file=sys.stderr)
+            except (aiohttp.ClientError, asyncio.TimeoutError, ValueError, LookupError, TypeError) as error:  # no answer, or another program's
                 wait = 0
+                print(f"{path} has to wait:", repr(error), file=sys.stderr)
             await asyncio.sleep(max(wait, pause * random.uniform(0.5, 1)))
             pause = min(2 * pause, 30)
+
+
+def watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begins a task that never ends by itself. If it does, the program ends too, and is started anew: what is open stands in the file."""
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            print("a task has ended:", repr(task.exception()), file=sys.stderr)
+            raise SystemExit(1)
+    task = asyncio.create_task(work)
+    task.add_done_callback(ended)
+    return task
 
 
 class Bot(discord.Client):
@@ -144,7 +169,7 @@ class Bot(discord.Client):
         self.counted: dict[tuple[int, int], float] = {}
         await self.books.start()
         await tree.sync()
-        self.fetching = asyncio.create_task(self.fetch())
+        self.fetching = watched(self.fetch())
 
     async def fetch(self) -> None:
         await self.wait_until_ready()
@@ -284,8 +309,8 @@ tree = app_commands.CommandTree(bot)
 @app_commands.guild_only()
 async def balance(i: discord.Interaction) -> None:
     await i.response.defer(ephemeral=True)
-    _, answer = await bot.books.call("GET", f"/economy/wallet/{i.user.id}", str(i.guild_id))
-    await i.edit_original_response(content=f"You have {answer['data']['balance']} coins.")
+    status, answer = await bot.books.call("GET", f"/economy/wallet/{i.user.id}", str(i.guild_id))
+    await i.edit_original_response(content=f"You have {answer['data']['balance']} coins." if status < 300 else answer["error"]["message"])
 
 
 @tree.command(description="100 coins, once a day")
@@ -294,8 +319,9 @@ async def daily(i: discord.Interaction) -> None:
     await i.response.defer(ephemeral=True)
     body = {"user_id": str(i.user.id), "delta": DAILY, "reason": "Daily coins", "reference": f"daily-{i.user.id}-{i.created_at:%Y-%m-%d}"}
     status, answer = await bot.books.call("POST", "/economy/adjust", str(i.guild_id), str(i.id), body)
-    text = f"Today's {DAILY} coins are yours: you have {answer['data']['balance']}." if status == 200 else answer["error"]["message"]
+    text = f"Today's {DAILY} coins are yours: you have {answer['data']['balance']}." if status < 300 else answer["error"]["message"]
     await i.edit_original_response(content=text)
 
 
-bot.run(os.environ["DISCORD_TOKEN"])
+if __name__ == "__main__":
+    bot.run(os.environ["DISCORD_TOKEN"])

@@ -39,6 +39,12 @@ const lease = 20; // seconds until an event that nobody has acknowledged comes a
 
 export const connect = (url: string, key: string): Api => createClient<paths>({ baseUrl: url, headers: { Authorization: `Bearer ${key}` } });
 
+/** Throws where the key opens nothing: with a revoked key every call would wait for ever. An outage is waited for by each call. */
+export async function check(api: Api): Promise<void> {
+  const { error, response } = await api.GET("/bot/streams", { signal: AbortSignal.timeout(20_000) }).catch(() => ({ error: undefined, response: undefined }));
+  if (response?.status === 401 || response?.status === 403) throw new Error(`GUILDHALL_BOT_KEY is refused (${response.status}): ${JSON.stringify(error)}`);
+}
+
 export class Books {
   readonly #open = new Map<string, Change[]>(); // by guild, oldest first
   readonly #sending = new Set<string>();
@@ -70,7 +76,7 @@ export class Books {
 
   /** Sends what was open when the process ended. Call it once, when the handlers can work. */
   start(): void {
-    for (const guild of this.#open.keys()) void this.#send(guild);
+    for (const guild of this.#open.keys()) this.#begin(guild);
   }
 
   /** Follows a stream of events, which it begins under this name. An event whose handler has failed comes again, and one that was handled may. */
@@ -103,7 +109,15 @@ export class Books {
     const added = { id: ++this.#last, ...change };
     this.#queue(added); // first, for writing may write the file anew
     this.#write(added);
-    void this.#send(change.guild);
+    this.#begin(change.guild);
+  }
+
+  /** Sends what is open of a guild. Where that fails (the file cannot be written), the program ends, and is started anew: what is open stands in the file. */
+  #begin(guild: string): void {
+    this.#send(guild).catch((cause: unknown) => {
+      this.log(`Sending for guild ${guild} has ended: ${cause}`);
+      process.exit(1);
+    });
   }
 
   async #send(guild: string): Promise<void> {

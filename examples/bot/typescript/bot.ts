@@ -6,7 +6,7 @@ import {
   type APIUser, type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildBasedChannel,
   type GuildMember, type Interaction, type Message, type PartialMessage, type SendableChannels, type TextChannel,
 } from "discord.js";
-import { Books, connect, type Event, type GuildRecord, type Outcome, type Schemas } from "./books.js";
+import { Books, check, connect, type Event, type GuildRecord, type Outcome, type Schemas } from "./books.js";
 
 function setting(name: string, otherwise?: string): string {
   const value = process.env[name] ?? otherwise;
@@ -338,4 +338,5 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     void client.destroy().then(() => process.exit(0));
   });
 }
+await check(api);
 await client.login(setting("DISCORD_TOKEN"));
