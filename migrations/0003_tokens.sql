@@ -20,6 +20,17 @@ CREATE INDEX api_tokens_guild ON api_tokens (guild_id, created_at, id);
 -- A guild has few working tokens among many that were revoked or have expired.
 CREATE INDEX api_tokens_working ON api_tokens (guild_id, coalesce(expires_at, 'infinity')) WHERE revoked_at IS NULL;
 
+CREATE INDEX api_tokens_expiring ON api_tokens (expires_at) WHERE revoked_at IS NULL AND expires_at IS NOT NULL;
+
+-- That an event told of a token which expires within some days. It is no column of
+-- api_tokens: a change there is announced to every node.
+CREATE TABLE token_notices (
+    guild_id text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
+    token_id text COLLATE "C" NOT NULL,
+    days     integer NOT NULL,
+    PRIMARY KEY (guild_id, token_id, days)
+);
+
 -- When a token was last used. It is no column of api_tokens: a change there is announced
 -- to every node and waits for other changes.
 CREATE TABLE api_token_uses (

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -77,8 +76,8 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 
 func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(doctor.Finding)) error {
 	f, settings, note, err := c.settings(ctx)
-	notes := slices.DeleteFunc([]string{note, unknown, db.Unneeded(f.DatabaseURL), db.Unneeded(c.ListenURL)}, func(n string) bool { return n == "" })
-	note = strings.Join(notes, "; ")
+	note = strings.TrimPrefix(note+"; "+unknown, "; ")
+	note = strings.TrimSuffix(note, "; ")
 	found := doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"}
 	switch {
 	case err != nil:

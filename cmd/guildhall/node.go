@@ -382,6 +382,6 @@ func text(a net.Addr) string {
 func (n *node) deliveryConfig(d *db.DB) delivery.Config {
 	c := n.hooks
 	c.DB, c.Log, c.Metrics, c.Tracer = d, n.log, n.metrics, n.tracer
-	c.OneGuild = n.DBDistributed == "on"
+	c.OneGuild, c.Show = n.DBDistributed == "on", webhooks.ShowNotice
 	return c
 }

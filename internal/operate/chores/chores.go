@@ -26,6 +26,7 @@ import (
 	"guildhall/internal/service/records"
 	"guildhall/internal/service/removal"
 	"guildhall/internal/service/tickets"
+	"guildhall/internal/service/webhooks"
 )
 
 // Config is what chores need of their host.
@@ -43,7 +44,7 @@ type Config struct {
 type Chores struct {
 	jobs, giveaways *lanes.Worker
 	sweeper         *lanes.Sweeper
-	maintainer      *leaderboard.Maintainer
+	keeper          *leaderboard.Keeper
 }
 
 // New returns the chores.
@@ -65,15 +66,15 @@ func New(c Config) (*Chores, error) {
 				"Work on giveaways by kind (draw, gather, react, edit) and outcome: done, failed (tried again) or given_up."),
 			Lanes: giveaways.Lanes(c.DB, c.Chat),
 		},
-		sweeper:    sweeper,
-		maintainer: &leaderboard.Maintainer{DB: c.DB, Log: c.Log},
+		sweeper: sweeper,
+		keeper:  &leaderboard.Keeper{DB: c.DB, Log: c.Log},
 	}, nil
 }
 
 // Run does them until ctx ends.
 func (c *Chores) Run(ctx context.Context) error {
 	var all errgroup.Group
-	for _, run := range []func(context.Context) error{c.jobs.Run, c.giveaways.Run, c.sweeper.Run, c.maintainer.Run} {
+	for _, run := range []func(context.Context) error{c.jobs.Run, c.giveaways.Run, c.sweeper.Run, c.keeper.Run} {
 		all.Go(func() error { return run(ctx) })
 	}
 	return all.Wait()
@@ -124,6 +125,9 @@ func (c Config) sweeps() []lanes.Sweep {
 		}},
 		{Name: "work for the bot", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 			return api.Work().Expire(ctx, d)
+		}},
+		{Name: "tokens that expire", Interval: time.Hour, Run: func(ctx context.Context) error {
+			return webhooks.TellOfTokens(ctx, d)
 		}},
 		{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
 			return delivery.BackfillStreams(ctx, d, c.Log)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"log/slog"
@@ -20,6 +21,10 @@ type Config struct {
 	DB    *db.DB
 	Box   *seal.Box
 	Guard *egress.Guard
+
+	// Show returns the data of the events about an endpoint, as the unit leaves it. Without
+	// it there are no such events.
+	Show func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 
 	Schedule    Schedule              // nil is DefaultSchedule
 	Authorities *x509.CertPool        // who may vouch for receivers; nil is the system's

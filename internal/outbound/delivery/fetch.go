@@ -329,7 +329,7 @@ func (d *Deliverer) disableIfUnfetched(ctx context.Context, b backlog) error {
 		if err != nil || !off {
 			return err
 		}
-		if err := Disable(ctx, tx, b.GuildID, b.EndpointID, reasonUnfetched); err != nil {
+		if err := d.disableAndTell(ctx, tx, endpointID{b.GuildID, b.EndpointID}, reasonUnfetched); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{

@@ -43,7 +43,7 @@ const (
 	unitRecord = "record"
 )
 
-func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
+func newMetrics(reg prometheus.Registerer, l *limiter, w *wayOut) *metrics {
 	const ns, sub = "guildhall", "webhook"
 	made := promauto.With(reg)
 	m := &metrics{
@@ -91,6 +91,15 @@ func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 	made.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: ns, Subsystem: sub, Name: "slots_in_use", Help: "Sends under way on this node.",
 	}, func() float64 { return float64(l.inUse()) })
+	made.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: ns, Subsystem: sub, Name: "way_out_broken",
+		Help: "1 while this node has tried at least two hosts in ten minutes and none gave an HTTP answer.",
+	}, func() float64 {
+		if w.broken(time.Now()) {
+			return 1
+		}
+		return 0
+	})
 	return m
 }
 

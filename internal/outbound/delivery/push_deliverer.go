@@ -52,6 +52,8 @@ type Deliverer struct {
 	tracer   *tracing.Tracer
 
 	bell    *bell
+	wayOut  *wayOut
+	show    func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 	limiter *limiter
 	results chan result
 	scan    endpointID        // where the next look for fresh deliveries begins
@@ -71,9 +73,9 @@ func New(cfg Config) (*Deliverer, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
 		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
-		most: MaxWaiting, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
+		most: MaxWaiting, show: cfg.Show, wayOut: &wayOut{}, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
-	d.metrics = newMetrics(cfg.Metrics, d.limiter)
+	d.metrics = newMetrics(cfg.Metrics, d.limiter, d.wayOut)
 	return d, nil
 }
 

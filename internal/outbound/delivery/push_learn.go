@@ -32,6 +32,8 @@ type change struct {
 	ReportedAt *time.Time `json:"reported_at"`
 	health
 
+	failing, recovered bool // the guild's other endpoints are told
+
 	warned int    // before
 	url    string // that failed last
 	at     time.Time
@@ -65,11 +67,15 @@ func lockToLearn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, 
 	return rows, nil
 }
 
-// learn works out what the results, in their order, make of each locked schedule.
-func learn(held []schedule, batch []result) []change {
+// learn works out what the results, in their order, make of each locked schedule. quiet
+// says that no endpoint is reported now, since the fault may be the installation's.
+func learn(held []schedule, batch []result, quiet bool) []change {
 	news := make([]change, len(held))
 	for i, s := range held {
 		news[i] = s.learn(batch)
+		if news[i].url != "" && !quiet {
+			news[i].report(s.Now)
+		}
 	}
 	return news
 }
@@ -83,7 +89,9 @@ func (s schedule) learn(batch []result) change {
 		if r.id() != s.id() {
 			continue
 		}
+		was := c.Reported
 		c.health = c.after(r.decision, s.Now, r.quiet)
+		c.recovered = c.recovered || was && !c.Reported
 		if r.decision.Failing {
 			c.url = r.url
 		}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/event"
 )
 
 // contract is what is promised about an endpoint's health, in as few words as
@@ -22,16 +23,29 @@ type contract struct {
 	quiet   time.Time
 	failed  int     // attempts since the last success
 	last    outcome // of the last failed attempt; it stays after a success
+
+	reported   bool           // webhook.failing was emitted since the last success
+	reportedAt time.Time      // when it was last emitted
+	told       map[string]int // events about the endpoint, by type
 }
 
 // settle is what the contract makes of one attempt that ended at the given
 // instant. quiet is the pause that the receiver has asked for.
 func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
 	if o == delivered {
-		*m = contract{last: m.last} // a success makes an endpoint well, whatever went before
+		if m.reported {
+			m.told[event.WebhookRecovered]++
+		}
+		*m = contract{last: m.last, reportedAt: m.reportedAt, told: m.told} // a success makes an endpoint well, whatever went before
 		return
 	}
 	m.failed, m.last = m.failed+1, o
+	defer func() {
+		if !m.reported && m.failed >= 5 && at.Sub(m.first) >= 5*time.Minute && at.Sub(m.reportedAt) >= time.Hour {
+			m.reported, m.reportedAt = true, at
+			m.told[event.WebhookFailing]++
+		}
+	}()
 	if m.first.IsZero() {
 		m.first = at
 	}
@@ -61,15 +75,21 @@ func (m *contract) failing(at time.Time) bool {
 // Any sequence of outcomes, pauses and nodes, through the rules and the
 // statements that settle and claim, leaves an endpoint as the contract says:
 // well after a success, blocked after five failures in a row, quiet as long as
-// it has asked, and disabled after five days of nothing but failures.
+// it has asked, and disabled after five days of nothing but failures. The guild's other
+// endpoints are told once that it fails, at most once an hour, once that it has recovered,
+// and that it was disabled; the endpoint itself is told nothing.
 // RELIABILITY.md, Events.
 func TestHealthFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
+	other, _ := w.add(w.guild, w.receive(nil).URL) // which is told of e
+	w.cfg.Show = func(_ context.Context, _ *db.Tx, _, endpoint string) (any, error) { return map[string]string{"webhook_id": endpoint}, nil }
 	base := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	rapid.Check(t, func(rt *rapid.T) {
 		w.exec(`DELETE FROM webhook_deliveries`)
+		w.exec(`DELETE FROM webhook_events`)
+		w.exec(`UPDATE webhook_schedule SET reported_at = NULL`)
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			return errors.Join(Enable(ctx, tx, e.GuildID, e.ID), ResetHealth(ctx, tx, e.GuildID, e.ID))
 		})
@@ -86,7 +106,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			nodes = append(nodes, d)
 		}
 		w.record(w.guild, 40)
-		var m contract
+		m := contract{told: make(map[string]int)}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 40, 400, 1000, 90_000}).Draw(rt, "seconds")) * time.Second)
 			var rows []claimed
@@ -116,10 +136,21 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			}
 			m.settle(now, o, pause)
 			if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failed_attempts = $1 AND coalesce(last_failure ->> 'outcome', '') = $2
-				AND coalesce(last_failure ->> 'delivery_id', $3) <> ''`, m.failed, string(m.last), c.ID); n != 1 {
+				AND coalesce(last_failure ->> 'delivery_id', $3) <> '' AND endpoint_id = $4`, m.failed, string(m.last), c.ID, e.ID); n != 1 {
 				rt.Fatalf("after %s: %d failed attempts and the last failure %q are not what is stored", o, m.failed, m.last)
 			}
 			off := w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled`) == 1
+			if off {
+				m.told[event.WebhookDisabled]++
+			}
+			for _, typ := range []string{event.WebhookFailing, event.WebhookRecovered, event.WebhookDisabled} {
+				if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE event_type = $1 AND endpoint_id = $2`, typ, other.ID); n != m.told[typ] {
+					rt.Fatalf("after %s, %s after the first failure, %d events %s were told, want %d", o, now.Sub(m.first), n, typ, m.told[typ])
+				}
+			}
+			if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE starts_with(event_type, 'webhook.') AND endpoint_id = $1`, e.ID); n != 0 {
+				rt.Fatalf("%d events about the endpoint are sent to it", n)
+			}
 			if off != m.failing(now) {
 				rt.Fatalf("%s after the first failure the endpoint is off: %v", now.Sub(m.first), off)
 			}
@@ -127,7 +158,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 				return
 			}
 			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0
-				AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
+				AND not_before IS NULL AND endpoint_id = $1`, e.ID) == 1; wellNow != (o == delivered) {
 				rt.Fatalf("after %s the endpoint counts as well: %v", o, wellNow)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
+	"guildhall/internal/outbound/event"
 )
 
 const (
@@ -215,7 +216,7 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		if off = true; err != nil || !was {
 			return err
 		}
-		if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
+		if err := d.disableAndTell(ctx, tx, id, reason); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{
@@ -230,6 +231,19 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		d.log.Warn("webhook endpoint disabled", "guild", id.guild, "endpoint", id.endpoint, "reason", reason)
 	}
 	return off, nil
+}
+
+// disableAndTell disables an endpoint for a reason of the service's and tells the guild's
+// other endpoints.
+func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID, reason string) error {
+	if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
+		return err
+	}
+	at, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	return d.tellOthers(ctx, tx, id, event.WebhookDisabled, at)
 }
 
 // write settles a batch in one of the two ways, together with what it says of
@@ -267,8 +281,11 @@ func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batc
 	if written, err = storeResults(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
 		return nil, written, err
 	}
-	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }))
-	return news, written, store(ctx, tx, d.oneGuild, news)
+	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }), d.wayOut.broken(d.time()))
+	if err := store(ctx, tx, d.oneGuild, news); err != nil {
+		return nil, written, err
+	}
+	return news, written, d.emit(ctx, tx, news)
 }
 
 // clear makes endpoints well that were found failing while a success was on its
@@ -285,7 +302,11 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 		if err != nil {
 			return err
 		}
-		return store(ctx, tx, d.oneGuild, learn(held, late))
+		news := learn(held, late, true)
+		if err := store(ctx, tx, d.oneGuild, news); err != nil {
+			return err
+		}
+		return d.emit(ctx, tx, news)
 	})
 }
 

@@ -2,7 +2,7 @@ event_listeners AS MATERIALIZED (
 	SELECT :guild AS guild_id, :moved.event_id, :type AS type, :moved.updated_at, e.id AS endpoint_id,
 	       left(:moved.event_id, 15) || right(gen_random_uuid()::text, 21) AS delivery_id, e.delivery = 'push' AS pushed, false AS streamed
 	FROM :moved
-	JOIN webhook_endpoints e ON e.guild_id = :guild AND e.enabled AND :type = ANY (e.events)
+	JOIN webhook_endpoints e ON e.guild_id = :guild AND e.enabled AND :type = ANY (e.events):except
 	WHERE :moved.event_id IS NOT NULL
 	UNION ALL
 	SELECT :guild, :moved.event_id, :type, :moved.updated_at, s.stream_id, NULL, false, true

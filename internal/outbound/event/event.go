@@ -48,9 +48,10 @@ const (
 	GiveawayEnded        = "giveaway.ended"
 	GiveawayRerolled     = "giveaway.rerolled"
 	MemberForgotten      = "member.forgotten"
-	MemberJoined         = "member.joined"
-	MemberLeft           = "member.left"
-	MemberUpdated        = "member.updated"
+	WebhookFailing       = "webhook.failing"
+	WebhookRecovered     = "webhook.recovered"
+	WebhookDisabled      = "webhook.disabled"
+	TokenExpiring        = "token.expiring"
 	Ping                 = "ping"           // sent on request only; nobody subscribes to it
 	WorkRequested        = "work.requested" // for the stream of work alone
 )
@@ -60,7 +61,8 @@ var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
-	MemberForgotten, MemberJoined, MemberLeft, MemberUpdated,
+	MemberForgotten,
+	WebhookFailing, WebhookRecovered, WebhookDisabled, TokenExpiring,
 }
 
 // Origin says in which guild an event happened, who caused it and when.
@@ -150,7 +152,12 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 // takes Postgres an eighth of an adjustment to set up, even where there is nothing to
 // deliver.
 func EmitSQL(moved, guild, typ, payload string) string {
-	return db.With(emitSteps, "moved", moved, "guild", guild, "type", typ, "payload", payload)
+	return emitSQL(moved, guild, typ, payload, "")
+}
+
+// emitSQL is EmitSQL, leaving out the endpoints e of which except does not hold.
+func emitSQL(moved, guild, typ, payload, except string) string {
+	return db.With(emitSteps, "moved", moved, "guild", guild, "type", typ, "payload", payload, "except", except)
 }
 
 // EmitDataSQL is EmitSQL where the statement renders the payload, as Envelope does, around
@@ -164,6 +171,24 @@ func EmitDataSQL(moved, guild, typ, data string) string {
 
 //go:embed emit.sql
 var emitSteps string
+
+// RecordAbout stores an event about one endpoint, and a delivery for each other endpoint
+// and stream of the guild that listens to its type.
+func RecordAbout(ctx context.Context, tx *db.Tx, by Origin, endpoint, typ string, data any) error {
+	text, err := render(typ, data)
+	if err != nil {
+		return err
+	}
+	id := db.NewID()
+	_, err = db.Exec(ctx, tx, recordAbout, by.GuildID, typ, id, by.At, NewEnvelope(by, typ).Payload(id, by.At, text), by.Traceparent(ctx), by.JSON(), endpoint)
+	return fault.Wrap(err, "record an event", typ, "about endpoint", endpoint, "in guild", by.GuildID)
+}
+
+var recordAbout = `
+		WITH moved AS (
+			SELECT $3::text AS event_id, $4::timestamptz AS updated_at, $5::text AS payload, $6::text AS trace, $7::text AS origin
+		), ` + emitSQL("moved", "$1", "$2", "moved.payload", " AND e.id <> $8") + `
+		SELECT`
 
 var recordEach = `
 		WITH moved AS (

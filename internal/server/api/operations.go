@@ -10,7 +10,6 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
-	"guildhall/internal/service/members"
 	"guildhall/internal/service/meta"
 	"guildhall/internal/service/network"
 	"guildhall/internal/service/records"
@@ -55,7 +54,6 @@ type (
 	streamsOps   = streams.Service
 	workOps      = work.Service
 	recordsOps   = records.Service
-	membersOps   = members.Service
 )
 
 // operations is every operation of openapi.yaml. A missing method, or one
@@ -73,7 +71,6 @@ type operations struct {
 	*streamsOps
 	*workOps
 	*recordsOps
-	*membersOps
 }
 
 var _ gen.StrictServerInterface = operations{}
@@ -97,6 +94,5 @@ func newOperations(cfg Config, h batch.Host) operations {
 		streamsOps:   cfg.Streams,
 		workOps:      Work(),
 		recordsOps:   &records.Service{},
-		membersOps:   &members.Service{},
 	}
 }

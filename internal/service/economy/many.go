@@ -14,16 +14,16 @@ import (
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
-	"guildhall/internal/service/transfer"
 )
 
-// maxBalance is the largest balance: the largest integer that every JSON reader represents
-// exactly.
+// maxBalance is the largest balance: the largest integer that every JSON reader
+// holds exactly.
 const maxBalance = 1<<53 - 1
 
-// AdjustBalances makes adjustments in their order, all of them or none: the first refused
-// adjustment refuses the call. It needs one statement a step and not one a change: it locks the
-// wallets, judges the changes, and writes the wallets and the ledger.
+// AdjustBalances makes adjustments in their order, all of them or none: the first that
+// is refused refuses the call. It takes a statement for each step and not one for each
+// change: the wallets are held, the changes judged, and what has become of wallets and
+// ledger is written.
 func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	of, note := batch.ChangeOf(ctx, event.From(by)), by.Note()
@@ -41,10 +41,10 @@ func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestO
 	return gen.AdjustBalances200JSONResponse{Data: data}, nil
 }
 
-// place names an adjustment by its position in the request.
+// place is where an adjustment stands in the request.
 func place(i int) string { return fmt.Sprintf("body /adjustments/%d", i) }
 
-// referencesDiffer refuses a call in which two adjustments have the same reference.
+// referencesDiffer refuses a call that names a reference twice.
 func referencesDiffer(list []*change) error {
 	first := map[string]int{}
 	for i, c := range list {
@@ -59,8 +59,8 @@ func referencesDiffer(list []*change) error {
 	return nil
 }
 
-// adjustAll makes changes of one guild in their order. It passes a refusal through refused, with
-// the index of the refused change.
+// adjustAll makes changes of one guild in their order. refused says of which one a refusal
+// is.
 func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	m, err := hold(ctx, tx, list)
 	if err != nil {
@@ -74,24 +74,24 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return write(ctx, tx, m)
 }
 
-// many holds the changes of one call, and the wallets and used references that they concern.
+// many are the changes of one call, of one guild, with what they meet.
 type many struct {
 	list    []*change
-	uses    map[string]entry    // ledger entries by used reference
+	uses    map[string]entry    // of references that are used
 	wallets map[string]*holding // by member
 }
 
-// holding is a wallet that is locked until the unit ends.
+// holding is a wallet that is held until the unit ends.
 type holding struct {
 	UserID  string    `db:"user_id"`
-	Was     *int64    `db:"was"` // balance before the call; nil: the wallet does not exist
-	At      time.Time `db:"at"`  // instant of the next change; after a change, of the last one
+	Was     *int64    `db:"was"` // nil: there is none yet
+	At      time.Time `db:"at"`  // of the change that comes next; once one is made, of the last
 	Balance int64     `db:"balance"`
 	changed bool
 }
 
-// hold locks the wallets, in the order in which every statement locks them, and reads the used
-// references. If another unit uses a reference after that, write finds it.
+// hold holds the wallets, in the order in which all hold them, and looks up the
+// references. One that is used later than that is found when it is written.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
 	var references []string
@@ -114,8 +114,8 @@ func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	return m, err
 }
 
-// manyHeld looks up and locks wallet by wallet: Postgres does not join a subquery that locks in
-// another way. The clock is read after the wallet is locked.
+// manyHeld looks each wallet up and locks it by itself: a subquery that locks is not
+// joined in another way. The clock is read once the wallet is held.
 var manyHeld = `
 		SELECT g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
 		FROM unnest((SELECT $2::text[])) AS g (user_id)
@@ -123,9 +123,9 @@ var manyHeld = `
 			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) w ON true`
 
-// judge decides a change after the earlier changes of the call. It returns a refusal when the
-// balance would leave its limits, or when the guild has used the reference for another change.
-// Ledger entries of one member are a millisecond apart.
+// judge decides a change after those before it, or returns its refusal: when the result
+// is outside the limits, and when the guild has used the reference before, for another
+// change. Rows of one member are a millisecond apart.
 func (m *many) judge(c *change) error {
 	if c.entry.Reference != nil {
 		if was, used := m.uses[*c.entry.Reference]; used {
@@ -148,7 +148,7 @@ func (m *many) judge(c *change) error {
 	return nil
 }
 
-// beyond returns the refusal of a change after which the balance would leave its limits.
+// beyond is the refusal of a change whose result would be outside the limits.
 func beyond(balance, delta int64) error {
 	switch after := balance + delta; {
 	case after < 0:
@@ -159,15 +159,13 @@ func beyond(balance, delta int64) error {
 	return nil
 }
 
-// otherThan refuses a change whose reference was used by the ledger entry was, unless the change
-// repeats that entry: same member, delta and counterparty. Reasons are not compared.
+// otherThan refuses a change whose reference is that of the ledger row, unless it is
+// the change that the row tells of. Reasons are not compared.
 func otherThan(c, was entry) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Refused, "reference_already_used", format, args...)
 	}
 	switch member, delta := c.UserID != was.UserID, c.Delta != was.Delta; {
-	case was.ID != "" && !transfer.Same(c.Counterparty, was.Counterparty):
-		return refuse("The reference is that of the ledger entry %s, which is another kind of change: an adjustment, or a transfer with another member.", was.ID)
 	case was.ID == "":
 		return refuse("The reference was used by a change that is not here any more: before the guild moved here, or of a member who is forgotten.")
 	case member && delta:
@@ -180,8 +178,8 @@ func otherThan(c, was entry) error {
 	return nil
 }
 
-// write stores the wallets and ledger entries, and emits an event for each change. It returns
-// db.Again when another unit has inserted a wallet or used a reference meanwhile.
+// write stores what the changes have made of wallets and ledger, and tells of each. It
+// is db.Again when a wallet or a use of a reference has come meanwhile.
 func write(ctx context.Context, tx *db.Tx, m *many) error {
 	var rows []entry
 	references := 0
@@ -214,7 +212,7 @@ func write(ctx context.Context, tx *db.Tx, m *many) error {
 	return nil
 }
 
-// manyStored counts the rows that manyWritten has written.
+// manyStored is what the statement has written.
 type manyStored struct {
 	Wallets    int `db:"wallets"`
 	References int `db:"refs"`
@@ -232,31 +230,28 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	n := len(rows)
 	members, ids, ats, events := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
-	authors, counterparties := make([]*string, n), make([]*string, n)
 	for i, e := range rows {
 		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
-		authors[i], counterparties[i] = e.AuthorID, e.Counterparty
 		ats[i], events[i] = e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
 	}
 	return []any{
 		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
 		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
 		db.Array(ats), db.Array(events), rows[0].Note, by.JSON(), by.Trace,
-		db.Texts(authors), db.Texts(counterparties),
 	}
 }
 
-// manyWritten writes the wallets after all changes (wallets_after), whose rank moves lead from
-// the first balance to the last, and a ledger entry and an event for each change (moved).
-// References are inserted in their order, so that two calls do not deadlock.
+// manyWritten writes wallets as they stand after all changes (wallets_after), of which
+// ranks know the first and the last balance, and a ledger row and an event for each
+// change (moved). Those who hold references write them in one order.
 var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 		WITH wallets_after AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
 			SELECT g.*, $15::text AS note, $16::text AS origin, $17::text AS trace
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[], $18::text[], $19::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id, author_id, counterparty_id)
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
@@ -279,8 +274,8 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
-			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
-			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
+			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), :rank, :told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "told", telling("$1"))

@@ -4,8 +4,6 @@ package economy
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"guildhall/gen"
@@ -42,11 +40,11 @@ func (s *Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (
 	if err := s.wallets.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return gen.GetWallet200JSONResponse{Data: showWallet(q.wallet)}, nil
+	return showWallet(q.wallet), nil
 }
 
-func showWallet(w row) gen.Wallet {
-	return gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}
+func showWallet(w row) gen.GetWallet200JSONResponse {
+	return gen.GetWallet200JSONResponse{Data: gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}}
 }
 
 // GetEconomyLeaderboard lists the wallets, richest first; members with equal
@@ -63,8 +61,8 @@ func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLea
 	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
-// GetEconomyRank returns a member's place on the leaderboard. It returns NotFound for a member
-// without a wallet.
+// GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
+// a member without a wallet.
 func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
 	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
@@ -73,29 +71,10 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 	return gen.GetEconomyRank200JSONResponse{Data: gen.WalletRank{Rank: p.Rank, UserID: r.UserID, Balance: p.Points, Of: p.Of}}, nil
 }
 
-// ListWallets returns the wallets of several members, in the order asked, each member once.
-func (*Service) ListWallets(ctx context.Context, r gen.ListWalletsRequestObject) (gen.ListWalletsResponseObject, error) {
-	guild := auth.Acting(ctx).GuildID
-	var list []*lookup
-	for _, user := range r.Params.UserIds {
-		if !slices.ContainsFunc(list, func(l *lookup) bool { return l.wallet.UserID == user }) {
-			list = append(list, &lookup{guild: guild, wallet: row{UserID: user}})
-		}
-	}
-	if err := answerEach(ctx, db.Read(ctx), list); err != nil {
-		return nil, err
-	}
-	data := batch.Each(list, func(l *lookup) gen.Wallet { return showWallet(l.wallet) })
-	return gen.ListWallets200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
-}
-
-// maxListed is how many members a list of user_ids may name; it is the size of that page.
-const maxListed = 100
-
-// AdjustBalance adds a delta to a member's balance and writes a ledger entry. It returns Refused
-// when the balance would leave its limits, or when the guild has used the reference for another
-// change; a repeat of the same change gets the earlier answer. Outside a unit of work the
-// change is batched with concurrent ones, or falls back.
+// AdjustBalance adds a delta to a member's balance and writes the ledger row
+// of it. It is Refused when the result would leave the limits, and when the guild
+// has used the reference before, for another change: the same one is answered as it
+// was then. Outside a unit of work it is made together with others, or left.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
 	c := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
@@ -105,31 +84,31 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	return showAdjusted(c.entry, c.replayed), nil
 }
 
-// change is a change of one balance. Id, balance and instant of its ledger entry are set when the
-// change is made.
+// change is a change of one balance. The ledger row's id, balance and instant are set
+// when it is made.
 type change struct {
 	batch.Change
 	entry    entry
-	replayed bool // an earlier request has made the change
+	replayed bool // the row is that of an earlier request
 }
 
-// Member returns the member whose wallet is changed.
+// Member is whose wallet is changed.
 func (c *change) Member() string { return c.entry.UserID }
 
 func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
 	return &change{Change: of, entry: entry{
-		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note, AuthorID: asked.AuthorID,
+		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note,
 	}}
 }
 
-// Adjusted returns the response of the adjustment that has written a ledger entry. It returns
-// Refused when the entry is gone because its member was forgotten: the adjustment was made, but
-// its answer is gone.
+// Adjusted is the response to the change that the ledger entry tells of. It is NotFound
+// when the entry is gone, since its member was forgotten: the change counts, but what it
+// came to is not told again.
 func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
 	e, err := entryOf(ctx, q, guild, id, at)
 	if db.Missing(err) {
-		return nil, fault.New(fault.Refused, "member_forgotten",
-			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is gone, since its member was forgotten.", id)
+		return nil, fault.New(fault.NotFound, "not_found",
+			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is not here any more, as when a member is forgotten.", id)
 	}
 	if err != nil {
 		return nil, err
@@ -150,7 +129,7 @@ func adjusted(e entry) gen.BalanceAdjustment {
 	return gen.BalanceAdjustment{UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e)}
 }
 
-// GetLedgerEntry returns one ledger entry.
+// GetLedgerEntry returns one change of a balance.
 func (*Service) GetLedgerEntry(ctx context.Context, r gen.GetLedgerEntryRequestObject) (gen.GetLedgerEntryResponseObject, error) {
 	e, err := getEntry(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
@@ -159,7 +138,7 @@ func (*Service) GetLedgerEntry(ctx context.Context, r gen.GetLedgerEntryRequestO
 	return gen.GetLedgerEntry200JSONResponse{Data: show(e)}, nil
 }
 
-// ListLedgerEntries lists ledger entries, newest first.
+// ListLedgerEntries lists the changes of balances, newest first.
 func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRequestObject) (gen.ListLedgerEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	f := filter{UserID: r.Params.UserID, Reference: r.Params.Reference}
@@ -182,17 +161,5 @@ func show(e entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
 		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
 		Reason: e.Reason, Reference: e.Reference, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
-		Origin: originOf(e.Note), AuthorID: e.AuthorID, CounterpartyID: e.Counterparty,
 	}
-}
-
-// originOf returns who made a ledger entry, as its note says.
-func originOf(note string) gen.EventOrigin {
-	by := auth.By{}
-	for _, prefix := range []string{"api:token=", "bot:key="} {
-		if id, found := strings.CutPrefix(note, prefix); found {
-			by.ID = id
-		}
-	}
-	return gen.EventOrigin{Type: by.Type(), TokenID: by.TokenID(), KeyID: by.KeyID()}
 }

@@ -1,11 +1,10 @@
-// Package levelling stores the members' XP and derives their level from it. The level follows
-// from the XP by one published curve and is not stored. Roles and announcements for a level are
-// the bot's work.
+// Package levelling keeps the members' XP and tells their level from it. The
+// level follows from the XP by one published curve and is nowhere stored. The bot gives
+// what a level brings (roles, announcements), not this package.
 package levelling
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"guildhall/gen"
@@ -34,8 +33,8 @@ func New(h batch.Host) *Service {
 	}
 }
 
-// GetLevelRecord returns a member's XP, level and progress. A member without activity has a zero
-// record; that is no failure.
+// GetLevelRecord returns a member's XP, level and progress. Anybody without
+// activity has the zero record; that is not a failure.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
 	by := auth.Acting(ctx)
 	q := &lookup{guild: by.GuildID, record: row{UserID: r.UserID}}
@@ -44,26 +43,6 @@ func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordReques
 	}
 	return gen.GetLevelRecord200JSONResponse{Data: show(q.record)}, nil
 }
-
-// ListLevelRecords returns the records of several members, in the order asked, each member
-// once.
-func (*Service) ListLevelRecords(ctx context.Context, r gen.ListLevelRecordsRequestObject) (gen.ListLevelRecordsResponseObject, error) {
-	guild := auth.Acting(ctx).GuildID
-	var list []*lookup
-	for _, user := range r.Params.UserIds {
-		if !slices.ContainsFunc(list, func(l *lookup) bool { return l.record.UserID == user }) {
-			list = append(list, &lookup{guild: guild, record: row{UserID: user}})
-		}
-	}
-	if err := answerEach(ctx, db.Read(ctx), list); err != nil {
-		return nil, err
-	}
-	data := batch.Each(list, func(l *lookup) gen.LevelRecord { return show(l.record) })
-	return gen.ListLevelRecords200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
-}
-
-// maxListed is how many members a list of user_ids may name; it is the size of that page.
-const maxListed = 100
 
 // GetLevellingLeaderboard returns one page of the members with the most XP.
 // Ranks are positions: members with equal XP have different ranks.
@@ -79,8 +58,8 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
-// GetLevellingRank returns a member's place on the leaderboard. It returns NotFound for a member
-// without a record.
+// GetLevellingRank returns a member's place on the leaderboard. It is NotFound
+// for a member without a record.
 func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
 	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
@@ -91,9 +70,10 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 	}}, nil
 }
 
-// AdjustXP adds to a member's XP or sets it, and emits one event when the level rises or falls,
-// however many levels it moves by. It returns Refused when the XP would leave the range 0 to
-// MaxXP. Outside a unit of work the change is batched with concurrent ones, or falls back.
+// AdjustXP adds to a member's XP or sets it, and tells the guild's endpoints
+// when the level rises or falls, once however many levels it moves by. It is Refused,
+// and nothing changes, when the XP would leave the range 0 to MaxXP. Outside a unit of
+// work it is made together with others, or left.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
 	if err := s.adjustments.Do(ctx, c); err != nil {
@@ -107,15 +87,15 @@ type change struct {
 	batch.Change
 	user    string
 	xp      int64
-	exactly bool // xp is the new XP; otherwise it is added
+	exactly bool // the member gets exactly xp; otherwise so much more
 
-	row row // the record after the change
+	row row // once it is made
 }
 
-// Member returns the member whose XP is changed.
+// Member is whose XP is changed.
 func (c *change) Member() string { return c.user }
 
-// kept is the factor of the present XP in the new XP: 0 where the change sets the XP, else 1.
+// kept is how often the XP that the member has counts.
 func (c *change) kept() int64 {
 	if c.exactly {
 		return 0
@@ -132,7 +112,7 @@ func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {
 	return &change{Change: of, user: asked.UserID, xp: *xp, exactly: exactly}
 }
 
-// Adjusted returns the response to a change of a member's XP.
+// Adjusted is the response to a change of a member's XP.
 func Adjusted(user string, before, after int64, at time.Time) gen.AdjustXPResponseObject {
 	return gen.AdjustXP200JSONResponse{Data: adjusted(row{UserID: user, TotalXP: after, PreviousXP: before, UpdatedAt: &at})}
 }
@@ -141,14 +121,14 @@ func adjusted(r row) gen.XPAdjustment {
 	return gen.XPAdjustment{LevelRecord: show(r), PreviousLevel: Level(r.PreviousXP)}
 }
 
-// eventKind groups the events of levels that one statement records.
+// eventKind is what events of levels share that are recorded together.
 type eventKind struct {
 	by  event.Origin
 	typ string
 }
 
-// tell records an event for each level that has moved, in one statement for each token and
-// direction.
+// tell records the levels that have moved, those of one token and one direction
+// together.
 func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[eventKind][]event.Change{}
 	for _, a := range list {

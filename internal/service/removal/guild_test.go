@@ -25,7 +25,6 @@ var more = []string{
 		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
 	`INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
 		VALUES ($1, 'w', 'post_message', 's', 'v', now(), now())`,
-	`INSERT INTO members (guild_id, user_id, name) VALUES ($1, '7', 'm')`,
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
 	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,
@@ -34,12 +33,13 @@ var more = []string{
 		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
 	`INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'r')`,
 	`INSERT INTO idempotency_keys (token_id, key, fingerprint, guild_id) VALUES ('t', 'k', '\x01', $1)`,
-	`INSERT INTO rank_indexes (guild_id, board, version) VALUES ($1, 'wallets', 1)`,
-	`INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
+	`INSERT INTO rank_maps (guild_id, board, version) VALUES ($1, 'wallets', 1)`,
+	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
 	`INSERT INTO rank_moves (guild_id, board, version, user_id) VALUES ($1, 'wallets', 1, '7')`,
 	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
 	`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', '{case.created}', true)`,
 	`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now())`,
+	`INSERT INTO token_notices (guild_id, token_id, days) VALUES ($1, 't', 14)`,
 	`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at) VALUES ($1, 't', now(), 'a', 1, now())`,
 	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
 	`INSERT INTO usage_ended (guild_id, token_id, address, requests, first_at, seen_at) VALUES ($1, 't', 'a', 1, now(), now())`,
@@ -76,7 +76,7 @@ func full(t *testing.T) *db.DB {
 		if _, err := auth.Create(t.Context(), d, auth.New{GuildID: guild, Env: "test", Name: "test", Scopes: auth.Scopes}); err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Exec(t, d, `DELETE FROM rank_indexes WHERE guild_id = $1`, guild)
+		dbtest.Exec(t, d, `DELETE FROM rank_maps WHERE guild_id = $1`, guild)
 		for _, statement := range more {
 			dbtest.Exec(t, d, statement, guild)
 		}

@@ -9,24 +9,24 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// part is one kind of rows that a guild has of a member. In its statements $1 is the guild, $2
-// the member and $3 the instant of the request. find finds at most $4 rows, without locks.
-// changes change the rows named in $4, so that find does not find them again.
+// part is one kind of what a guild has of a member. Of its statements $1 is the
+// guild, $2 the member and $3 the instant. find finds rows, $4 of them at most,
+// without locks; changes change those that are named in $4, so that they are not
+// found again.
 type part struct {
 	what    string
-	cases   bool // only for requests that include cases
+	cases   bool // only where the cases go too
 	most    int  // rows in a unit
 	find    string
 	changes []string
 }
 
-// ahead is how far the instants of rows can be ahead of the clock: rows of one call are a
-// millisecond apart.
+// ahead is how far rows can be dated ahead of the clock: records of one call are
+// dated a millisecond apart.
 const ahead = `interval '1 second'`
 
-// longestWrite is longer than any write lasts. Ledger entries that are older than that at the
-// request were committed, and belong to a wallet that the request has deleted. Newer entries
-// are deleted together with that wallet (dropRecent).
+// longestWrite is longer than any write lasts: what is dated before that is committed, and
+// belongs to a wallet that a request has seen. Later rows go with that wallet.
 const longestWrite = `interval '15 seconds'`
 
 var parts = []part{
@@ -37,22 +37,6 @@ var parts = []part{
 		LIMIT $4`, changes: []string{`
 		DELETE FROM ledger_entries
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz - ` + longestWrite + ` AND ctid = ANY ($4::text[]::tid[])`}},
-	{what: "authors of ledger entries", most: deleteLimit, find: `
-		SELECT ctid::text
-		FROM ledger_entries
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
-		LIMIT $4`, changes: []string{`
-		UPDATE ledger_entries
-		SET author_id = '` + somebody + `'
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
-	{what: "counterparties of ledger entries", most: deleteLimit, find: `
-		SELECT ctid::text
-		FROM ledger_entries
-		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
-		LIMIT $4`, changes: []string{`
-		UPDATE ledger_entries
-		SET counterparty_id = '` + somebody + `'
-		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
 	{what: "entries of giveaways", most: 50, find: `
 		SELECT g.id
 		FROM giveaways g
@@ -105,8 +89,8 @@ var parts = []part{
 		UPDATE ticket_messages
 		SET author_id = NULL, content = '` + removed + `'
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
-	// A worker that changes the channel of such a ticket loses its lease and starts again without
-	// the member. Where the member is somebody, rows that are forgotten already are not found.
+	// A worker at the channel of such a ticket loses its lease, and begins anew without the
+	// member. Where the member is somebody, what is forgotten already is not found again.
 	{what: "tickets", most: 50, find: `
 		SELECT id
 		FROM tickets
@@ -137,9 +121,9 @@ var parts = []part{
 		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
-// The statements that delete a member's wallet and level, and record the rank moves. The DELETE
-// returns the points: Postgres runs it first, so another step that read the row would find
-// none.
+// The statements that take a member off the leaderboards, as changes that are noted. The
+// deletion itself returns what they note: Postgres runs it first, so a step that read the
+// row beside it would find none.
 var (
 	dropRow = `
 		WITH moved AS (
@@ -153,15 +137,13 @@ var (
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
 )
 
-const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
-
-// dropRecent deletes the newest ledger entries of the wallet that the unit has deleted, entries
-// ahead of the clock included. A write that inserts a new wallet waits for the unit.
+// dropRecent deletes the newest ledger rows of the wallet that the unit has deleted, those
+// too that are dated ahead of the clock. A write that makes another wallet waits for the unit.
 const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
 
-// leaveBoards deletes the member's wallet and level. If it finds no wallet, a wallet that a
-// concurrent write inserts stays, with its ledger. It deletes a rank index in which the member is
-// a checkpoint: the checkpoint would keep the id until the rank index is replaced.
+// leaveBoards deletes the member's wallet and level. Where it sees no wallet, one that a
+// write makes at the same time stays, whole. A map in which the member is a
+// mark is given up: it would show the id until it is drawn anew.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	wallets, err := db.Get[int](ctx, tx, dropWallet.For(1), guild, user)
 	if err != nil {
@@ -177,7 +159,7 @@ func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	}
 	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 		marked, err := db.Get[bool](ctx, tx, `
-			SELECT EXISTS (SELECT FROM rank_checkpoints WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
+			SELECT EXISTS (SELECT FROM rank_marks WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
 		if err != nil {
 			return fault.Wrap(err, "look for a member's mark in guild", guild)
 		}
@@ -200,10 +182,8 @@ var knownGuilds = `
 	  AND (g.removed_after IS NULL OR g.removed_after > now())
 	  AND (` + strings.Join([]string{
 	anyRow(`wallets r WHERE r.guild_id = g.id AND r.user_id = $1`),
-	anyRow(`members r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`levels r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`ledger_entries r WHERE r.guild_id = g.id AND r.user_id = $1`),
-	anyRow(`ledger_entries r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`tickets r WHERE r.guild_id = g.id AND r.opener_id = $1`),
 	anyRow(`ticket_messages r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`chat_intents r WHERE r.guild_id = g.id AND r.author_id = $1`),

@@ -19,7 +19,9 @@ var readScopes = map[string]string{
 	"ticket":   "tickets:read",
 	"giveaway": "giveaways:read",
 	"guild":    "guild:read",
-	"member":   "members:read",
+	"member":   "guild:read",
+	"webhook":  "webhooks:manage",
+	"token":    "webhooks:manage",
 }
 
 // lockToUse is lock for an endpoint that the token may use in every way.
@@ -84,9 +86,6 @@ func mayRead(by *auth.Principal, events []string) error {
 // ReadScope is the scope that reads what events of this type carry; empty for a
 // ping, which carries nothing.
 func ReadScope(eventType string) string {
-	if eventType == event.MemberForgotten { // it carries an id, and whoever keeps data of the guild needs it
-		return "guild:read"
-	}
 	family, _, _ := strings.Cut(eventType, ".")
 	return readScopes[family]
 }

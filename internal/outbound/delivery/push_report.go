@@ -1,0 +1,113 @@
+package delivery
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+)
+
+const (
+	// reportAfter failed attempts in a row, over at least reportOver, the guild's other
+	// endpoints are told that an endpoint fails, at most once in reportEvery.
+	reportAfter = 5
+	reportOver  = 5 * time.Minute
+	reportEvery = time.Hour
+
+	// wayOutWindow is the time within which a node's way out counts as broken where it has
+	// tried wayOutHosts hosts and none has given an HTTP answer of any kind.
+	wayOutWindow = 10 * time.Minute
+	wayOutHosts  = 2
+)
+
+// wayOut knows whether anything that this node sends arrives anywhere: a fault that all
+// receivers share may be the installation's own.
+type wayOut struct {
+	mu       sync.Mutex
+	tried    map[string]time.Time // by host, when it was last tried
+	answered time.Time            // when a host last gave an HTTP answer
+}
+
+// note records an attempt at a URL, and whether an HTTP answer came.
+func (w *wayOut) note(to string, answered bool, now time.Time) {
+	u, err := url.Parse(to)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if answered {
+		w.answered = now
+		clear(w.tried) // only hosts that were tried since matter
+		return
+	}
+	if w.tried == nil {
+		w.tried = make(map[string]time.Time)
+	}
+	if len(w.tried) < 1000 {
+		w.tried[u.Host] = now
+	}
+}
+
+// broken reports whether the fault of a failed attempt may be the installation's.
+func (w *wayOut) broken(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.answered) < wayOutWindow {
+		return false
+	}
+	hosts := 0
+	for _, at := range w.tried {
+		if now.Sub(at) < wayOutWindow {
+			hosts++
+		}
+	}
+	return hosts >= wayOutHosts
+}
+
+// report decides what is said of an endpoint after a failed attempt at the given instant.
+func (c *change) report(at time.Time) {
+	if c.Reported || c.FailingSince == nil || c.Attempts < reportAfter || at.Sub(*c.FailingSince) < reportOver {
+		return
+	}
+	if c.ReportedAt != nil && at.Sub(*c.ReportedAt) < reportEvery {
+		return
+	}
+	c.Reported, c.ReportedAt, c.failing = true, &at, true
+}
+
+// emit records the events that follow from the changes of a batch, in the unit that stores
+// them.
+func (d *Deliverer) emit(ctx context.Context, tx *db.Tx, changes []change) error {
+	for _, c := range changes {
+		for _, e := range []struct {
+			typ string
+			is  bool
+		}{{event.WebhookRecovered, c.recovered}, {event.WebhookFailing, c.failing}} {
+			if !e.is {
+				continue
+			}
+			if err := d.tellOthers(ctx, tx, endpointID{c.GuildID, c.EndpointID}, e.typ, c.at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tellOthers records an event about an endpoint for the guild's other endpoints and the
+// bot's streams.
+func (d *Deliverer) tellOthers(ctx context.Context, tx *db.Tx, id endpointID, typ string, at time.Time) error {
+	if d.show == nil {
+		return nil
+	}
+	data, err := d.show(ctx, tx, id.guild, id.endpoint)
+	if err != nil {
+		return fault.Wrap(err, "show endpoint", id.endpoint, "of guild", id.guild)
+	}
+	return event.RecordAbout(ctx, tx, event.System(id.guild).On(at), id.endpoint, typ, data)
+}
