@@ -36,7 +36,7 @@ type Settings struct {
 	HTTPSListen    string   `group:"Listening" name:"https-listen" env:"GUILDHALL_HTTPS_LISTEN" help:"Address for HTTPS. The default is :8443 when a certificate is set, else none." placeholder:"ADDRESS"`
 	TLSCert        string   `group:"Listening" name:"tls-cert" env:"GUILDHALL_TLS_CERT" help:"Certificate file with its chain, PEM. A renewed file is served within a minute, without a restart. dev makes its own." placeholder:"FILE"`
 	TLSKey         string   `group:"Listening" name:"tls-key" env:"GUILDHALL_TLS_KEY" help:"The certificate's private key, PEM." placeholder:"FILE"`
-	OpsListen      string   `group:"Listening" env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"/livez, /readyz and /metrics for Prometheus, without a token and never on the public listeners. off closes it."`
+	OpsListen      string   `group:"Listening" env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9190" help:"/livez, /readyz and /metrics for Prometheus, without a token and never on the public listeners. off closes it."`
 	OpsHosts       []string `group:"Listening" env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost; any other Host gets 421." placeholder:"NAME"`
 	Pprof          string   `group:"Listening" env:"GUILDHALL_PPROF" help:"on or off: profiles under that listener's /debug/pprof/, which show memory, secrets included. The default is on at a loopback address."`
 	DBConnections  string   `group:"Database" name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, which divides them by their work."`

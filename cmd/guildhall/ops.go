@@ -29,10 +29,21 @@ func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, s *ser
 		return err
 	}
 	s.at.ops = l.Addr()
-	s.ops.Handler = n.knownHost(n.opsHandler(d, l.Addr()))
+	s.ops.Handler = serverNamed(n.knownHost(n.opsHandler(d, l.Addr())))
 	s.ops.WriteTimeout = profileTimeout
 	g.Go(func() error { return unlessClosed(s.ops.Serve(l)) })
 	return nil
+}
+
+// opsServer is how the operators' listener names itself in each answer, so that
+// `guildhall ready` does not take another program on the port for a node.
+const opsServer = "guildhall"
+
+func serverNamed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", opsServer)
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (n *node) opsHandler(d *db.DB, at net.Addr) http.Handler {

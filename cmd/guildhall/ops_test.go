@@ -19,9 +19,9 @@ func TestTheOperatorsListenerAnswersToKnownNamesOnly(t *testing.T) {
 	n := &node{checked: checked{opsHosts: names}}
 	h := n.knownHost(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	for host, want := range map[string]int{
-		"127.0.0.1:9090": 200, "10.1.2.3": 200, "[::1]:9090": 200, "[::1]": 200, "localhost:9090": 200, "LOCALHOST": 200, "": 200,
-		"guildhall.internal": 200, "guildhall.INTERNAL.:9090": 200, "ops:9090": 200,
-		"evil.example": 421, "evil.example:9090": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "x.ops": 421, ":9090": 200,
+		"127.0.0.1:9190": 200, "10.1.2.3": 200, "[::1]:9190": 200, "[::1]": 200, "localhost:9190": 200, "LOCALHOST": 200, "": 200,
+		"guildhall.internal": 200, "guildhall.INTERNAL.:9190": 200, "ops:9190": 200,
+		"evil.example": 421, "evil.example:9190": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "x.ops": 421, ":9190": 200,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = host
@@ -80,6 +80,7 @@ func TestReadyWaitsForAServerAndSaysWhyNoneCame(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server", opsServer)
 		if asked.Add(1) < 3 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -90,12 +91,15 @@ func TestReadyWaitsForAServerAndSaysWhyNoneCame(t *testing.T) {
 	if n := asked.Load(); n != 3 {
 		t.Errorf("it asked %d times", n)
 	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	call(t, "", "ready", "--ops-listen", strings.TrimPrefix(other.URL, "http://")).refused(t, 1, "another program answers")
 	none := call(t, "", "ready", "--ops-listen", "127.0.0.1:1", "--wait", "1s")
 	none.refused(t, 1, "not ready within 1s")
 	none.refused(t, 1, "refused")
 	none.refused(t, 1, "journalctl -u guildhall")
 	began := time.Now()
-	call(t, "", "ready", "--ops-listen", "9090", "--wait", "1m").refused(t, 1, `GUILDHALL_OPS_LISTEN: "9090" is not an address`)
+	call(t, "", "ready", "--ops-listen", "9190", "--wait", "1m").refused(t, 1, `GUILDHALL_OPS_LISTEN: "9190" is not an address`)
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("an address that is none was asked for %v", took)
 	}

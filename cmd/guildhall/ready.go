@@ -18,7 +18,7 @@ import (
 // readyCommand is for a container that holds nothing but this program, and for scripts
 // that go on when the server is ready.
 type readyCommand struct {
-	OpsListen string        `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"The running server's, on this machine."`
+	OpsListen string        `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9190" help:"The running server's, on this machine."`
 	Wait      time.Duration `help:"Wait so long for it, such as 1m, before that is a failure." placeholder:"TIME"`
 }
 
@@ -68,6 +68,9 @@ func (c *readyCommand) ask(ctx context.Context) error {
 	why, err := io.ReadAll(io.LimitReader(res.Body, 1024))
 	if err != nil {
 		return err
+	}
+	if res.Header.Get("Server") != opsServer {
+		return fmt.Errorf("another program answers at %s (%s): GUILDHALL_OPS_LISTEN has to name the address of the server", c.OpsListen, res.Status)
 	}
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(why)))
