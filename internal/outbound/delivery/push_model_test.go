@@ -84,7 +84,9 @@ func TestHealthFollowsTheContract(t *testing.T) {
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	other, _ := w.add(w.guild, w.receive(nil).URL) // which is told of e
-	w.cfg.Show = func(_ context.Context, _ *db.Tx, _, endpoint string) (any, error) { return map[string]string{"webhook_id": endpoint}, nil }
+	w.cfg.Show = func(_ context.Context, _ *db.Tx, _, endpoint string) (any, error) {
+		return map[string]string{"webhook_id": endpoint}, nil
+	}
 	base := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	rapid.Check(t, func(rt *rapid.T) {
 		w.exec(`DELETE FROM webhook_deliveries`)
