@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// Answer is what the bot says of a piece of work: that it is done, and which message it
-// has posted, or why it is refused.
+// Answer is the bot's answer to a piece of work: done, with the id of the message that the
+// bot has posted if there is one, or refused, with the reason.
 type Answer struct {
 	MessageID string
 	Refused   string
@@ -29,8 +29,9 @@ type Answered struct {
 	Deleted     string // the channel that the bot has deleted; empty: none
 }
 
-// FindWork finds a piece of work by its id, in the guilds that are named, or in any if
-// none is. It is NotFound, and Invalid where the answer does not fit.
+// FindWork returns the guild of a piece of work. It searches the given guilds, or all guilds
+// when none is given. It returns NotFound when there is no such work, and Invalid when the
+// answer does not fit the kind of work.
 func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a Answer) (guild string, err error) {
 	type found struct {
 		GuildID string `db:"guild_id"`
@@ -61,8 +62,9 @@ func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a A
 // the deadline the answer is that it is refused. first says that this answer counts, and
 // that what is to follow has to be done; otherwise what is returned has counted before.
 //
-// The intent of a message that nobody is sending any more is left to the sweep, which
-// finds what has become of it; one that is being sent keeps the answer for its sender.
+// An intent in state unknown, whose sender has given up, becomes sending without a lease:
+// the next attempt finds the message. An intent that is being sent keeps the answer for its
+// sender.
 func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) (done Answered, first bool, err error) {
 	now, err := tx.Now(ctx)
 	if err != nil {
@@ -101,8 +103,8 @@ func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) 
 	return done, true, p.note(ctx, tx, now)
 }
 
-// deleted is the channel that the bot has deleted. The event by which it was asked says
-// so, unless it is forgotten.
+// deleted returns the channel that the bot has deleted, or an empty id. It reads the channel
+// from the event that asked for the deletion; an event that is gone names none.
 func (p piece) deleted() (channelID string, err error) {
 	if p.Asked == nil || *p.Result != WorkDone {
 		return "", nil
@@ -117,10 +119,10 @@ func (p piece) deleted() (channelID string, err error) {
 	return asked.Data.ChannelID, nil
 }
 
-// Unanswered is the reason of work that nobody has answered in time.
+// Unanswered is the reason stored with work that nobody has answered until its deadline.
 const Unanswered = "nobody has answered until the deadline"
 
-// note leaves the answer with the intent of the message.
+// note stores the answer with the intent of the message, if the work was to post one.
 func (p piece) note(ctx context.Context, tx *db.Tx, now time.Time) error {
 	if p.IntentID == nil {
 		return nil
@@ -161,7 +163,8 @@ func (p piece) answered() Answered {
 	return a
 }
 
-// WorkOverdue finds work that nobody has answered until its deadline, $1 of it at most.
+// WorkOverdue is the query for at most $1 pieces of work that are past their deadline and
+// unanswered.
 const WorkOverdue = `
 	SELECT guild_id, id
 	FROM bot_work
@@ -171,7 +174,7 @@ const WorkOverdue = `
 	ORDER BY deadline
 	LIMIT $1`
 
-// takeBack has work refused that the bot has not seen yet.
+// takeBack refuses a piece of work, unless the bot has fetched it already.
 func takeBack(ctx context.Context, tx *db.Tx, guild, id string) error {
 	events, err := db.Select[string](ctx, tx, `
 		SELECT event_id

@@ -50,7 +50,7 @@ type piece struct {
 
 const pieceColumns = `w.guild_id, w.id, w.kind, w.subject_id, w.intent_id, w.event_id, w.deadline, w.result, w.message_id, w.reason`
 
-// task is what is to be asked for.
+// task is a request to the bot before it is stored as a piece of work.
 type task struct {
 	guild, subject, intent string
 	request                request
@@ -69,15 +69,16 @@ type request struct {
 	Action     *string   `json:"action"`
 }
 
-// task is something to be done in the channel. It has the same id whenever the same is
-// to be done for the same purpose in the same channel of the same guild: another's things
-// may have the same ids, a ticket may move, and the bot answers by this one alone.
+// task returns the task to do something in the channel. Its id is derived from kind, guild,
+// channel, purpose and what, so the same request has the same id. The guild is part of the
+// id because other guilds may use the same ids, and the channel because a ticket may move
+// and the bot answers by the id alone.
 func (c Channel) task(kind, what string) task {
 	id := Nonce(strings.Join([]string{kind, c.GuildID, c.ID, c.For.SubjectID, c.For.Change, what}, "/"))
 	return task{guild: c.GuildID, subject: c.For.SubjectID, request: request{WorkID: id, Kind: kind, ChannelID: c.ID}}
 }
 
-// posting is the task to post m, whose nonce is its id.
+// posting returns the task to post m. Its id is m's nonce.
 func posting(m Message) task {
 	t := task{guild: m.Channel.GuildID, subject: m.Channel.For.SubjectID, intent: m.IntentID}
 	t.request = request{WorkID: m.Nonce, ChannelID: m.Channel.ID, Content: &m.Content}
@@ -97,12 +98,12 @@ func posting(m Message) task {
 	return t
 }
 
-// errBusy says that the bot is at something for the same subject that has to be over
-// first.
+// errBusy reports that the bot has not answered an earlier request about the same subject,
+// which must be answered first.
 var errBusy = errors.New("the bot has not answered what it was asked for before")
 
-// before are the kinds of work that are over before one of a kind is asked for: what
-// the bot does with a channel, or with the giveaway's message, comes in order.
+// before returns the kinds of work that must be answered before work of a kind is asked
+// for: requests about one channel, or about one giveaway's message, come in order.
 func before(kind string) []string {
 	switch kind {
 	case workCloseChannel, workReopenChannel:
@@ -113,7 +114,7 @@ func before(kind string) []string {
 	return nil
 }
 
-// underWay reports whether the bot has not answered yet what it was asked for about a subject.
+// underWay reports whether work of some kinds about a subject is still unanswered.
 func underWay(ctx context.Context, tx *db.Tx, guild, subject string, kinds []string) (bool, error) {
 	found, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
@@ -122,7 +123,8 @@ func underWay(ctx context.Context, tx *db.Tx, guild, subject string, kinds []str
 	return found, fault.Wrap(err, "look for what the bot of guild", guild, "is asked for")
 }
 
-// ask asks the bot for something, unless that has happened before.
+// ask stores a task as a piece of work, with the event that asks the bot for it, unless the
+// piece is stored already. It returns the piece, and whether the piece is new.
 func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error) {
 	if p, err = pieceOf(ctx, tx, t.guild, t.request.WorkID); err != nil || p.ID != "" {
 		return p, false, err
@@ -156,7 +158,7 @@ func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error
 	return p, true, fault.Wrap(err, "ask the bot of guild", t.guild)
 }
 
-// pieceOf is a piece of work of a guild's; one without an id if there is none.
+// pieceOf returns a piece of work of a guild, or the zero piece when there is none.
 func pieceOf(ctx context.Context, q db.Querier, guild, id string) (piece, error) {
 	p, err := db.Get[piece](ctx, q, `SELECT `+pieceColumns+` FROM bot_work w WHERE guild_id = $1 AND id = $2`, guild, id)
 	if db.Missing(err) {
@@ -165,7 +167,7 @@ func pieceOf(ctx context.Context, q db.Querier, guild, id string) (piece, error)
 	return p, fault.Wrap(err, "read work", id, "of guild", guild)
 }
 
-// answeredOf are those of some pieces that have an answer.
+// answeredOf returns the pieces, of those named by guilds and ids, that have an answer.
 func answeredOf(ctx context.Context, q db.Querier, guilds, ids []string) ([]piece, error) {
 	found, err := db.Select[piece](ctx, q, `
 		SELECT `+pieceColumns+`
@@ -175,8 +177,8 @@ func answeredOf(ctx context.Context, q db.Querier, guilds, ids []string) ([]piec
 	return found, fault.Wrap(err, "look for answers of the bot")
 }
 
-// Collecting are those of some giveaways of a guild's whose entries the bot was asked
-// for and has not finished to write.
+// Collecting returns the giveaways, of those given, whose entries the bot was asked to write
+// and has not confirmed yet.
 func Collecting(ctx context.Context, tx *db.Tx, guild string, giveaways []string) ([]string, error) {
 	list, err := db.Select[string](ctx, tx, `
 		SELECT subject_id

@@ -11,20 +11,20 @@ import (
 	"guildhall/internal/base/logging"
 )
 
-// Work takes the platform's place where the operator's bot does what has to be done
-// there. Each call becomes a row of bot_work with an event in the stream of work, and
-// the same call made again finds the same row. In the foreground a call waits for the
-// answer until its context ends; in the background it asks, and whoever takes the
-// answer has the call made again.
+// Work is the Platform of an installation whose operator's bot acts on the chat platform.
+// Each call becomes a row of bot_work with an event in the stream of work, and the same
+// call made again finds the same row. In the foreground a call waits for the bot's answer
+// until its context ends. In the background a call only asks the bot; the unit that stores
+// the bot's answer makes the ticket or giveaway due, and so the call is made again.
 //
-// A call that the bot has not answered yet is ErrAsked, and may have been carried out.
-// One that the bot has refused is ErrFinal.
+// A call that the bot has not answered yet fails with ErrAsked; the bot may have carried
+// it out. A call that the bot has refused fails with ErrFinal.
 type Work struct {
 	db    *db.DB
 	log   *slog.Logger
 	asked func(guild string) // something was asked for of the guild's bot
 
-	rung    chan struct{} // a caller waits that may have an answer by now
+	rung    chan struct{} // signals Run to poll at once
 	mu      sync.Mutex
 	waiting map[*waiting]struct{}
 }
@@ -35,12 +35,11 @@ type waiting struct {
 	answer chan piece // with room for one
 }
 
-// lookInterval is how long it takes at most until an answer is seen that came in over
-// another node.
-const lookInterval = 250 * time.Millisecond
+// pollInterval is the time between two polls for answers that other nodes have stored.
+const pollInterval = 250 * time.Millisecond
 
-// NewWork calls asked, unless it is nil, after it has asked for something. A call in the
-// foreground waits in vain before Run.
+// NewWork returns a Work that calls asked, unless asked is nil, after each request to the
+// bot. Calls in the foreground get no answer until Run runs.
 func NewWork(d *db.DB, log *slog.Logger, asked func(guild string)) *Work {
 	if asked == nil {
 		asked = func(string) {}
@@ -48,9 +47,9 @@ func NewWork(d *db.DB, log *slog.Logger, asked func(guild string)) *Work {
 	return &Work{db: d, log: log, asked: asked, rung: make(chan struct{}, 1), waiting: map[*waiting]struct{}{}}
 }
 
-// Run sees the answers that calls wait for, until ctx ends.
+// Run polls for the answers that calls wait for, until ctx ends.
 func (w *Work) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookInterval)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	var quietly logging.Sometimes
 	for {
@@ -60,14 +59,15 @@ func (w *Work) Run(ctx context.Context) error {
 		case <-w.rung:
 		case <-tick.C:
 		}
-		if err := w.look(ctx); err != nil && ctx.Err() == nil && quietly.Due("look", time.Now(), logging.Interval) {
-			w.log.WarnContext(ctx, "look for answers of the bot", "error", err)
+		if err := w.poll(ctx); err != nil && ctx.Err() == nil && quietly.Due("poll", time.Now(), logging.Interval) {
+			w.log.WarnContext(ctx, "poll for answers of the bot", "error", err)
 		}
 	}
 }
 
-// Wake says that a unit of this node has committed that may have answered something: of
-// a guild, or of any if it is empty. It never waits.
+// Wake makes Run poll at once if a call of the guild waits; an empty guild stands for any
+// guild. A node calls Wake after it has committed a unit that may have stored an answer.
+// Wake never blocks.
 func (w *Work) Wake(guild string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +82,8 @@ func (w *Work) Wake(guild string) {
 	}
 }
 
-// look gives those who wait the answers that have come.
-func (w *Work) look(ctx context.Context) error {
+// poll reads the stored answers of the waiting calls and hands each call its answer.
+func (w *Work) poll(ctx context.Context) error {
 	w.mu.Lock()
 	guilds, ids := make([]string, 0, len(w.waiting)), make([]string, 0, len(w.waiting))
 	for one := range w.waiting {
@@ -111,8 +111,8 @@ func (w *Work) look(ctx context.Context) error {
 	return nil
 }
 
-// await waits for the answer to a piece of work for as long as ctx allows. In the
-// background it does not wait.
+// await waits for the answer to a piece of work until ctx ends, and returns the piece with
+// the answer, or as it was. In the background it returns at once.
 func (w *Work) await(ctx context.Context, p piece) (piece, error) {
 	if p.Result != nil || inBackground(ctx) {
 		return p, nil
@@ -134,7 +134,8 @@ func (w *Work) await(ctx context.Context, p piece) (piece, error) {
 	return p, nil
 }
 
-// do has the bot do something, and returns the message that it has posted, if it has.
+// do asks the bot for a task and returns the id of the message that the bot has posted, if
+// the task was to post one.
 func (w *Work) do(ctx context.Context, t task) (messageID string, err error) {
 	var p piece
 	var isNew bool
@@ -157,7 +158,7 @@ func (w *Work) do(ctx context.Context, t task) (messageID string, err error) {
 	return p.outcome()
 }
 
-// outcome is what a call comes to whose piece of work this is.
+// outcome returns the result of the call that the piece of work belongs to.
 func (p piece) outcome() (messageID string, err error) {
 	switch {
 	case p.Result == nil:
@@ -174,15 +175,15 @@ func asked() error {
 	return &Failure{Message: "the bot has been asked and has not answered yet", Uncertain: true, unsent: unsentAsked}
 }
 
-// CheckChannel leaves it to the bot to judge whose a channel is.
+// CheckChannel accepts every channel: the bot judges to which guild a channel belongs.
 func (*Work) CheckChannel(context.Context, Channel) error { return nil }
 
-// SendMessage has the bot post m.
+// SendMessage asks the bot to post m.
 func (w *Work) SendMessage(ctx context.Context, m Message) (string, error) {
 	return w.do(ctx, posting(m))
 }
 
-// EditMessage has the bot edit the message of a giveaway.
+// EditMessage asks the bot to edit the message of a giveaway.
 func (w *Work) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
 	t := c.task(workEditGiveaway, messageID+"/"+content)
 	t.request.GiveawayID, t.request.MessageID, t.request.Content = &t.subject, &messageID, &content
@@ -209,20 +210,20 @@ func (w *Work) FindMessages(ctx context.Context, m Message, _ time.Time) ([]stri
 	return []string{id}, nil
 }
 
-// LockOf has nothing to note: the bot knows what it changes.
+// LockOf returns an empty lock: the bot itself keeps what archiving changes.
 func (*Work) LockOf(context.Context, Channel, string) (Lock, error) { return Lock{}, nil }
 
-// ArchiveChannel has the bot close the channel.
+// ArchiveChannel asks the bot to close the channel.
 func (w *Work) ArchiveChannel(ctx context.Context, c Channel, _ Lock) error {
 	return w.channel(ctx, c, workCloseChannel, "archive")
 }
 
-// DeleteChannel has the bot delete the channel.
+// DeleteChannel asks the bot to delete the channel.
 func (w *Work) DeleteChannel(ctx context.Context, c Channel) error {
 	return w.channel(ctx, c, workCloseChannel, "delete")
 }
 
-// RestoreChannel has the bot open the channel again.
+// RestoreChannel asks the bot to open the channel again.
 func (w *Work) RestoreChannel(ctx context.Context, c Channel, _ Lock) error {
 	return w.channel(ctx, c, workReopenChannel, "restore")
 }
@@ -237,7 +238,8 @@ func (w *Work) channel(ctx context.Context, c Channel, kind, action string) erro
 // AddReaction does nothing: the bot that posts a giveaway knows how members enter it.
 func (*Work) AddReaction(context.Context, Channel, string, string) error { return nil }
 
-// Reactors has the bot write the entries itself. It returns nobody once that is done.
+// Reactors asks the bot to write the entries by records, and returns no reactors when the
+// bot has done so.
 func (w *Work) Reactors(ctx context.Context, c Channel, messageID, _ string, _ Reaction, _ string) ([]Reactor, error) {
 	t := c.task(workCollectEntries, messageID)
 	t.request.GiveawayID, t.request.MessageID = &t.subject, &messageID

@@ -20,7 +20,7 @@ func TestALookForAnswersThatFailsIsToldOfNowAndThen(t *testing.T) {
 	var log testutil.Log
 	w := NewWork(far, slog.New(slog.NewTextHandler(&log, nil)), nil)
 	w.waiting[&waiting{answer: make(chan piece, 1)}] = struct{}{}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*lookInterval)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*pollInterval)
 	defer cancel()
 	if err := w.Run(ctx); err != nil {
 		t.Fatal(err)
