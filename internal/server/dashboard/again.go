@@ -1,11 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
-	"compress/flate"
-	"encoding/base64"
-	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -17,24 +12,9 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A person's typing is not lost when it cannot be used now. Where the service or the
-// platform fails, the response is the form as it was filled; where the session has
-// ended, the browser keeps the form, sealed, until its person has signed in again.
-
-const (
-	draftCookie  = "__Host-guildhall-draft"
-	draftSeal    = "dashboard/draft"
-	draftTimeout = 30 * time.Minute
-	// maxDraft is what browsers keep in a cookie, with its name and attributes.
-	maxDraft = 3800
-)
-
-// draft is a form whose session had ended when it was sent.
-type draft struct {
-	Page  string     `json:"page"` // where the form stands
-	Form  url.Values `json:"form"`
-	Until time.Time  `json:"until"`
-}
+// A person's typing is not lost where the service or the platform fails: the response is
+// the form as it was filled. A form of an ended session is not kept: whoever signs in next
+// in that browser may be somebody else.
 
 // refilled makes the page of a form from what was sent, and asks nobody for it:
 // by route, of the forms that take more than a word.
@@ -107,65 +87,6 @@ func (c *call) formPage() string {
 	}
 }
 
-// keepDraft gives the form to the browser to keep, and reports whether it fits.
-func (c *call) keepDraft() bool {
-	text, err := json.Marshal(draft{c.formPage(), c.form, c.now().Add(draftTimeout)})
-	if err != nil {
-		return false
-	}
-	var small bytes.Buffer
-	w, err := flate.NewWriter(&small, flate.BestCompression)
-	if err != nil {
-		return false
-	}
-	_, _ = w.Write(text) // into memory
-	_ = w.Close()
-	value := base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(small.Bytes(), draftSeal))
-	if len(value) > maxDraft {
-		return false
-	}
-	c.setCookie(draftCookie, value, draftTimeout)
-	return true
-}
-
-// draft returns the form that the browser keeps; the zero one if it keeps none.
-func (c *call) draft() (d draft) {
-	cookie, err := c.r.Cookie(draftCookie)
-	if err != nil {
-		return draft{}
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-	if err != nil {
-		return draft{}
-	}
-	small, err := c.cfg.Sealer.Open(sealed, draftSeal)
-	if err != nil {
-		return draft{}
-	}
-	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(small)), 4*maxForm))
-	if err != nil || json.Unmarshal(text, &d) != nil || !c.now().Before(d.Until) {
-		return draft{}
-	}
-	return d
-}
-
-// takeDraft returns the form that was kept for this page, once.
-func (c *call) takeDraft() (url.Values, bool) {
-	d := c.draft()
-	if d.Page == "" || d.Page != c.r.URL.EscapedPath() || c.r.Method != http.MethodGet {
-		return nil, false
-	}
-	c.dropDraft()
-	c.said = "This is what you had filled in before your session ended. Nothing was sent."
-	return d.Form, true
-}
-
-func (c *call) dropDraft() {
-	if _, err := c.r.Cookie(draftCookie); err == nil {
-		c.setCookie(draftCookie, "", -time.Second)
-	}
-}
-
 // setCookie adds a cookie of the dashboard's own to the response; a time that is
 // over takes it away.
 func (c *call) setCookie(name, value string, keep time.Duration) {
@@ -175,14 +96,11 @@ func (c *call) setCookie(name, value string, keep time.Duration) {
 	c.cookies = append(c.cookies, cookie.String())
 }
 
-// ended is what somebody reads who has sent a form without a session.
+// ended is the message of a page for somebody who has sent a form without a session.
 func (c *call) ended() string {
 	how := "Sign in again"
 	if c.cfg.Discord == nil {
 		how = "Open another link in this browser (`guildhall dashboard link --guild " + c.r.PathValue("guild") + "` makes one)"
 	}
-	if !c.keepDraft() {
-		return "Your session has ended, so nothing was done. What you have typed is too long to be kept while you sign in: go back, copy it, and then sign in again."
-	}
-	return "Your session has ended, so nothing was done. " + how + ", and you come back to the form as you had filled it."
+	return "Your session has ended, so nothing was done, and what you had typed was not kept. " + how + " and fill the form anew."
 }

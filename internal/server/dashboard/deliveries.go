@@ -182,9 +182,6 @@ func showWebhook(c *call, e endpointRow) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if kept, ok := c.takeDraft(); ok {
-		v.Typed = kept.Get("confirm")
-	}
 	return c.webhookPage(v, 0), nil
 }
 

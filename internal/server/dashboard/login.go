@@ -264,8 +264,5 @@ func spendLink(c *call) (reply, error) {
 		return reply{}, err
 	}
 	to := Prefix + "/guilds/" + url.PathEscape(guildID) + "/"
-	if kept := c.draft().Page; strings.HasPrefix(kept, to) { // a form that its last session has not outlived
-		to = localPath(kept)
-	}
 	return reply{to: to}, nil
 }

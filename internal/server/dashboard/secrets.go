@@ -40,9 +40,6 @@ func (c *call) endpointCrumbs(e endpointRow) []crumb {
 
 func askToRotate(c *call, e endpointRow) (reply, error) {
 	v := &rotateView{Endpoint: e, Chosen: overlaps[0].Seconds, Once: rand.Text()}
-	if kept, ok := c.takeDraft(); ok {
-		v.Chosen = kept.Get("old_secret_expires_in")
-	}
 	return c.rotatePage(v, 0), nil
 }
 

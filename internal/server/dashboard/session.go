@@ -140,7 +140,6 @@ func logout(c *call) (reply, error) {
 		}
 		c.load.ended = true
 	}
-	c.dropDraft()
 	return reply{to: Prefix + "/?signed_out=1"}, nil
 }
 

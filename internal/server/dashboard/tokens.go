@@ -139,10 +139,6 @@ func (f *tokenForm) Understood() []netip.Prefix {
 
 // newToken shows the form, filled in by the query string if that says how.
 func newToken(c *call) (reply, error) {
-	if kept, ok := c.takeDraft(); ok {
-		c.form = kept
-		return c.tokenForm(c.readToken(), 0), nil
-	}
 	q := c.r.URL.Query()
 	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Once: rand.Text()}
 	if q.Has("expires_in_days") {
@@ -306,9 +302,6 @@ func showToken(c *call) (reply, error) {
 	v, err := c.tokenView()
 	if err != nil {
 		return reply{}, err
-	}
-	if kept, ok := c.takeDraft(); ok {
-		v.Typed = kept.Get("confirm")
 	}
 	return c.tokenPage(v, 0), nil
 }

@@ -195,10 +195,6 @@ const allEvents = "all"
 func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
 
 func newWebhook(c *call) (reply, error) {
-	if kept, ok := c.takeDraft(); ok {
-		c.form = kept
-		return webhookAgain(c), nil
-	}
 	q := c.r.URL.Query()
 	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: wire.Items(q["events"]...)}
 	return c.webhookForm(f, 0), nil
@@ -311,10 +307,6 @@ func (c *call) hooks() webhooks.Config {
 }
 
 func editWebhook(c *call, e endpointRow) (reply, error) {
-	if kept, ok := c.takeDraft(); ok {
-		c.form = kept
-		return webhookAgain(c), nil
-	}
 	f := &webhookForm{ID: e.ID, URL: e.URL, Pull: e.Pull(), Chosen: e.Events, Enabled: e.Enabled}
 	if e.Description != nil {
 		f.Description = *e.Description
