@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"guildhall/internal/access/audit"
@@ -62,7 +61,7 @@ func CheckName(name string) error {
 		return fault.New(fault.Invalid, "invalid_request", "Give the token a name that says where it will be used, such as “payday bot”: 1 to 100 characters, not all of them blank.")
 	case length > 100:
 		return fault.New(fault.Invalid, "invalid_request", "The name of a token has %d characters; at most 100 fit.", length)
-	case !utf8.ValidString(name) || !wire.OneLine(name) || strings.ContainsFunc(name, func(r rune) bool { return unicode.Is(unicode.Cf, r) }):
+	case !utf8.ValidString(name) || !wire.OneLine(name) || wire.HasUnseen(name):
 		return fault.New(fault.Invalid, "invalid_request", "The name of a token holds no line breaks, no control characters and no others that cannot be seen.")
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 )
 
 //go:embed templates assets
@@ -136,19 +137,22 @@ func (c *call) render(r reply) ([]byte, error) {
 
 func (s *Server) funcs() template.FuncMap {
 	return template.FuncMap{
-		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"short":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
-		"stamp":  func(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") },
-		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"ago":    func(t time.Time) string { return ago(s.now().Sub(t)) },
-		"within": func(t time.Time) string { return within(t.Sub(s.now())) },
-		"days":   func(t time.Time) int { return int(t.Sub(s.now()) / (24 * time.Hour)) },
-		"past":   func(t time.Time) bool { return !s.now().Before(t) },
-		"number": number,
-		"join":   strings.Join,
-		"field":  newField,
-		"seq":    func(list ...any) []any { return list },
-		"dict":   dict,
+		"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"short":   func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"stamp":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") },
+		"precise": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"ago":     func(t time.Time) string { return ago(s.now().Sub(t)) },
+		"within":  func(t time.Time) string { return within(t.Sub(s.now())) },
+		"days":    func(t time.Time) int { return int(t.Sub(s.now()) / (24 * time.Hour)) },
+		"past":    func(t time.Time) bool { return !s.now().Before(t) },
+		"number":  number,
+		"scopes":  scopeWords,
+		"agent":   agentName,
+		"join":    strings.Join,
+		"field":   newField,
+		"seq":     func(list ...any) []any { return list },
+		"dict":    dict,
 		"visible": func(v any) string {
 			if p, ok := v.(*string); ok && p != nil {
 				v = *p
@@ -227,29 +231,35 @@ func number(v any) string {
 	return sign + s
 }
 
-// visible shows what would otherwise act on the text around it: controls, and
-// marks that turn the direction of writing.
+// visible replaces the characters that would otherwise act on the text around them:
+// controls, and marks that turn the direction of writing. Joiners and flag tags that are part
+// of the writing stay.
 func visible(s string) string {
-	return strings.Map(func(r rune) rune {
+	text := []rune(strings.ToValidUTF8(s, "\ufffd"))
+	shown := make([]rune, len(text))
+	for i, r := range text {
 		switch {
 		case r == '\n' || r == '\t':
-			return r
 		case r < ' ' || r == 0x7f:
-			return '\u2400' + r%0x7f%0x21
-		case unicode.Is(unicode.Cf, r) && r != '\u200d' || unicode.Is(unicode.Cc, r) || r == '\u2028' || r == '\u2029':
-			return '\ufffd'
+			r = '\u2400' + r%0x7f%0x21
+		case unicode.Is(unicode.Cf, r) && !wire.IsJoining(text, i) || unicode.Is(unicode.Cc, r) || r == '\u2028' || r == '\u2029':
+			r = '\ufffd'
 		}
-		return r
-	}, strings.ToValidUTF8(s, "\ufffd"))
+		shown[i] = r
+	}
+	return string(shown)
 }
 
-// plainText is a name from outside: at most n characters, nothing but text.
+// plainText returns a name from outside as one line of at most n characters, without
+// controls and unseen marks.
 func plainText(s string, n int) string {
-	out := []rune(strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) {
-			return -1
+	text := []rune(strings.ToValidUTF8(s, ""))
+	var kept []rune
+	for i, r := range text {
+		if r >= ' ' && !unicode.Is(unicode.Cc, r) && (!unicode.Is(unicode.Cf, r) || wire.IsJoining(text, i)) {
+			kept = append(kept, r)
 		}
-		return r
-	}, strings.ToValidUTF8(s, ""))))
-	return string(out[:min(n, len(out))])
+	}
+	kept = []rune(strings.TrimSpace(string(kept)))
+	return string(kept[:min(n, len(kept))])
 }
