@@ -41,10 +41,11 @@ type receivers struct {
 
 type webhookAdd struct {
 	receivers
-	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
-	URL       string   `name:"url" required:"" help:"Where events are sent, https." placeholder:"URL"`
-	Event     []string `sep:"none" xor:"events" help:"An event type; repeat it, or list several with commas." placeholder:"EVENT"`
-	AllEvents bool     `xor:"events" help:"Every event type."`
+	Guild       string   `required:"" help:"The guild's id." placeholder:"ID"`
+	URL         string   `name:"url" required:"" help:"Where events are sent, https." placeholder:"URL"`
+	Description string   `help:"What the endpoint is for, at most 200 characters." placeholder:"TEXT"`
+	Event       []string `sep:"none" xor:"events" help:"An event type; repeat it, or list several with commas." placeholder:"EVENT"`
+	AllEvents   bool     `xor:"events" help:"Every event type."`
 }
 
 func (c *webhookAdd) Run(ctx context.Context, io streams) error {
@@ -57,7 +58,7 @@ func (c *webhookAdd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer cfg.DB.Close()
-	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, events)
+	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, c.Description, events)
 	if err != nil {
 		return err
 	}

@@ -405,13 +405,13 @@ type Group struct {
 }
 
 // Groups counts the refusals that are kept, by code and operation.
-func Groups(ctx context.Context, q db.Querier, guild string) ([]Group, error) {
+func Groups(ctx context.Context, q db.Querier, guild string, since time.Time) ([]Group, error) {
 	rows, err := db.Select[Group](ctx, q, `
 		SELECT code, operation, status, count(*) AS refusals, max(at) AS newest
 		FROM usage_refusals
-		WHERE guild_id = $1
+		WHERE guild_id = $1 AND at >= $2
 		GROUP BY code, operation, status
 		ORDER BY refusals DESC, code, operation
-		LIMIT 50`, guild)
+		LIMIT 50`, guild, since)
 	return rows, fault.Wrap(err, "group the refusals of guild", guild)
 }

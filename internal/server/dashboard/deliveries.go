@@ -165,6 +165,12 @@ type webhookView struct {
 
 type deliveryRow struct{ webhooks.Logged }
 
+// Tried reports whether the delivery can be sent once more: it was attempted, or has ended.
+// One that still waits for its first attempt would only be sent twice.
+func (d deliveryRow) Tried() bool {
+	return d.Attempts > 0 || d.State == delivery.StateDelivered || d.State == delivery.StateFailed
+}
+
 // Answer is what the receiver answered, or why there was none.
 func (d deliveryRow) Answer() string {
 	switch {

@@ -56,6 +56,9 @@ func TestPagesNameNoTokensThatHaveEndedForNothing(t *testing.T) {
 	must(t, auth.Revoke(t.Context(), s.DB, guildID, used.ID))
 	b := s.as(t, "manager")
 	requests := page(guildID, "requests")
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
+		VALUES ($1, 'r', now(), '', 'listCases', 401, 'invalid_token', '203.0.113.9')`, guildID) // else the page is one sentence
 	b.get(requests).wants(200, "At work").lacks("Long gone")
 	b.get(requests+"?token="+used.ID).wants(200, "At work", `value="`+used.ID+`" selected`, "Long gone")
 	b.get(page(guildID)).wants(200, "<b>1</b>").lacks("<b>Done:</b> <a href=\"/docs\">")

@@ -49,7 +49,7 @@ func overview(c *call) (reply, error) {
 		}
 		v.Called = slices.ContainsFunc(tokens, func(t auth.Token) bool { return t.LastUsedAt != nil })
 	}
-	if v.Groups, err = usage.Groups(c.ctx, c.cfg.DB.Reader(), c.guild.ID); err != nil {
+	if v.Groups, err = usage.Groups(c.ctx, c.cfg.DB.Reader(), c.guild.ID, start); err != nil {
 		return reply{}, err
 	}
 	v.Groups = v.Groups[:min(5, len(v.Groups))]

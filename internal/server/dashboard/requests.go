@@ -62,6 +62,12 @@ type requestsView struct {
 	Next     string // the next page of refusals; empty after the last
 }
 
+// Empty reports whether nothing has happened that the page could show.
+func (v requestsView) Empty() bool {
+	return v.Usage.Plot.Total == 0 && len(v.Groups) == 0 && len(v.Refusals) == 0 && len(v.Ended) == 0 &&
+		v.Filter == (usage.RefusalFilter{})
+}
+
 // refusalsPage is how many refusals the page lists at a time.
 const refusalsPage = 50
 
@@ -99,7 +105,7 @@ func listRequests(c *call) (reply, error) {
 		return reply{}, err
 	}
 	db := c.cfg.DB.Reader()
-	if v.Groups, err = usage.Groups(c.ctx, db, c.guild.ID); err != nil {
+	if v.Groups, err = usage.Groups(c.ctx, db, c.guild.ID, c.windowStart(v.Usage.Window)); err != nil {
 		return reply{}, err
 	}
 	refusals, err := usage.Refusals(c.ctx, db, c.guild.ID, v.Filter, refusalsPage+1)
@@ -162,7 +168,7 @@ func (c *call) pageNumber(name string) int {
 // usageView reads the requests of a token, or of the guild when it is empty.
 func (c *call) usageView(token string) (usageView, error) {
 	v := usageView{Window: c.window(), Windows: windows, query: c.r.URL.Query()}
-	start := c.now().UTC().Truncate(time.Hour).Add(-time.Duration(v.Window.hours-1) * time.Hour)
+	start := c.windowStart(v.Window)
 	q := c.cfg.DB.Reader()
 	hours, err := usage.Hours(c.ctx, q, c.guild.ID, token, start)
 	if err != nil {
@@ -185,6 +191,11 @@ func (c *call) window() window {
 		}
 	}
 	return windows[0]
+}
+
+// windowStart returns the first hour of a window that ends with the present hour.
+func (c *call) windowStart(w window) time.Time {
+	return c.now().UTC().Truncate(time.Hour).Add(-time.Duration(w.hours-1) * time.Hour)
 }
 
 // hourly is the plot of requests by hour and class.

@@ -44,3 +44,21 @@ func groupScopes(operations []Operation) []scopeGroup {
 	}
 	return groups
 }
+
+// scopeWords returns scopes in words, a resource each: "Cases: read, write".
+func scopeWords(scopes []string) []string {
+	var words []string
+	was := ""
+	for _, name := range auth.Scopes {
+		if !slices.Contains(scopes, name) {
+			continue
+		}
+		resource, verb, _ := strings.Cut(name, ":")
+		if resource == was {
+			words[len(words)-1] += ", " + verb
+			continue
+		}
+		words, was = append(words, strings.ToUpper(resource[:1])+resource[1:]+": "+verb), resource
+	}
+	return words
+}

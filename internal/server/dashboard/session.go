@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/alexedwards/scs/v2"
+	"github.com/mileusna/useragent"
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
@@ -288,6 +289,16 @@ type sessionRow struct {
 	Seen    time.Time `db:"seen_at"`
 	Expires time.Time `db:"expires_at"`
 	Current bool      `db:"-"`
+}
+
+// agentName returns the browser and the system that a User-Agent header names, as in
+// "Firefox on Windows". It returns the header itself where it names no browser that is known.
+func agentName(header string) string {
+	a := useragent.Parse(header)
+	if a.Name == "" || a.OS == "" {
+		return header
+	}
+	return a.Name + " on " + a.OS
 }
 
 // sessionsPage is how many sessions the page lists at a time.

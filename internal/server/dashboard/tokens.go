@@ -117,7 +117,8 @@ type tokenForm struct {
 	Name, Allow, Days string
 	Other             bool // the days are typed, not one of the usual ones
 	Chosen            []string
-	Once              string // so that sending the same form again makes no second token
+	Once              string   // so that sending the same form again makes no second token
+	Unknown           []string // scopes that the link to the form names and that do not exist
 	Groups            []scopeGroup
 	checked
 }
@@ -147,6 +148,8 @@ func newToken(c *call) (reply, error) {
 	for _, s := range wire.Items(q["scopes"]...) {
 		if slices.Contains(auth.Scopes, s) {
 			f.Chosen = append(f.Chosen, s)
+		} else {
+			f.Unknown = append(f.Unknown, s)
 		}
 	}
 	return c.tokenForm(f, 0), nil

@@ -59,10 +59,14 @@ func onEndpoint(next endpointHandler) handler {
 // endpointRow is an endpoint as the pages show it.
 type endpointRow struct{ webhooks.Standing }
 
-// rowOf is an endpoint to be shown. One without an address is known by its id.
+// rowOf returns s for the pages. A pull endpoint has no address: its description, or a name
+// made of its id, stands in place of the URL.
 func rowOf(s webhooks.Standing) endpointRow {
 	if s.Delivery == delivery.Pull {
-		s.URL = "pull " + s.ID[:min(8, len(s.ID))]
+		s.URL = "Pull endpoint " + s.ID[max(0, len(s.ID)-6):]
+		if s.Description != nil && strings.TrimSpace(*s.Description) != "" {
+			s.URL = strings.TrimSpace(*s.Description)
+		}
 	}
 	return endpointRow{s}
 }
@@ -165,16 +169,23 @@ func (c *call) webhooksSummary() (webhooksSummary, error) {
 	return sum, nil
 }
 
+// webhooksView is the list of the guild's endpoints.
+type webhooksView struct {
+	Rows []endpointRow
+	Full bool // the guild has as many endpoints as it may have
+	Max  int
+}
+
 func listWebhooks(c *call) (reply, error) {
 	rows, err := webhooks.Standings(c.ctx, c.cfg.DB.Reader(), c.guild.ID)
 	if err != nil {
 		return reply{}, err
 	}
-	list := make([]endpointRow, len(rows))
-	for i, r := range rows {
-		list[i] = rowOf(r)
+	v := webhooksView{Max: webhooks.MaxEndpoints, Full: len(rows) >= webhooks.MaxEndpoints}
+	for _, r := range rows {
+		v.Rows = append(v.Rows, rowOf(r))
 	}
-	return reply{page: "webhooks", view: list, frame: frame{Title: "Webhooks", Tab: "webhooks", Live: true}}, nil
+	return reply{page: "webhooks", view: v, frame: frame{Title: "Webhooks", Tab: "webhooks", Live: true}}, nil
 }
 
 // webhookForm is the form for an endpoint, as it was filled in.
@@ -184,9 +195,16 @@ type webhookForm struct {
 	Chosen               []string
 	Enabled              bool
 	Once                 string
+	UpdatedAt            time.Time       // of the endpoint when the form was opened
+	Changes              []webhookChange // what somebody else has saved meanwhile
+	Full                 bool            // the guild has as many endpoints as it may have
+	Max                  int
 	Types                []EventSample
 	checked
 }
+
+// webhookChange is a field whose stored value differs from the form's.
+type webhookChange struct{ Field, Stored, Typed string }
 
 // allEvents stands for every type of today in a form.
 const allEvents = "all"
@@ -196,15 +214,22 @@ func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, 
 
 func newWebhook(c *call) (reply, error) {
 	q := c.r.URL.Query()
-	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: wire.Items(q["events"]...)}
+	rows, err := webhooks.Standings(c.ctx, c.cfg.DB.Reader(), c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	f := &webhookForm{
+		URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: wire.Items(q["events"]...),
+		Pull: q.Get("delivery") == delivery.Pull, Full: len(rows) >= webhooks.MaxEndpoints,
+	}
 	return c.webhookForm(f, 0), nil
 }
 
 func (c *call) webhookForm(f *webhookForm, status int) reply {
-	f.Types = c.cfg.Events
+	f.Types, f.Max = c.cfg.Events, webhooks.MaxEndpoints
 	title, crumbs := "New endpoint", []crumb{{"Webhooks", c.path("webhooks")}}
 	if f.ID != "" {
-		title, crumbs = "Edit endpoint", append(crumbs, crumb{cmp.Or(f.URL, "Endpoint"), c.path("webhooks", f.ID)})
+		title, crumbs = "Edit endpoint", append(crumbs, crumb{cmp.Or(f.URL, f.Description, "Endpoint"), c.path("webhooks", f.ID)})
 	}
 	return reply{status: status, page: "webhook-form", view: f, frame: frame{Title: title, Tab: "webhooks", Crumbs: crumbs}}
 }
@@ -216,7 +241,7 @@ type secretView struct {
 }
 
 func createWebhook(c *call) (reply, error) {
-	f, wanted := c.readWebhook()
+	f, settings := c.readWebhook()
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
@@ -224,7 +249,7 @@ func createWebhook(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	made, err := webhooks.Create(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
+	made, err := webhooks.Create(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, settings)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
 	}
@@ -245,6 +270,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
 		Chosen: chosen, Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
 	}
+	f.UpdatedAt, _ = time.Parse(time.RFC3339Nano, c.form.Get("updated_at")) // zero where the form has none
 	if f.Pull = c.form.Get("delivery") == delivery.Pull; f.Pull {
 		f.URL = ""
 	} else if f.URL == "" {
@@ -256,7 +282,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 	}
 	if n := len([]rune(f.Description)); n > 200 {
 		f.Problems.add("description", "The description has %d characters; at most 200 fit.", n)
-	} else if plainText(f.Description, 200) != f.Description {
+	} else if !wire.OneLine(f.Description) || wire.HasUnseen(f.Description) {
 		f.Problems.add("description", "The description holds characters that cannot be seen. Type it anew.")
 	}
 	if len(f.Chosen) == 0 {
@@ -267,7 +293,13 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 			f.Problems.add("events", "%q is not an event.", e)
 		}
 	}
-	return f, webhooks.Settings{URL: f.URL, Description: f.Description, Events: f.Chosen, Enabled: f.Enabled}
+	settings := webhooks.Settings{
+		URL: f.URL, Description: f.Description, Events: f.Chosen, Enabled: f.Enabled, UnchangedSince: f.UpdatedAt,
+	}
+	if f.Pull && f.ID == "" {
+		settings.Delivery = delivery.Pull
+	}
+	return f, settings
 }
 
 // refusedForm turns what a domain refuses into what is wrong with the form.
@@ -307,15 +339,50 @@ func (c *call) hooks() webhooks.Config {
 }
 
 func editWebhook(c *call, e endpointRow) (reply, error) {
-	f := &webhookForm{ID: e.ID, URL: e.URL, Pull: e.Pull(), Chosen: e.Events, Enabled: e.Enabled}
+	return c.webhookForm(formOf(e), 0), nil
+}
+
+// formOf returns the form filled with the stored settings of an endpoint.
+func formOf(e endpointRow) *webhookForm {
+	f := &webhookForm{ID: e.ID, URL: e.URL, Pull: e.Pull(), Chosen: e.Events, Enabled: e.Enabled, UpdatedAt: e.UpdatedAt}
 	if e.Description != nil {
 		f.Description = *e.Description
 	}
-	return c.webhookForm(f, 0), nil
+	if f.Pull {
+		f.URL = ""
+	}
+	return f
+}
+
+// changedForm shows the form as it was filled beside what somebody else has saved since the
+// form was opened. Sending it once more saves it over that.
+func (c *call) changedForm(f *webhookForm) (reply, error) {
+	stored, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, f.ID)
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	e := formOf(endpointRow{stored})
+	f.UpdatedAt = e.UpdatedAt
+	word := map[bool]string{true: "yes", false: "no"}
+	for _, change := range []webhookChange{
+		{"Address", e.URL, f.URL}, {"Description", e.Description, f.Description},
+		{"Events", strings.Join(e.Chosen, ", "), strings.Join(inOrder(f.Chosen), ", ")}, {"Enabled", word[e.Enabled], word[f.Enabled]},
+	} {
+		if change.Stored != change.Typed {
+			f.Changes = append(f.Changes, change)
+		}
+	}
+	f.Problems.add("changes", "Somebody has changed this endpoint since you opened the form. Compare, and save again to replace what they saved.")
+	return c.webhookForm(f, http.StatusConflict), nil
+}
+
+// inOrder returns the known event types of a form in the order in which they are stored.
+func inOrder(chosen []string) []string {
+	return slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(chosen, t) })
 }
 
 func changeWebhook(c *call, e endpointRow) (reply, error) {
-	f, wanted := c.readWebhook()
+	f, settings := c.readWebhook()
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
@@ -332,7 +399,11 @@ func changeWebhook(c *call, e endpointRow) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := webhooks.Change(ctx, c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
+	err = webhooks.Change(ctx, c.hooks(), c.guild.ID, f.ID, settings)
+	if errors.Is(err, webhooks.ErrChanged) {
+		return c.changedForm(f)
+	}
+	if err != nil {
 		return c.refusedForm(f, err)
 	}
 	return c.back(c.path("webhooks", f.ID), "The endpoint is changed."), nil
@@ -365,7 +436,7 @@ func switchWebhook(enabled bool) endpointHandler {
 
 // removeWebhook deletes an endpoint whose address the caller has typed.
 func removeWebhook(c *call, e endpointRow) (reply, error) {
-	if typed := c.form.Get("confirm"); strings.TrimSpace(typed) != e.URL {
+	if typed := c.form.Get("confirm"); strings.TrimSpace(typed) != strings.TrimSpace(e.URL) {
 		v, err := c.webhookView(e)
 		if err != nil {
 			return reply{}, err

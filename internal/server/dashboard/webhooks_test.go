@@ -242,8 +242,8 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	})
 	b := s.as(t, "manager")
 	one := page(guildID, "webhooks", id)
-	b.get(page(guildID, "webhooks")).wants(200, "pull "+id[:8])
-	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting", "nothing to fetch", "Add a test event",
+	b.get(page(guildID, "webhooks")).wants(200, "Pull endpoint "+id[len(id)-6:])
+	b.get(one).wants(200, "Pull endpoint "+id[len(id)-6:], "Last fetched", "never: no program has fetched from it yet", "0 waiting", "nothing to fetch", "Add a test event",
 		"Nothing has happened yet that this endpoint listens to.").
 		lacks("nothing sent", "Send a test", `id="recover"`, `name="response_class"`)
 	b.post(one+"/test", nil).wants(303)
@@ -255,7 +255,7 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 		_, err := delivery.Fetch(ctx, tx, guildID, id, key, 10, time.Minute)
 		return err
 	})
-	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
+	b.get(one).wants(200, key).lacks("no program has fetched", "the oldest that can be fetched since")
 	// The page waits for no attempt: there is none.
 	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		event := dbtest.Value[string](t, s.DB, `SELECT event_id FROM webhook_deliveries`)
@@ -273,8 +273,8 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	b.get(one+"/rotate").wants(200, "forwards").lacks("Requests to")
 	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`, "Nothing can be fetched from a disabled endpoint").
 		lacks(`name="url"`, "is sent nothing")
-	b.get(one+"?status=failed").wants(200, "type its name: pull "+id[:8], "31 days after its event").lacks("type its address")
-	b.post(one+"/remove", url.Values{"confirm": {"other"}}).wants(422, "s name, pull "+id[:8]+", to remove it.")
+	b.get(one+"?status=failed").wants(200, "type its name: Pull endpoint "+id[len(id)-6:], "31 days after its event").lacks("type its address")
+	b.post(one+"/remove", url.Values{"confirm": {"other"}}).wants(422, "s name, Pull endpoint "+id[len(id)-6:]+", to remove it.")
 	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).
 		wants(303)
 	if got := dbtest.Value[string](t, s.DB,

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/access/auth"
@@ -54,6 +55,9 @@ func (p patch) check(ctx context.Context) error {
 	if p.Events != nil && len(p.Events) == 0 {
 		return fault.New(fault.Invalid, "invalid_request", "body /events: must name at least one event type")
 	}
+	if p.Description != nil && *p.Description != nil && utf8.RuneCountInString(**p.Description) > 200 {
+		return fault.New(fault.Invalid, "invalid_request", "body /description: must have at most 200 characters")
+	}
 	if p.Description != nil && *p.Description != nil && !wire.OneLine(**p.Description) {
 		return fault.New(fault.Invalid, "invalid_request", "body /description: must not contain control characters or line breaks")
 	}
@@ -78,7 +82,7 @@ func (p patch) onlyDisables() bool {
 }
 
 // register makes an endpoint and returns it with its secret, which is readable
-// nowhere afterwards. A guild that has maxEndpoints already is Refused.
+// nowhere afterwards. A guild that has MaxEndpoints already is Refused.
 func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (Standing, string, error) {
 	e := endpoint{GuildID: guild, ID: db.NewID(), Delivery: cmp.Or(p.Delivery, delivery.Push), Enabled: true}
 	if e.Delivery == delivery.Push && p.URL == nil {

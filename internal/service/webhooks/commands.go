@@ -31,11 +31,11 @@ func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 
 // Add registers an endpoint for the given event types, all of them if there are
 // none, and shows its secret, once.
-func Add(ctx context.Context, cfg Config, guild, url string, events []string) (gen.WebhookEndpointWithSecret, error) {
+func Add(ctx context.Context, cfg Config, guild, url, description string, events []string) (gen.WebhookEndpointWithSecret, error) {
 	if len(events) == 0 {
 		events = event.Types
 	}
-	return Create(ctx, cfg, cfg.DB, guild, Settings{URL: url, Events: events, Enabled: true})
+	return Create(ctx, cfg, cfg.DB, guild, Settings{URL: url, Description: description, Events: events, Enabled: true})
 }
 
 // List returns the guild's endpoints, newest first.

@@ -156,13 +156,19 @@ func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, 
 	return row.standing()
 }
 
-// Settings is what somebody wants an endpoint to be. Without a URL it keeps the one that
-// it has, or none.
+// Settings is the desired configuration of an endpoint. An empty URL keeps the current URL.
 type Settings struct {
 	URL, Description string
 	Events           []string
 	Enabled          bool
+	Delivery         string // delivery.Push or delivery.Pull; empty: push for a new endpoint, else the current one
+	// UnchangedSince is the UpdatedAt that the settings were made from. Where it is set, Change
+	// returns ErrChanged if somebody has changed the endpoint since.
+	UnchangedSince time.Time
 }
+
+// ErrChanged says that an endpoint was changed between reading and changing it.
+var ErrChanged = fault.New(fault.Conflict, "changed_meanwhile", "The endpoint was changed since this form was opened.")
 
 // Create registers an endpoint and shows its secret, once. doer opens the unit.
 func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Settings) (gen.WebhookEndpointWithSecret, error) {
@@ -184,7 +190,7 @@ func (w Settings) patch() patch {
 	if w.Description == "" {
 		description = nil
 	}
-	p := patch{Events: w.Events, Description: &description, Enabled: &w.Enabled}
+	p := patch{Events: w.Events, Description: &description, Enabled: &w.Enabled, Delivery: w.Delivery}
 	if w.URL != "" {
 		p.URL = &w.URL
 	}
@@ -199,13 +205,13 @@ func (m manager) resolveIfURL(ctx context.Context, guild, url string) context.Co
 	return m.resolveFor(ctx, guild, url)
 }
 
-// Change makes an endpoint what is wanted.
+// Change replaces the settings of an endpoint.
 func Change(ctx context.Context, cfg Config, guild, id string, w Settings) error {
 	m, err := newManager(cfg)
 	if err != nil {
 		return err
 	}
-	return m.edit(m.resolveIfURL(ctx, guild, w.URL), guild, id, w.patch())
+	return m.edit(m.resolveIfURL(ctx, guild, w.URL), guild, id, w.UnchangedSince, w.patch())
 }
 
 // Switch enables or disables an endpoint.
@@ -214,10 +220,12 @@ func Switch(ctx context.Context, cfg Config, guild, id string, enabled bool) err
 	if err != nil {
 		return err
 	}
-	return m.edit(ctx, guild, id, patch{Enabled: &enabled})
+	return m.edit(ctx, guild, id, time.Time{}, patch{Enabled: &enabled})
 }
 
-func (m manager) edit(ctx context.Context, guild, id string, p patch) error {
+// edit applies p to an endpoint in one transaction. It returns ErrChanged if the endpoint was
+// updated after unchangedSince, unless that is zero.
+func (m manager) edit(ctx context.Context, guild, id string, unchangedSince time.Time, p patch) error {
 	if err := p.check(ctx); err != nil {
 		return err
 	}
@@ -225,6 +233,9 @@ func (m manager) edit(ctx context.Context, guild, id string, p patch) error {
 		was, err := lock(ctx, tx, guild, id)
 		if err != nil {
 			return err
+		}
+		if !unchangedSince.IsZero() && !was.UpdatedAt.Equal(unchangedSince) {
+			return ErrChanged
 		}
 		_, err = m.change(ctx, tx, was, p)
 		return err

@@ -471,17 +471,17 @@ func TestCommandLine(t *testing.T) {
 	ctx := t.Context()
 
 	register(t, api.Next(t), receiver.URL) // another guild's, which comes first
-	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, nil)
+	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, "", nil)
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, nil); !fault.Is(err, "not_found") {
+	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, "", nil); !fault.Is(err, "not_found") {
 		t.Errorf("Add took an unknown guild: %v", err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, []string{"case.deleted"}); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, "", []string{"case.deleted"}); err == nil {
 		t.Error("Add took an unknown event")
 	}
-	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", "", nil); err == nil {
 		t.Error("Add took a private address")
 	}
 	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err != nil || guild != api.Guild {

@@ -26,8 +26,8 @@ type endpoint struct {
 	UpdatedAt      time.Time  `db:"updated_at"`
 }
 
-// maxEndpoints is how many a guild may have. It bounds the fan-out of a write.
-const maxEndpoints = 10
+// MaxEndpoints is how many endpoints a guild may have. It bounds the fan-out of a write.
+const MaxEndpoints = 10
 
 var noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
 
@@ -43,14 +43,14 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "lock guild", guild)
 }
 
-// checkLimit is Refused when the guild has maxEndpoints.
+// checkLimit is Refused when the guild has MaxEndpoints.
 func checkLimit(ctx context.Context, q db.Querier, guild string) error {
 	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
 	if err != nil {
 		return fault.Wrap(err, "count endpoints of guild", guild)
 	}
-	if have >= maxEndpoints {
-		return fault.New(fault.Refused, "webhook_limit_reached", "A guild can have %d webhook endpoints.", maxEndpoints)
+	if have >= MaxEndpoints {
+		return fault.New(fault.Refused, "webhook_limit_reached", "A guild can have %d webhook endpoints.", MaxEndpoints)
 	}
 	return nil
 }
