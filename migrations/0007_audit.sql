@@ -20,6 +20,9 @@ CREATE TABLE audit_log (
     PRIMARY KEY (guild_id, id)
 );
 
+-- The dashboard lists changes without sign-ins unless it is asked for them.
+CREATE INDEX audit_log_changes ON audit_log (guild_id, id)
+    WHERE action NOT IN ('dashboard.link_used', 'dashboard.signed_in', 'dashboard.signed_out', 'dashboard.session_ended');
 CREATE INDEX audit_log_action ON audit_log (guild_id, action, id);
 CREATE INDEX audit_log_actor ON audit_log (guild_id, actor_id, id);
 CREATE INDEX audit_log_target ON audit_log (guild_id, target_id, id);

@@ -736,6 +736,7 @@ CREATE INDEX api_tokens_working ON public.api_tokens USING btree (guild_id, COAL
 CREATE INDEX audit_log_action ON public.audit_log USING btree (guild_id, action, id);
 CREATE INDEX audit_log_actor ON public.audit_log USING btree (guild_id, actor_id, id);
 CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
+CREATE INDEX audit_log_changes ON public.audit_log USING btree (guild_id, id) WHERE (action <> ALL (ARRAY['dashboard.link_used'::text, 'dashboard.signed_in'::text, 'dashboard.signed_out'::text, 'dashboard.session_ended'::text]));
 CREATE INDEX audit_log_target ON public.audit_log USING btree (guild_id, target_id, id);
 CREATE INDEX bot_keys_every_guild ON public.bot_keys USING btree (created_at, id) WHERE (guild_ids IS NULL);
 CREATE INDEX bot_keys_guilds ON public.bot_keys USING gin (guild_ids);

@@ -173,7 +173,15 @@ type Filter struct {
 	Below  string // rows older than the one with this id
 	Since  time.Time
 	Until  time.Time // not itself
+	// ChangesOnly leaves out who signed in and out, unless Action names such an action.
+	ChangesOnly bool
 }
+
+// SignIns are the actions that change nothing in a guild: sessions that begin or end.
+var SignIns = []string{LinkUsed, SignedIn, SignedOut, SessionEnded}
+
+// changesOnly is the predicate of the index audit_log_changes, which leaves out SignIns.
+const changesOnly = " AND action NOT IN ('dashboard.link_used', 'dashboard.signed_in', 'dashboard.signed_out', 'dashboard.session_ended')"
 
 // clocks is how far the clock of a node, which ids come from, and that of the
 // database may lie apart.
@@ -218,7 +226,26 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 		db.Condition{Compare: "at >=", Value: instant(f.Since)},
 		db.Condition{Compare: "id <", Value: bound(f.Until, clocks)},
 		db.Condition{Compare: "at <", Value: instant(f.Until)})
+	if f.ChangesOnly && f.Action == "" {
+		query += changesOnly
+	}
 	return query + " ORDER BY id DESC LIMIT $2", args
+}
+
+// First returns the oldest row of an action on a target: who made it. It reports false where
+// the log has no such row, or keeps it no more.
+func First(ctx context.Context, q db.Querier, guild, action, target string) (Row, bool, error) {
+	row, err := db.Get[Row](ctx, q, `
+		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
+		       before::text AS before, after::text AS after
+		FROM audit_log
+		WHERE guild_id = $1 AND target_id = $2 AND action = $3
+		ORDER BY id
+		LIMIT 1`, guild, target, action)
+	if db.Missing(err) {
+		return Row{}, false, nil
+	}
+	return row, err == nil, fault.Wrap(err, "read who made", target, "in guild", guild)
 }
 
 // Expired lists changes that are older than a year.

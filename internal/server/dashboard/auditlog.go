@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/service/webhooks"
 )
 
 const (
@@ -36,13 +37,69 @@ type auditView struct {
 
 // Filtered reports whether anything is filtered by.
 func (v *auditView) Filtered() bool {
-	return v.Filter.Action != "" || v.Filter.Actor != "" || v.Filter.Target != "" || v.Since != "" || v.Until != ""
+	return v.Filter.Action != "" || v.Filter.Actor != "" || v.Filter.Target != "" || v.Since != "" || v.Until != "" ||
+		!v.Filter.ChangesOnly
 }
 
 // auditRow is one change, with its details as lines.
 type auditRow struct {
 	audit.Row
-	Changes []auditChange
+	Changes         []auditChange
+	Thing, ActorsAt string // paths of the pages of the target and of the actor; empty: they have none
+}
+
+// Edited reports whether the change replaced values: what stood before is known, and what
+// stands after.
+func (r auditRow) Edited() bool { return r.Before != nil && r.After != nil }
+
+// maker is who has made a token or an endpoint.
+type maker struct {
+	auditRow
+	Known bool   // the audit log has a row of it
+	Lines string // the path of the thing's rows in the audit log
+}
+
+// maker reads from the audit log who has made the thing with this id.
+func (c *call) maker(action, target string) (maker, error) {
+	row, known, err := audit.First(c.ctx, c.cfg.DB.Reader(), c.guild.ID, action, target)
+	m := maker{Known: known, Lines: c.path("audit") + "?" + url.Values{"target": {target}}.Encode()}
+	m.auditRow = auditRow{Row: row, ActorsAt: c.actorPath(row)}
+	return m, err
+}
+
+// actorPath returns the path of the page of the actor of a row: only tokens have a page.
+func (c *call) actorPath(r audit.Row) string {
+	if r.ActorType != audit.Token || r.ActorID == "" {
+		return ""
+	}
+	return c.path("tokens", r.ActorID)
+}
+
+// linked returns rows for the page. Each leads to the page of its target, if that exists: a
+// token always, an endpoint until it is removed.
+func (c *call) linked(rows []audit.Row) ([]auditRow, error) {
+	endpoints := map[string]bool{}
+	if slices.ContainsFunc(rows, func(r audit.Row) bool { return strings.HasPrefix(r.Action, "webhook.") }) {
+		standings, err := webhooks.Standings(c.ctx, c.cfg.DB.Reader(), c.guild.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range standings {
+			endpoints[e.ID] = true
+		}
+	}
+	list := make([]auditRow, len(rows))
+	for i, r := range rows {
+		list[i] = auditRow{Row: r, Changes: changesOf(r.Before, r.After), ActorsAt: c.actorPath(r)}
+		switch {
+		case r.Target == "":
+		case strings.HasPrefix(r.Action, "token."):
+			list[i].Thing = c.path("tokens", r.Target)
+		case endpoints[r.Target]:
+			list[i].Thing = c.path("webhooks", r.Target)
+		}
+	}
+	return list, nil
 }
 
 type auditChange struct{ Name, Before, After string }
@@ -50,6 +107,7 @@ type auditChange struct{ Name, Before, After string }
 func listAudit(c *call) (reply, error) {
 	q := c.r.URL.Query()
 	f := audit.Filter{Action: q.Get("action"), Actor: q.Get("actor"), Target: strings.TrimSpace(q.Get("target")), Below: q.Get("before")}
+	f.ChangesOnly = q.Get("sign_ins") == ""
 	v := &auditView{Actions: audit.Actions, Since: strings.TrimSpace(q.Get("since")), Until: strings.TrimSpace(q.Get("until"))}
 	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		var ok bool
@@ -70,7 +128,7 @@ func listAudit(c *call) (reply, error) {
 		return reply{}, err
 	}
 	chosen := url.Values{}
-	for name, value := range map[string]string{"action": f.Action, "actor": f.Actor, "target": f.Target, "since": v.Since, "until": v.Until} {
+	for name, value := range map[string]string{"action": f.Action, "actor": f.Actor, "target": f.Target, "since": v.Since, "until": v.Until, "sign_ins": q.Get("sign_ins")} {
 		if value != "" {
 			chosen.Set(name, value)
 		}
@@ -83,8 +141,8 @@ func listAudit(c *call) (reply, error) {
 	}
 	chosen.Set("format", "csv")
 	v.CSV = c.path("audit") + "?" + chosen.Encode()
-	for _, r := range rows {
-		v.Rows = append(v.Rows, auditRow{r, changesOf(r.Before, r.After)})
+	if v.Rows, err = c.linked(rows); err != nil {
+		return reply{}, err
 	}
 	return auditReply(v, 0), nil
 }

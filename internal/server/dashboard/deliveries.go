@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"guildhall/internal/access/audit"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
@@ -153,6 +154,7 @@ func recoverWebhook(c *call, e endpointRow) (reply, error) {
 // webhookView is one endpoint with its deliveries.
 type webhookView struct {
 	Endpoint   endpointRow
+	Maker      maker
 	Deliveries []deliveryRow
 	Filter     webhooks.Filter
 	Since      string
@@ -219,6 +221,10 @@ func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 		v.Filter.BelowAt = at
 	} else {
 		v.Filter.BelowID = ""
+	}
+	var err error
+	if v.Maker, err = c.maker(audit.WebhookCreated, e.ID); err != nil {
+		return nil, err
 	}
 	rows, err := webhooks.Log(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, v.Filter, deliveriesPage+1)
 	if err != nil {

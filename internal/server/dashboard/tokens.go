@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"guildhall/internal/access/audit"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
@@ -291,6 +292,7 @@ func (c *call) firstCall(t auth.Token) string {
 // tokenView is one token with what it was used for.
 type tokenView struct {
 	Token     tokenRow
+	Maker     maker
 	Usage     usageView
 	Addresses []usage.Address
 	Refusals  []usage.Refusal
@@ -322,6 +324,9 @@ func (c *call) tokenView() (*tokenView, error) {
 	}
 	v := &tokenView{Token: tokenRow{t, c.now()}}
 	q := c.cfg.DB.Reader()
+	if v.Maker, err = c.maker(audit.TokenCreated, t.ID); err != nil {
+		return nil, err
+	}
 	if v.Usage, err = c.usageView(t.ID); err != nil {
 		return nil, err
 	}
