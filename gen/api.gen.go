@@ -416,6 +416,30 @@ func (e GuildFileSettingsRecord) Valid() bool {
 	}
 }
 
+// Defines values for GuildFileTicketPriority.
+const (
+	GuildFileTicketPriorityHigh   GuildFileTicketPriority = "high"
+	GuildFileTicketPriorityLow    GuildFileTicketPriority = "low"
+	GuildFileTicketPriorityNormal GuildFileTicketPriority = "normal"
+	GuildFileTicketPriorityUrgent GuildFileTicketPriority = "urgent"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketPriority enum.
+func (e GuildFileTicketPriority) Valid() bool {
+	switch e {
+	case GuildFileTicketPriorityHigh:
+		return true
+	case GuildFileTicketPriorityLow:
+		return true
+	case GuildFileTicketPriorityNormal:
+		return true
+	case GuildFileTicketPriorityUrgent:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GuildFileTicketRecord.
 const (
 	GuildFileTicketRecordTicket GuildFileTicketRecord = "ticket"
@@ -797,6 +821,30 @@ func (e RecordSettingsRecord) Valid() bool {
 	}
 }
 
+// Defines values for RecordTicketPriority.
+const (
+	RecordTicketPriorityHigh   RecordTicketPriority = "high"
+	RecordTicketPriorityLow    RecordTicketPriority = "low"
+	RecordTicketPriorityNormal RecordTicketPriority = "normal"
+	RecordTicketPriorityUrgent RecordTicketPriority = "urgent"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketPriority enum.
+func (e RecordTicketPriority) Valid() bool {
+	switch e {
+	case RecordTicketPriorityHigh:
+		return true
+	case RecordTicketPriorityLow:
+		return true
+	case RecordTicketPriorityNormal:
+		return true
+	case RecordTicketPriorityUrgent:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RecordTicketRecord.
 const (
 	RecordTicketRecordTicket RecordTicketRecord = "ticket"
@@ -935,6 +983,30 @@ func (e TicketOrder) Valid() bool {
 	}
 }
 
+// Defines values for TicketPriority.
+const (
+	TicketPriorityHigh   TicketPriority = "high"
+	TicketPriorityLow    TicketPriority = "low"
+	TicketPriorityNormal TicketPriority = "normal"
+	TicketPriorityUrgent TicketPriority = "urgent"
+)
+
+// Valid indicates whether the value is a known member of the TicketPriority enum.
+func (e TicketPriority) Valid() bool {
+	switch e {
+	case TicketPriorityHigh:
+		return true
+	case TicketPriorityLow:
+		return true
+	case TicketPriorityNormal:
+		return true
+	case TicketPriorityUrgent:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TicketStatusFilter.
 const (
 	TicketStatusFilterClosed TicketStatusFilter = "closed"
@@ -965,6 +1037,30 @@ func (e TranscriptOrder) Valid() bool {
 	case TranscriptOrderAsc:
 		return true
 	case TranscriptOrderDesc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateTicketRequestPriority.
+const (
+	UpdateTicketRequestPriorityHigh   UpdateTicketRequestPriority = "high"
+	UpdateTicketRequestPriorityLow    UpdateTicketRequestPriority = "low"
+	UpdateTicketRequestPriorityNormal UpdateTicketRequestPriority = "normal"
+	UpdateTicketRequestPriorityUrgent UpdateTicketRequestPriority = "urgent"
+)
+
+// Valid indicates whether the value is a known member of the UpdateTicketRequestPriority enum.
+func (e UpdateTicketRequestPriority) Valid() bool {
+	switch e {
+	case UpdateTicketRequestPriorityHigh:
+		return true
+	case UpdateTicketRequestPriorityLow:
+		return true
+	case UpdateTicketRequestPriorityNormal:
+		return true
+	case UpdateTicketRequestPriorityUrgent:
 		return true
 	default:
 		return false
@@ -1317,6 +1413,21 @@ type AssignTicketRequest struct {
 
 	// UserID Staff member who gets the ticket; null clears the claim.
 	UserID nullable.Nullable[string] `json:"user_id"`
+}
+
+// Attachment A file of a message.
+type Attachment struct {
+	// ContentType Its media type.
+	ContentType *string `json:"content_type"`
+
+	// Name Its name.
+	Name string `json:"name"`
+
+	// Size Its size in bytes.
+	Size *int `json:"size"`
+
+	// URL Where it is; the platform's addresses end after a day.
+	URL string `json:"url"`
 }
 
 // BalanceAdjustment The wallet after the change, and the ledger entry of the change.
@@ -2110,8 +2221,8 @@ type EventTicketMessageUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data One entry of a transcript.
-	Data TicketMessage `json:"data"`
+	// Data A message of a transcript after a change, and what the change was.
+	Data TicketMessageChange `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -2177,7 +2288,7 @@ type EventTicketReopened struct {
 	Type string `json:"type"`
 }
 
-// EventTicketUpdated A record of the bot's changed what is written of a ticket, and neither its status nor its claim.
+// EventTicketUpdated A record or `updateTicket` changed what is written of a ticket, and neither its status nor its claim.
 type EventTicketUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -3034,6 +3145,9 @@ type GuildFileSettingsRecord string
 
 // GuildFileTicket A support ticket.
 type GuildFileTicket struct {
+	// Category What kind of ticket it is.
+	Category *string `json:"category,omitempty"`
+
 	// ChannelID Its channel.
 	ChannelID *string `json:"channel_id,omitempty"`
 
@@ -3067,6 +3181,9 @@ type GuildFileTicket struct {
 	// OpenerID Member who opened it.
 	OpenerID string `json:"opener_id"`
 
+	// Priority How urgent it is.
+	Priority *GuildFileTicketPriority `json:"priority,omitempty"`
+
 	// Record Kind of the record.
 	Record GuildFileTicketRecord `json:"record"`
 
@@ -3080,6 +3197,9 @@ type GuildFileTicket struct {
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
+// GuildFileTicketPriority How urgent it is.
+type GuildFileTicketPriority string
+
 // GuildFileTicketRecord Kind of the record.
 type GuildFileTicketRecord string
 
@@ -3088,6 +3208,9 @@ type GuildFileTicketStatus string
 
 // GuildFileTicketMessage An entry of a ticket's transcript.
 type GuildFileTicketMessage struct {
+	// Attachments Files of the message.
+	Attachments []RecordAttachment `json:"attachments,omitempty"`
+
 	// AuthorID Who wrote it.
 	AuthorID *string `json:"author_id,omitempty"`
 
@@ -3103,6 +3226,12 @@ type GuildFileTicketMessage struct {
 	// CreatedAt When it was written.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
+	// DeletedAt When it was deleted.
+	DeletedAt *wire.Time `json:"deleted_at,omitempty"`
+
+	// EditedAt When it was last changed.
+	EditedAt *wire.Time `json:"edited_at,omitempty"`
+
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
@@ -3114,6 +3243,9 @@ type GuildFileTicketMessage struct {
 
 	// Kind What kind of entry.
 	Kind *GuildFileTicketMessageKind `json:"kind,omitempty"`
+
+	// OriginalContent What was first written, once it was edited.
+	OriginalContent *string `json:"original_content,omitempty"`
 
 	// Record Kind of the record.
 	Record GuildFileTicketMessageRecord `json:"record"`
@@ -3512,6 +3644,21 @@ type PutBotStreamRequest struct {
 	Events []WebhookEventType `json:"events"`
 }
 
+// RecordAttachment A file of a message.
+type RecordAttachment struct {
+	// ContentType Its media type.
+	ContentType *string `json:"content_type,omitempty"`
+
+	// Name Its name, one line.
+	Name string `json:"name"`
+
+	// Size Its size in bytes.
+	Size *int64 `json:"size,omitempty"`
+
+	// URL Where it is; the platform's addresses end after a day.
+	URL string `json:"url"`
+}
+
 // RecordCase A moderation case. Without an id it is new.
 type RecordCase struct {
 	// CreatedAt When it was created; ignored of what is there.
@@ -3790,6 +3937,9 @@ type RecordSettingsRecord string
 
 // RecordTicket A support ticket. Without an id it is new.
 type RecordTicket struct {
+	// Category What kind of ticket it is.
+	Category nullable.Nullable[string] `json:"category,omitempty"`
+
 	// ChannelID Its channel.
 	ChannelID nullable.Nullable[string] `json:"channel_id,omitempty"`
 
@@ -3826,6 +3976,9 @@ type RecordTicket struct {
 	// OpenerID Member who opened it.
 	OpenerID *string `json:"opener_id,omitempty"`
 
+	// Priority How urgent it is.
+	Priority *RecordTicketPriority `json:"priority,omitempty"`
+
 	// Record Kind of the record.
 	Record RecordTicketRecord `json:"record"`
 
@@ -3839,6 +3992,9 @@ type RecordTicket struct {
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
+// RecordTicketPriority How urgent it is.
+type RecordTicketPriority string
+
 // RecordTicketRecord Kind of the record.
 type RecordTicketRecord string
 
@@ -3847,6 +4003,9 @@ type RecordTicketStatus string
 
 // RecordTicketMessage An entry of a ticket's transcript. Without an id and a `channel_message_id` it is new.
 type RecordTicketMessage struct {
+	// Attachments Files of the message.
+	Attachments []RecordAttachment `json:"attachments,omitempty"`
+
 	// AuthorID Who wrote it.
 	AuthorID nullable.Nullable[string] `json:"author_id,omitempty"`
 
@@ -3862,6 +4021,12 @@ type RecordTicketMessage struct {
 	// CreatedAt When it was written; ignored of what is there.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
+	// DeletedAt When it was deleted; null says nothing.
+	DeletedAt nullable.Nullable[wire.Time] `json:"deleted_at,omitempty"`
+
+	// EditedAt When it was last changed; now by default of an edit, and null says nothing.
+	EditedAt nullable.Nullable[wire.Time] `json:"edited_at,omitempty"`
+
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
@@ -3876,6 +4041,9 @@ type RecordTicketMessage struct {
 
 	// Kind What kind of entry.
 	Kind *RecordTicketMessageKind `json:"kind,omitempty"`
+
+	// OriginalContent What was first written, once it was edited.
+	OriginalContent nullable.Nullable[string] `json:"original_content,omitempty"`
 
 	// Record Kind of the record.
 	Record RecordTicketMessageRecord `json:"record"`
@@ -3961,6 +4129,9 @@ type RotateWebhookSecretRequest struct {
 
 // Ticket A support ticket.
 type Ticket struct {
+	// Category What kind of ticket it is.
+	Category *string `json:"category"`
+
 	// ChannelID Channel on the chat platform, when there is one.
 	ChannelID *string `json:"channel_id"`
 
@@ -3997,6 +4168,9 @@ type Ticket struct {
 	// OpenerID Member who opened it.
 	OpenerID string `json:"opener_id"`
 
+	// Priority How urgent it is.
+	Priority string `json:"priority"`
+
 	// Status State of the ticket.
 	Status string `json:"status"`
 
@@ -4012,6 +4186,9 @@ type TicketChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Ticket)
 	Ticket `yaml:",inline"`
 	// Embedded fields due to inline allOf schema
+	// AuthorID Who changed it.
+	AuthorID *string `json:"author_id"`
+
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
 }
@@ -4039,6 +4216,9 @@ type TicketList struct {
 
 // TicketMessage One entry of a transcript.
 type TicketMessage struct {
+	// Attachments Files of the message. The platform's addresses end after a day.
+	Attachments []Attachment `json:"attachments"`
+
 	// AuthorID Who wrote it, when known.
 	AuthorID *string `json:"author_id"`
 
@@ -4054,6 +4234,12 @@ type TicketMessage struct {
 	// CreatedAt When it was written.
 	CreatedAt wire.Time `json:"created_at"`
 
+	// DeletedAt When it was deleted on the platform; it stays here for staff.
+	DeletedAt *wire.Time `json:"deleted_at"`
+
+	// EditedAt When the author last changed it.
+	EditedAt *wire.Time `json:"edited_at"`
+
 	// ID Id of the entry.
 	ID string `json:"id"`
 
@@ -4063,8 +4249,20 @@ type TicketMessage struct {
 	// Kind A `message`, an internal `note`, or what the system wrote down.
 	Kind string `json:"kind"`
 
+	// OriginalContent What was first written, once the message was edited.
+	OriginalContent *string `json:"original_content"`
+
 	// TicketID The ticket.
 	TicketID string `json:"ticket_id"`
+}
+
+// TicketMessageChange A message of a transcript after a change, and what the change was.
+type TicketMessageChange struct {
+	// Embedded struct due to allOf(#/components/schemas/TicketMessage)
+	TicketMessage `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Changed Members that differ.
+	Changed []string `json:"changed"`
 }
 
 // TicketMessageEnvelope Envelope of a transcript entry.
@@ -4090,6 +4288,9 @@ type TicketMessageList struct {
 
 // TicketOrder What a list of tickets is ordered by.
 type TicketOrder string
+
+// TicketPriority How urgent a ticket is.
+type TicketPriority string
 
 // TicketSettings Ticket policy of the guild.
 type TicketSettings struct {
@@ -4150,6 +4351,27 @@ type UpdateCaseRequest struct {
 
 // UpdateGuildSettingsRequest What to change of the settings, at both levels; members that are left out stay. The level curve is the program's and can only be repeated.
 type UpdateGuildSettingsRequest = json.RawMessage
+
+// UpdateTicketRequest What to change; at least one member besides `author_id`.
+type UpdateTicketRequest struct {
+	// AuthorID Who edits it; attribution only, shown in the event.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// Category The new category; null clears it.
+	Category nullable.Nullable[string] `json:"category,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
+
+	// Priority The new priority.
+	Priority *UpdateTicketRequestPriority `json:"priority,omitempty"`
+
+	// Subject The new subject; null clears it.
+	Subject nullable.Nullable[string] `json:"subject,omitempty"`
+}
+
+// UpdateTicketRequestPriority The new priority.
+type UpdateTicketRequestPriority string
 
 // UpdateWebhookEndpointRequest What to change; at least one member.
 type UpdateWebhookEndpointRequest struct {
@@ -4948,6 +5170,12 @@ type ListTicketsParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Category Only tickets of this category.
+	Category *string `form:"category,omitempty" json:"category,omitempty"`
+
+	// Priority Only tickets of this priority.
+	Priority *TicketPriority `form:"priority,omitempty" json:"priority,omitempty"`
 }
 
 // ListTicketMessagesParams defines parameters for ListTicketMessages.
@@ -5071,6 +5299,9 @@ type ForgetMemberJSONRequestBody = ForgetMemberRequest
 
 // WriteRecordsJSONRequestBody defines body for WriteRecords for application/json ContentType.
 type WriteRecordsJSONRequestBody = WriteRecordsRequest
+
+// UpdateTicketJSONRequestBody defines body for UpdateTicket for application/json ContentType.
+type UpdateTicketJSONRequestBody = UpdateTicketRequest
 
 // AssignTicketJSONRequestBody defines body for AssignTicket for application/json ContentType.
 type AssignTicketJSONRequestBody = AssignTicketRequest
@@ -5239,6 +5470,9 @@ type ServerInterface interface {
 	// GetTicket Get a ticket
 	// (GET /tickets/{id})
 	GetTicket(ctx echo.Context, id TicketID) error
+	// UpdateTicket Edit a ticket
+	// (PATCH /tickets/{id})
+	UpdateTicket(ctx echo.Context, id TicketID) error
 	// AssignTicket Assign a ticket
 	// (POST /tickets/{id}/assign)
 	AssignTicket(ctx echo.Context, id TicketID) error
@@ -6139,6 +6373,20 @@ func (w *ServerInterfaceWrapper) ListTickets(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
 	}
 
+	// ------------- Optional query parameter "category" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "category", ctx.QueryParams(), &params.Category, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter category: %s", err))
+	}
+
+	// ------------- Optional query parameter "priority" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "priority", ctx.QueryParams(), &params.Priority, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter priority: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListTickets(ctx, params)
 	return err
@@ -6157,6 +6405,22 @@ func (w *ServerInterfaceWrapper) GetTicket(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetTicket(ctx, id)
+	return err
+}
+
+// UpdateTicket converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateTicket(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TicketID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateTicket(ctx, id)
 	return err
 }
 
@@ -6647,6 +6911,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/records", wrapper.WriteRecords, options.OperationMiddlewares["writeRecords"]...)
 	router.GET(options.BaseURL+"/tickets", wrapper.ListTickets, options.OperationMiddlewares["listTickets"]...)
 	router.GET(options.BaseURL+"/tickets/:id", wrapper.GetTicket, options.OperationMiddlewares["getTicket"]...)
+	router.PATCH(options.BaseURL+"/tickets/:id", wrapper.UpdateTicket, options.OperationMiddlewares["updateTicket"]...)
 	router.POST(options.BaseURL+"/tickets/:id/assign", wrapper.AssignTicket, options.OperationMiddlewares["assignTicket"]...)
 	router.POST(options.BaseURL+"/tickets/:id/claim", wrapper.ClaimTicket, options.OperationMiddlewares["claimTicket"]...)
 	router.POST(options.BaseURL+"/tickets/:id/close", wrapper.CloseTicket, options.OperationMiddlewares["closeTicket"]...)
@@ -7671,6 +7936,29 @@ func (response GetTicket200JSONResponse) VisitGetTicketResponse(w http.ResponseW
 	return err
 }
 
+type UpdateTicketRequestObject struct {
+	ID   TicketID `json:"id"`
+	Body *UpdateTicketJSONRequestBody
+}
+
+type UpdateTicketResponseObject interface {
+	VisitUpdateTicketResponse(w http.ResponseWriter) error
+}
+
+type UpdateTicket200JSONResponse TicketEnvelope
+
+func (response UpdateTicket200JSONResponse) VisitUpdateTicketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type AssignTicketRequestObject struct {
 	ID   TicketID `json:"id"`
 	Body *AssignTicketJSONRequestBody
@@ -8239,6 +8527,9 @@ type StrictServerInterface interface {
 	// GetTicket Get a ticket
 	// (GET /tickets/{id})
 	GetTicket(ctx context.Context, request GetTicketRequestObject) (GetTicketResponseObject, error)
+	// UpdateTicket Edit a ticket
+	// (PATCH /tickets/{id})
+	UpdateTicket(ctx context.Context, request UpdateTicketRequestObject) (UpdateTicketResponseObject, error)
 	// AssignTicket Assign a ticket
 	// (POST /tickets/{id}/assign)
 	AssignTicket(ctx context.Context, request AssignTicketRequestObject) (AssignTicketResponseObject, error)
@@ -9779,6 +10070,54 @@ func (sh *strictHandler) GetTicket(ctx echo.Context, id TicketID) error {
 		return err
 	} else if validResponse, ok := response.(GetTicketResponseObject); ok {
 		return validResponse.VisitGetTicketResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateTicket operation middleware
+func (sh *strictHandler) UpdateTicket(ctx echo.Context, id TicketID) error {
+	var request UpdateTicketRequestObject
+
+	request.ID = id
+
+	var body UpdateTicketJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateTicket(ctx.Request().Context(), request.(UpdateTicketRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateTicket")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateTicketResponseObject); ok {
+		return validResponse.VisitUpdateTicketResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

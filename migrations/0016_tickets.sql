@@ -18,6 +18,9 @@ CREATE TABLE tickets (
     created_at          timestamptz NOT NULL DEFAULT now(),
     updated_at          timestamptz NOT NULL DEFAULT now(),
     closed_at           timestamptz,
+    category            text,
+    priority            text        NOT NULL DEFAULT 'normal'
+        CONSTRAINT tickets_priority CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
     -- Set until the channel on the platform follows the ticket: the instant of the close
     -- or reopening. One worker at a time brings the channel in line, under the lease.
     channel_due_at      timestamptz,
@@ -41,6 +44,11 @@ CREATE INDEX tickets_of_claim ON tickets (guild_id, claimed_by_id, created_at DE
     WHERE claimed_by_id IS NOT NULL;
 CREATE INDEX tickets_unclaimed ON tickets (guild_id, created_at DESC, id DESC) WHERE claimed_by_id IS NULL;
 CREATE INDEX tickets_unclaimed_by_status ON tickets (guild_id, status, created_at DESC, id DESC) WHERE claimed_by_id IS NULL;
+CREATE INDEX tickets_of_category ON tickets (guild_id, category, created_at DESC, id DESC) INCLUDE (status, priority, claimed_by_id, opener_id)
+    WHERE category IS NOT NULL;
+CREATE INDEX tickets_of_priority ON tickets (guild_id, priority, created_at DESC, id DESC) INCLUDE (status, claimed_by_id, opener_id);
+-- A channel has at most one open ticket: closing another one would archive or delete it.
+CREATE UNIQUE INDEX tickets_open_channel ON tickets (guild_id, channel_id) WHERE status = 'open';
 CREATE INDEX tickets_of_channel ON tickets (guild_id, channel_id) WHERE channel_id IS NOT NULL;
 CREATE INDEX tickets_active ON tickets (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON tickets (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
@@ -62,6 +70,10 @@ CREATE TABLE ticket_messages (
     content            text        NOT NULL,
     channel_message_id text COLLATE "C",
     posted             boolean     NOT NULL DEFAULT false, -- posted by the API: a record changes neither author nor kind
+    attachments        jsonb       NOT NULL DEFAULT '[]',
+    edited_at          timestamptz,
+    deleted_at         timestamptz, -- on the platform; the entry stays for staff
+    original_content   text,        -- what was first written, once the message was edited
     created_at         timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (guild_id, id),
     FOREIGN KEY (guild_id, ticket_id) REFERENCES tickets (guild_id, id) ON DELETE CASCADE,

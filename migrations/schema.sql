@@ -489,6 +489,10 @@ CREATE TABLE ticket_messages (
     content text NOT NULL,
     channel_message_id text COLLATE "C",
     posted boolean NOT NULL DEFAULT false,
+    attachments jsonb NOT NULL DEFAULT '[]'::jsonb,
+    edited_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    original_content text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT ticket_messages_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT ticket_messages_guild_id_ticket_id_fkey FOREIGN KEY (guild_id, ticket_id) REFERENCES tickets(guild_id, id) ON DELETE CASCADE,
@@ -514,6 +518,8 @@ CREATE TABLE tickets (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     closed_at timestamp with time zone,
+    category text,
+    priority text NOT NULL DEFAULT 'normal'::text,
     channel_due_at timestamp with time zone,
     channel_try_at timestamp with time zone,
     channel_tries integer NOT NULL DEFAULT 0,
@@ -524,6 +530,7 @@ CREATE TABLE tickets (
     CONSTRAINT tickets_number UNIQUE (guild_id, number),
     CONSTRAINT tickets_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT tickets_closed CHECK (((status = 'closed'::text) = (closed_at IS NOT NULL))),
+    CONSTRAINT tickets_priority CHECK ((priority = ANY (ARRAY['low'::text, 'normal'::text, 'high'::text, 'urgent'::text]))),
     CONSTRAINT tickets_status CHECK ((status = ANY (ARRAY['open'::text, 'closed'::text])))
 );
 
@@ -801,9 +808,12 @@ CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, s
 CREATE INDEX tickets_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX tickets_changed ON public.tickets USING btree (guild_id, updated_at, id);
 CREATE INDEX tickets_newest ON public.tickets USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX tickets_of_category ON public.tickets USING btree (guild_id, category, created_at DESC, id DESC) INCLUDE (status, priority, claimed_by_id, opener_id) WHERE (category IS NOT NULL);
 CREATE INDEX tickets_of_channel ON public.tickets USING btree (guild_id, channel_id) WHERE (channel_id IS NOT NULL);
 CREATE INDEX tickets_of_claim ON public.tickets USING btree (guild_id, claimed_by_id, created_at DESC, id DESC) INCLUDE (status) WHERE (claimed_by_id IS NOT NULL);
 CREATE INDEX tickets_of_opener ON public.tickets USING btree (guild_id, opener_id, created_at DESC, id DESC) INCLUDE (status, claimed_by_id);
+CREATE INDEX tickets_of_priority ON public.tickets USING btree (guild_id, priority, created_at DESC, id DESC) INCLUDE (status, claimed_by_id, opener_id);
+CREATE UNIQUE INDEX tickets_open_channel ON public.tickets USING btree (guild_id, channel_id) WHERE (status = 'open'::text);
 CREATE INDEX tickets_to_follow ON public.tickets USING btree (guild_id, channel_try_at) WHERE (channel_try_at IS NOT NULL);
 CREATE INDEX tickets_unclaimed ON public.tickets USING btree (guild_id, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX tickets_unclaimed_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);

@@ -21,12 +21,9 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	}
 	// The document shows https alone. Whether a receiver without TLS is allowed depends
 	// on the installation's settings, so the check of the URL's address decides it.
-	for _, ref := range doc.Components.Schemas {
-		for _, member := range ref.Value.Properties {
-			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
-				member.Value.Pattern = "^https?://" + rest
-			}
-		}
+	for _, name := range []string{"CreateWebhookEndpointRequest", "UpdateWebhookEndpointRequest"} {
+		url := doc.Components.Schemas[name].Value.Properties["url"].Value
+		url.Pattern = strings.Replace(url.Pattern, "^https://", "^https?://", 1)
 	}
 	return doc, nil
 })

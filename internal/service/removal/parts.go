@@ -87,7 +87,7 @@ var parts = []part{
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND kind IN ('message', 'note')
 		LIMIT $4`, changes: []string{`
 		UPDATE ticket_messages
-		SET author_id = NULL, content = '` + removed + `'
+		SET author_id = NULL, content = '` + removed + `', attachments = '[]', original_content = NULL
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
 	// A worker at the channel of such a ticket loses its lease, and begins anew without the
 	// member. Where the member is somebody, what is forgotten already is not found again.
@@ -106,7 +106,7 @@ var parts = []part{
 		FROM instant
 		WHERE guild_id = $1 AND id = ANY ($4) AND opener_id = $2 AND created_at <= $3`, `
 		UPDATE ticket_messages
-		SET author_id = NULL, content = CASE WHEN content = '' THEN content ELSE '` + removed + `' END
+		SET author_id = NULL, content = CASE WHEN content = '' THEN content ELSE '` + removed + `' END, attachments = '[]', original_content = NULL
 		WHERE guild_id = $1 AND ticket_id = ANY ($4) AND author_id = $2 AND created_at <= $3`}},
 	{what: "cases", cases: true, most: 200, find: `
 		SELECT id

@@ -155,15 +155,15 @@ func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return of, nil
 }
 
-// attachment stands for a message that has no text.
-const attachment = "[attachment]"
+// withoutText is the content of a message that has no text.
+const withoutText = "[attachment]"
 
 // reviseEntry completes an entry. An entry that the API has posted keeps its kind and
 // author.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	is, was := &r.Is, r.Was
 	if schema.Blank(is.Content) {
-		is.Content = attachment
+		is.Content = withoutText
 	}
 	if was == nil {
 		return completeEntry(is, c.Now)
@@ -186,9 +186,34 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	if or(is.Internal, false) == or(was.Internal, false) {
 		is.Internal = nil
 	}
+	edited(c, is, was)
 	err := completeEntry(is, c.Now)
 	is.CreatedAt = was.CreatedAt
 	return err
+}
+
+// edited dates an edit and keeps what was first written. An edit is another content or
+// other attachments; what a record says of an edit or of a deletion that the entry knows
+// already changes nothing, so that a record that comes again is no change.
+func edited(c *transfer.Call, is, was *entry) {
+	if is.DeletedAt == nil || was.DeletedAt != nil {
+		is.DeletedAt = was.DeletedAt
+	}
+	content := is.Content != was.Content
+	switch {
+	case !content && is.Attachments.sameFiles(was.Attachments):
+		if !c.DatedLater || is.EditedAt == nil {
+			is.EditedAt = was.EditedAt
+		}
+		return
+	case is.EditedAt == nil || was.EditedAt != nil && is.EditedAt.Alike(*was.EditedAt):
+		now := wire.At(c.Now)
+		is.EditedAt = &now
+	}
+	if content && is.OriginalContent == nil {
+		first := was.Content
+		is.OriginalContent = &first
+	}
 }
 
 // tally is what entries add to a ticket.
@@ -337,11 +362,13 @@ func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		if r.Is.Kind != kindMessage && r.Is.Kind != kindNote {
 			continue
 		}
-		typ := event.TicketMessageUpdated
-		if r.Was == nil {
-			typ = event.TicketMessage
+		change := event.Change{At: r.At.Time, Data: showEntry(r.Is)}
+		typ := event.TicketMessage
+		if r.Was != nil {
+			typ = event.TicketMessageUpdated
+			change.Data = showEntryChange(r.Is, entryMembers.Changed(r.Was, &r.Is, "edited_at", "original_content", "internal"))
 		}
-		told[typ] = append(told[typ], event.Change{At: r.At.Time, Data: showEntry(r.Is)})
+		told[typ] = append(told[typ], change)
 	}
 	for typ, list := range told {
 		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {

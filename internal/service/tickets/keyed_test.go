@@ -19,9 +19,9 @@ func TestRecordsFindTheirTicketsAndEntriesByKeyInANewGuild(t *testing.T) {
 	const created = `"created_at":"2024-01-01","updated_at":"2024-01-01"`
 	for _, there := range [][]string{nil, {"t1", "t2"}} {
 		dbtest.WantKeyed(t, d, "tickets", storing, "25",
-			`[{"id":"t1","opener_id":"1","number":7,"status":"open","metadata":{},`+created+`}]`, db.Array(there))
+			`[{"id":"t1","opener_id":"1","number":7,"status":"open","priority":"normal","metadata":{},`+created+`}]`, db.Array(there))
 		dbtest.WantKeyed(t, d, "ticket_messages", storingEntries, "25",
-			`[{"ticket_id":"t","id":"t1","kind":"message","internal":false,"author_type":"staff","content":"Hi",`+created+`}]`, db.Array(there))
+			`[{"ticket_id":"t","id":"t1","kind":"message","internal":false,"author_type":"staff","content":"Hi","attachments":[],`+created+`}]`, db.Array(there))
 	}
 	at := db.Array([]string{"2024-01-01"})
 	dbtest.WantKeyed(t, d, "tickets", storingTallies, "25", db.Array([]string{"t"}), db.Integers([]int64{1}), at, at)

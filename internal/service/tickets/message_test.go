@@ -84,7 +84,7 @@ func TestMessage(t *testing.T) {
 			WantError(t, 400, "invalid_request")
 
 		// All of them are kept under their keys, whatever happens since.
-		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = '701'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = (700 + number)::text`)
 		s.Key("c").Do(t, "createTicketMessage", `{"content":"x"}`, closed).WantReplayOf(t, refused)
 		s.Key("i").Do(t, "createTicketMessage", `{"content":" "}`, apitest.Path("id", mute)).WantReplayOf(t, invalid)
 		s.Key("a").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", "gone")).WantReplayOf(t, absent)

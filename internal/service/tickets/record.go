@@ -28,6 +28,8 @@ type row struct {
 	CreatedAt     wire.Time       `db:"created_at" json:"created_at"`
 	UpdatedAt     wire.Time       `db:"updated_at" json:"updated_at"`
 	ClosedAt      *wire.Time      `db:"closed_at" json:"closed_at"`
+	Category      *string         `db:"category" json:"category"`
+	Priority      string          `db:"priority" json:"priority"`
 	MessageCount  int64           `db:"message_count" json:"-"` // counted from the transcript
 	LastMessageAt *wire.Time      `db:"last_message_at" json:"-"`
 }
@@ -50,6 +52,11 @@ type entry struct {
 	ChannelMessageID *string   `db:"channel_message_id" json:"channel_message_id"`
 	CreatedAt        wire.Time `db:"created_at" json:"created_at"`
 	Posted           bool      `db:"posted" json:"-"` // by the API
+
+	Attachments     attachments `db:"attachments" json:"attachments"`
+	EditedAt        *wire.Time  `db:"edited_at" json:"edited_at"`
+	DeletedAt       *wire.Time  `db:"deleted_at" json:"deleted_at"`
+	OriginalContent *string     `db:"original_content" json:"original_content"`
 }
 
 var (
@@ -63,6 +70,7 @@ var Records = transfer.Kind[row]{
 	Refusals: map[string]string{
 		"tickets_pkey":   "a ticket with this id exists already",
 		"tickets_number": "this guild has a ticket with this number already",
+		openChannel:      "another open ticket of this guild has this channel",
 	},
 	Guild:   func(t *row) string { return t.GuildID },
 	Defines: func(t *row) transfer.Ref { return refOf(t.GuildID, t.ID) },
@@ -70,7 +78,7 @@ var Records = transfer.Kind[row]{
 		SELECT guild_id AS guild, id FROM tickets
 		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
 	New: func(now time.Time) row {
-		return row{Status: open, CreatedAt: wire.At(now)}
+		return row{Status: open, Priority: normal, CreatedAt: wire.At(now)}
 	},
 	Complete: complete,
 	Dated:    dated,
@@ -134,6 +142,11 @@ var Transcripts = transfer.Kind[entry]{
 func completeEntry(e *entry, now time.Time) error {
 	transfer.MintID(&e.ID)
 	e.CreatedAt = transfer.Past(e.CreatedAt, now)
+	for _, at := range []*wire.Time{e.EditedAt, e.DeletedAt} {
+		if at != nil {
+			*at = transfer.Past(*at, now)
+		}
+	}
 	note := e.Kind == kindNote
 	if e.Internal != nil && *e.Internal != note {
 		return transfer.Wrong("internal", "must be true for notes and false for everything else")

@@ -16,6 +16,8 @@ const (
 
 	byStaff  = "staff"
 	bySystem = "system"
+
+	normal = "normal" // the priority of a ticket that has none of its own
 )
 
 // mayClose is Refused unless the ticket is open and has a reason where the
@@ -39,6 +41,11 @@ func mustBeOpen(t row) error {
 		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s; reopen it first.", t.Number, t.Status)
 	}
 	return nil
+}
+
+// channelInUse refuses a second open ticket in a channel.
+func channelInUse(channel string, number int64) error {
+	return fault.New(fault.Refused, "channel_in_use", "Channel %s is that of ticket %d, which is open; close that ticket first.", channel, number)
 }
 
 // mayReopen is Refused unless the ticket is closed.

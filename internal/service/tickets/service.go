@@ -9,6 +9,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
@@ -67,7 +69,7 @@ const nobody = "none"
 func filterOf(q gen.ListTicketsParams) filter {
 	f := filter{
 		Status: string(or(q.Status, "")), OpenerID: or(q.OpenerID, ""), ClaimedByID: or(q.ClaimedByID, ""),
-		ChannelID: or(q.ChannelID, ""), Number: or(q.Number, 0), Activity: or(q.Order, gen.TicketOrderCreated) == gen.TicketOrderActivity,
+		ChannelID: or(q.ChannelID, ""), Category: or(q.Category, ""), Priority: string(or(q.Priority, "")), Number: or(q.Number, 0), Activity: or(q.Order, gen.TicketOrderCreated) == gen.TicketOrderActivity,
 	}
 	if f.ClaimedByID == nobody {
 		f.ClaimedByID, f.Unclaimed = "", true
@@ -152,6 +154,9 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	if err := mayReopen(t); err != nil {
 		return nil, err
 	}
+	if err := channelFree(ctx, tx, t); err != nil {
+		return nil, err
+	}
 	if t, err = reopenTicket(ctx, tx, t); err != nil {
 		return nil, err
 	}
@@ -212,6 +217,50 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
 }
 
+// UpdateTicket changes subject, category, priority and metadata of a ticket, open or closed.
+// An edit that changes nothing emits nothing.
+func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObject) (gen.UpdateTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.Acting(ctx)
+	was, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	is := was
+	if subject := r.Body.Subject; subject.IsSpecified() {
+		is.Subject = given(subject)
+	}
+	if category := r.Body.Category; category.IsSpecified() {
+		is.Category = given(category)
+	}
+	if r.Body.Priority != nil {
+		is.Priority = string(*r.Body.Priority)
+	}
+	if is.Metadata, _, err = was.Metadata.With(r.Body.Metadata); err != nil {
+		return nil, err
+	}
+	changed := changes(&was, &is)
+	if len(changed) == 0 {
+		return gen.UpdateTicket200JSONResponse{Data: show(was)}, nil
+	}
+	if is, err = edit(ctx, tx, is); err != nil {
+		return nil, err
+	}
+	data := showChange(is, changed)
+	data.AuthorID = r.Body.AuthorID
+	if err := event.Record(ctx, tx, event.From(by).On(is.UpdatedAt.Time), event.TicketUpdated, data); err != nil {
+		return nil, err
+	}
+	return gen.UpdateTicket200JSONResponse{Data: show(is)}, nil
+}
+
+// given is the value of a member that may be null.
+func given(n nullable.Nullable[string]) *string {
+	if v, err := n.Get(); err == nil { // an error says: null
+		return &v
+	}
+	return nil
+}
+
 // tell writes down what happened to a ticket and tells the world.
 func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string) error {
 	e.AuthorType = bySystem
@@ -231,13 +280,27 @@ func show(t row) gen.Ticket {
 		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,
 		ChannelID: t.ChannelID, CloseReason: t.CloseReason, ClosedByID: t.ClosedByID, MessageCount: t.MessageCount,
 		LastMessageAt: t.LastMessageAt, Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
-		ClosedAt: t.ClosedAt,
+		ClosedAt: t.ClosedAt, Category: t.Category, Priority: t.Priority,
 	}
 }
 
 func showEntry(e entry) gen.TicketMessage {
 	return gen.TicketMessage{
 		ID: e.ID, TicketID: e.TicketID, Kind: e.Kind, Internal: or(e.Internal, false), AuthorID: e.AuthorID, AuthorType: e.AuthorType,
-		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: e.CreatedAt,
+		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: e.CreatedAt, Attachments: page.Each(e.Attachments, showAttachment),
+		EditedAt: e.EditedAt, DeletedAt: e.DeletedAt, OriginalContent: e.OriginalContent,
 	}
+}
+
+// showEntryChange is showEntry for an event, which also says what has changed.
+func showEntryChange(e entry, changed []string) gen.TicketMessageChange {
+	return gen.TicketMessageChange{TicketMessage: showEntry(e), Changed: changed}
+}
+
+func showAttachment(a attachment) gen.Attachment {
+	shown := gen.Attachment{Name: a.Name, URL: a.URL, ContentType: a.ContentType}
+	if a.Size != nil {
+		shown.Size = new(int(*a.Size))
+	}
+	return shown
 }

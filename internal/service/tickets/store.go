@@ -27,10 +27,10 @@ type policy struct {
 // filter narrows and orders a list. The zero value lets everything through,
 // newest first.
 type filter struct {
-	Status, OpenerID, ClaimedByID, ChannelID string
-	Unclaimed                                bool
-	Number                                   int64
-	Activity                                 bool // by the last message
+	Status, OpenerID, ClaimedByID, ChannelID, Category, Priority string
+	Unclaimed                                                    bool
+	Number                                                       int64
+	Activity                                                     bool // by the last message
 	// Changed is nil, or lists what changed no earlier than this, in the order of
 	// the changes.
 	Changed *time.Time
@@ -53,11 +53,26 @@ var (
 		  AND opener_id = $4
 		  AND ($5::text = '' OR status = $5)
 		  AND ($6::text = '' OR claimed_by_id = $6)
-		  AND (NOT $7 OR claimed_by_id IS NULL)`)
+		  AND (NOT $7 OR claimed_by_id IS NULL)
+		  AND ($8::text = '' OR category = $8)
+		  AND ($9::text = '' OR priority = $9)`)
 
 	newestOfClaim = page.Narrowed(table, `guild_id = $1
 		  AND claimed_by_id = $4
-		  AND ($5::text = '' OR status = $5)`)
+		  AND ($5::text = '' OR status = $5)
+		  AND ($6::text = '' OR category = $6)
+		  AND ($7::text = '' OR priority = $7)`)
+
+	newestOfCategory = page.Narrowed(table, `guild_id = $1
+		  AND category = $4
+		  AND ($5::text = '' OR status = $5)
+		  AND ($6::text = '' OR priority = $6)
+		  AND (NOT $7 OR claimed_by_id IS NULL)`)
+
+	newestOfPriority = page.Narrowed(table, `guild_id = $1
+		  AND priority = $4
+		  AND ($5::text = '' OR status = $5)
+		  AND (NOT $6 OR claimed_by_id IS NULL)`)
 
 	newestUnclaimed = page.Newest(table, `guild_id = $1
 		  AND claimed_by_id IS NULL`)
@@ -76,7 +91,9 @@ var (
 		         AND ($7::text = '' OR claimed_by_id = $7)
 		         AND (NOT $8 OR claimed_by_id IS NULL)
 		         AND ($9::text = '' OR channel_id = $9)
-		         AND ($10::bigint = 0 OR number = $10)
+		         AND ($10::text = '' OR category = $10)
+		         AND ($11::text = '' OR priority = $11)
+		         AND ($12::bigint = 0 OR number = $12)
 		        THEN true
 		      END`)
 )
@@ -105,12 +122,12 @@ var (
 		      FROM tickets
 		      WHERE guild_id = $1
 		        AND status = $4
-		        AND CASE WHEN NOT $5 OR claimed_by_id IS NULL THEN true END
+		        AND CASE WHEN (NOT $5 OR claimed_by_id IS NULL) AND ($6::text = '' OR category = $6) AND ($7::text = '' OR priority = $7) THEN true END
 		      ORDER BY last_message_at DESC NULLS LAST, id DESC
 		      LIMIT $2 OFFSET $3))
 		ORDER BY last_message_at DESC NULLS LAST, id DESC`
 
-	activeUnclaimed = `
+	activeNarrowed = `
 		SELECT ` + columns + `
 		FROM tickets
 		WHERE guild_id = $1
@@ -118,7 +135,7 @@ var (
 		      SELECT id
 		      FROM tickets
 		      WHERE guild_id = $1
-		        AND CASE WHEN claimed_by_id IS NULL THEN true END
+		        AND CASE WHEN (NOT $4 OR claimed_by_id IS NULL) AND ($5::text = '' OR category = $5) AND ($6::text = '' OR priority = $6) THEN true END
 		      ORDER BY last_message_at DESC NULLS LAST, id DESC
 		      LIMIT $2 OFFSET $3))
 		ORDER BY last_message_at DESC NULLS LAST, id DESC`
@@ -137,7 +154,9 @@ func few(condition string) string {
 			  AND ($7::text = '' OR opener_id = $7)
 			  AND ($8::text = '' OR claimed_by_id = $8)
 			  AND (NOT $9 OR claimed_by_id IS NULL)
-			  AND ($10::text = '' OR channel_id = $10))
+			  AND ($10::text = '' OR channel_id = $10)
+			  AND ($11::text = '' OR category = $11)
+			  AND ($12::text = '' OR priority = $12))
 		SELECT ` + columns + `
 		FROM few
 		ORDER BY CASE WHEN $4 THEN last_message_at ELSE created_at END DESC NULLS LAST, id DESC
@@ -163,7 +182,7 @@ func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) (
 // arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset()}
-	rest := []any{f.Status, f.OpenerID, f.ClaimedByID, f.Unclaimed, f.ChannelID}
+	rest := []any{f.Status, f.OpenerID, f.ClaimedByID, f.Unclaimed, f.ChannelID, f.Category, f.Priority}
 	sorted := func(statement string, by any) (string, []any) {
 		return statement, append(append(args, f.Activity, by), rest...)
 	}
@@ -177,9 +196,13 @@ func query(guild string, f filter, p page.P) (string, []any) {
 	case f.Activity:
 		return f.byActivity(args, sorted)
 	case f.OpenerID != "":
-		return newestOfOpener.For(p), append(args, f.OpenerID, f.Status, f.ClaimedByID, f.Unclaimed)
+		return newestOfOpener.For(p), append(args, f.OpenerID, f.Status, f.ClaimedByID, f.Unclaimed, f.Category, f.Priority)
 	case f.ClaimedByID != "":
-		return newestOfClaim.For(p), append(args, f.ClaimedByID, f.Status)
+		return newestOfClaim.For(p), append(args, f.ClaimedByID, f.Status, f.Category, f.Priority)
+	case f.Category != "":
+		return newestOfCategory.For(p), append(args, f.Category, f.Status, f.Priority, f.Unclaimed)
+	case f.Priority != "":
+		return newestOfPriority.For(p), append(args, f.Priority, f.Status, f.Unclaimed)
 	case f.Unclaimed && f.Status != "":
 		return newestUnclaimedOfStatus.For(p), append(args, f.Status)
 	case f.Unclaimed:
@@ -197,9 +220,9 @@ func (f filter) byActivity(args []any, sorted func(string, any) (string, []any))
 	case f.ClaimedByID != "":
 		return sorted(sortClaimed, f.ClaimedByID)
 	case f.Status != "":
-		return activeOfStatus, append(args, f.Status, f.Unclaimed)
-	case f.Unclaimed:
-		return activeUnclaimed, args
+		return activeOfStatus, append(args, f.Status, f.Unclaimed, f.Category, f.Priority)
+	case f.Unclaimed, f.Category != "", f.Priority != "":
+		return activeNarrowed, append(args, f.Unclaimed, f.Category, f.Priority)
 	}
 	return active, args
 }
@@ -336,6 +359,9 @@ func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
+	if db.Violates(err, openChannel) {
+		return row{}, db.Again // another ticket took the channel: the operation judges anew
+	}
 	return changed, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
@@ -387,13 +413,43 @@ func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin
 	if err != nil {
 		return entry{}, err
 	}
-	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntry(e))
+	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntryChange(e, []string{"author_id"}))
 }
 
 // channelDue has the bot bring the channel in line with the ticket.
 const channelDue = `, channel_tries = 0,
 		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END,
 		    channel_try_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
+
+// openChannel is the index that allows a channel one open ticket.
+const openChannel = "tickets_open_channel"
+
+// channelFree refuses to open a closed ticket whose channel has another open ticket:
+// closing that one would archive or delete the channel under the other.
+func channelFree(ctx context.Context, tx *db.Tx, t row) error {
+	if t.ChannelID == nil {
+		return nil
+	}
+	number, err := db.Get[int64](ctx, tx, `
+		SELECT number
+		FROM tickets
+		WHERE guild_id = $1
+		  AND channel_id = $2
+		  AND status = 'open'
+		  AND id <> $3`, t.GuildID, *t.ChannelID, t.ID)
+	if err == nil {
+		return channelInUse(*t.ChannelID, number)
+	}
+	if db.Missing(err) {
+		return nil
+	}
+	return fault.Wrap(err, "look for the open ticket of channel", *t.ChannelID, "of guild", t.GuildID)
+}
+
+// edit stores subject, category, priority and metadata of a ticket, which must be locked.
+func edit(ctx context.Context, tx *db.Tx, t row) (row, error) {
+	return update(ctx, tx, t, `, subject = $3, category = $4, priority = $5, metadata = $6`, t.Subject, t.Category, t.Priority, t.Metadata)
+}
 
 // closeTicket closes the ticket.
 func closeTicket(ctx context.Context, tx *db.Tx, t row, by, reason *string) (row, error) {

@@ -140,6 +140,10 @@ func instants(last wire.Time, n int) []time.Time {
 // store makes and changes tickets, and writes into their transcripts what has happened
 // to them. An import brings its transcripts itself.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	rows, err := refuseTaken(ctx, tx, c, rows)
+	if err != nil {
+		return err
+	}
 	var entries []entry
 	for _, r := range rows {
 		list := steps(r)
@@ -149,16 +153,12 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		}
 		r.Is.UpdatedAt = r.At
 	}
-	list, there, err := transfer.Recordset(rows, idOf)
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
-	if err != nil {
-		return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
-	}
-	if n != len(rows) {
-		return db.Again
+	// Those that leave their channels come first: the index holds within a statement too.
+	leaving, others := split(rows, leavesChannel)
+	for _, part := range [][]*transfer.Row[row]{leaving, others} {
+		if err := storeRows(ctx, tx, c, part); err != nil {
+			return err
+		}
 	}
 	for _, e := range entries {
 		t := row{GuildID: c.By.GuildID, ID: e.TicketID, UpdatedAt: e.CreatedAt}
@@ -167,6 +167,90 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		}
 	}
 	return nil
+}
+
+// storeRows makes and changes rows in one statement.
+func storeRows(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	list, there, err := transfer.Recordset(rows, idOf)
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
+	switch {
+	case db.Violates(err, openChannel):
+		return db.Again // another ticket took the channel meanwhile: the call is judged anew
+	case err != nil:
+		return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
+	case n != len(rows):
+		return db.Again
+	}
+	return nil
+}
+
+func split(rows []*transfer.Row[row], by func(*transfer.Row[row]) bool) (yes, no []*transfer.Row[row]) {
+	for _, r := range rows {
+		if by(r) {
+			yes = append(yes, r)
+		} else {
+			no = append(no, r)
+		}
+	}
+	return yes, no
+}
+
+// holdsChannel reports whether a ticket is the open one of a channel.
+func holdsChannel(t *row) bool { return t != nil && t.Status == open && t.ChannelID != nil }
+
+// leavesChannel reports whether a record closes an open ticket, or takes its channel.
+func leavesChannel(r *transfer.Row[row]) bool { return holdsChannel(r.Was) && !holdsChannel(&r.Is) }
+
+// refuseTaken refuses the rows that would give a channel a second open ticket, and returns
+// the others. A ticket that another record of the call closes has left its channel.
+func refuseTaken(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) ([]*transfer.Row[row], error) {
+	var channels []string
+	left := map[string]bool{}
+	for _, r := range rows {
+		if holdsChannel(&r.Is) {
+			channels = append(channels, *r.Is.ChannelID)
+		}
+		if leavesChannel(r) {
+			left[r.Is.ID] = true
+		}
+	}
+	if len(channels) == 0 {
+		return rows, nil
+	}
+	list, err := db.Select[row](ctx, tx, `
+		SELECT `+columns+`
+		FROM tickets
+		WHERE guild_id = $1
+		  AND status = 'open'
+		  AND channel_id = ANY ($2)`, c.By.GuildID, db.Array(channels))
+	if err != nil {
+		return nil, fault.Wrap(err, "look for the open tickets of channels of guild", c.By.GuildID)
+	}
+	holder := map[string]*row{}
+	for i := range list {
+		if !left[list[i].ID] {
+			holder[*list[i].ChannelID] = &list[i]
+		}
+	}
+	for _, r := range rows {
+		if !holdsChannel(&r.Is) {
+			continue
+		}
+		channel := *r.Is.ChannelID
+		if other := holder[channel]; other != nil && other.ID != r.Is.ID {
+			r.Err = channelInUse(channel, other.Number)
+			continue
+		}
+		holder[channel] = &r.Is
+	}
+	_, stored := split(rows, func(r *transfer.Row[row]) bool { return r.Err != nil })
+	return stored, nil
 }
 
 // entriesOf are the entries of the transcript that tell of a change of state, where the
