@@ -94,7 +94,11 @@ func TestExamplesRun(t *testing.T) {
 			status, want := success(op)
 			for _, body := range bodies(t, op) {
 				body = strings.ReplaceAll(body, shown, ours)
-				got := api.May(t, op).Do(t, op.ID, body, path...).Want(t, status, "")
+				caller := api.May(t, op)
+				if op.ID == "putBotStream" || op.ID == "deleteBotStream" { // for keys of every guild
+					caller = api.Bot(t)
+				}
+				got := caller.Do(t, op.ID, body, path...).Want(t, status, "")
 				if status != 204 && !slices.ContainsFunc(want, func(w any) bool { return sameMembers(w, decode(t, got.Body)) }) {
 					t.Errorf("the answer\n%s\nhas other members than its examples", got.Body)
 				}

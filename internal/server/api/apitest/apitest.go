@@ -410,5 +410,9 @@ func (a *API) send(req *http.Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Response{Status: res.StatusCode, Header: res.Header, Body: body}, nil
+	ans := &Response{Status: res.StatusCode, Header: res.Header, Body: body}
+	if ans.Status == http.StatusInternalServerError {
+		ans.Cause = a.Server.cause(res.Header)
+	}
+	return ans, nil
 }

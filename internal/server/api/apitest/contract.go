@@ -114,13 +114,13 @@ func (op Operation) check(req *http.Request, a *Response) error {
 		Options:                &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
 	}
 	if op.Spec.Responses.Status(a.Status) == nil {
-		return fmt.Errorf("%s answered %d, which the contract does not list: %s", op.ID, a.Status, a.Body)
+		return fmt.Errorf("%s answered %d, which the contract does not list: %s", op.ID, a.Status, a.said())
 	}
 	if req.Method == http.MethodHead {
 		return nil
 	}
 	if err := openapi3filter.ValidateResponse(context.Background(), in); err != nil {
-		return fmt.Errorf("%s answered %d against the contract: %w\n%s", op.ID, a.Status, err, a.Body)
+		return fmt.Errorf("%s answered %d against the contract: %w\n%s", op.ID, a.Status, err, a.said())
 	}
 	if a.Status >= 400 && !slices.Contains(op.Codes(a.Status), a.Code()) {
 		return fmt.Errorf("%s answered %d with code %q, which the contract does not list for it", op.ID, a.Status, a.Code())

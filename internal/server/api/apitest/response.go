@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db"
 )
@@ -18,6 +19,32 @@ type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
+	Cause  string // of a 500, as the server logged it
+}
+
+// said is the body for the message of a failed test, with the cause of a 500.
+func (a *Response) said() string {
+	if a.Cause == "" {
+		return string(a.Body)
+	}
+	return string(a.Body) + "\ncause: " + a.Cause
+}
+
+// cause returns the error that the server logged with the request that answered with h.
+// The line is written after the response, so it may take a moment to appear.
+func (s *Server) cause(h http.Header) string {
+	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
+		for line := range strings.Lines(s.Log.String()) {
+			var logged struct {
+				RequestID string `json:"request_id"`
+				Cause     string `json:"cause"`
+			}
+			if json.Unmarshal([]byte(line), &logged) == nil && logged.Cause != "" && logged.RequestID == h.Get("X-Request-Id") {
+				return logged.Cause
+			}
+		}
+	}
+	return ""
 }
 
 // Code is the error code, or the empty string.
@@ -75,7 +102,7 @@ func (a *Response) All(t testing.TB, member string) []string {
 func (a *Response) Want(t testing.TB, status int, subset string) *Response {
 	t.Helper()
 	if a.Status != status {
-		t.Fatalf("got status %d, want %d: %s", a.Status, status, a.Body)
+		t.Fatalf("got status %d, want %d: %s", a.Status, status, a.said())
 	}
 	if subset != "" {
 		wantSubset(t, a.Body, subset)
@@ -87,7 +114,7 @@ func (a *Response) Want(t testing.TB, status int, subset string) *Response {
 func (a *Response) WantError(t testing.TB, status int, code string) *Response {
 	t.Helper()
 	if a.Status != status || a.Code() != code {
-		t.Fatalf("got %d %s, want %d %s: %s", a.Status, a.Code(), status, code, a.Body)
+		t.Fatalf("got %d %s, want %d %s: %s", a.Status, a.Code(), status, code, a.said())
 	}
 	return a
 }
