@@ -17,7 +17,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"guildhall/internal/access/auth"
-	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/contract"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api"
@@ -46,50 +45,17 @@ func TestRoutesAreDocumented(t *testing.T) {
 	wantValues(t, "routes", routes, documented)
 }
 
-// The open lists of the document are the values that the database lets in.
-func TestListsAreTheDatabases(t *testing.T) {
-	t.Parallel()
-	server := apitest.New(t)
-	doc := document(t)
-	quoted := regexp.MustCompile(`'([^']*)'`)
-	for constraint, places := range map[string][]string{
-		"cases_type":                  {"Case.type", "CaseChange.type", "CaseTypeFilter"},
-		"cases_status":                {"Case.status", "CaseChange.status", "CaseStatusFilter"},
-		"cases_source":                {"Case.source", "CaseChange.source"},
-		"tickets_status":              {"Ticket.status", "TicketStatusFilter"},
-		"ticket_messages_kind":        {"TicketMessage.kind"},
-		"ticket_messages_author_type": {"TicketMessage.author_type"},
-		"giveaways_status":            {"Giveaway.status", "GiveawayStatusFilter"},
-		"network_listings_severity":   {"NetworkHit.severity"},
-		"webhook_deliveries_state":    {"WebhookDelivery.status", "WebhookDeliveryDetail.status", "WebhookDeliveryStatusFilter"},
-		"guild_settings_close_action": {"TicketSettings.close_action"},
-	} {
-		t.Run(constraint, func(t *testing.T) {
-			rule := dbtest.Value[string](t, server.DB(), `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1`, constraint)
-			var allowed []string
-			for _, m := range quoted.FindAllStringSubmatch(rule, -1) {
-				allowed = append(allowed, m[1])
-			}
-			for _, place := range places {
-				wantValues(t, place, values(t, doc, place), allowed)
-			}
-		})
-	}
-}
-
 // The open lists of the document are the constants of the program.
 func TestListsAreThePrograms(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	for place, want := range map[string][]string{
-		"TokenMetadata.scopes":             append(slices.Clone(auth.Scopes), auth.ScopeBot),
-		"FailureDetail.required_scope":     append(slices.Clone(auth.Scopes), auth.ScopeBot),
-		"WebhookEventType":                 event.Types,
-		"WebhookEndpoint.events":           event.Types,
-		"WebhookEndpointWithSecret.events": event.Types,
-		"WebhookDelivery.event_type":       append(slices.Clone(event.Types), event.Ping),
-		"WebhookDeliveryDetail.event_type": append(slices.Clone(event.Types), event.Ping),
-		"FailureDetail.code":               codesInSource(t),
+		"TokenMetadata.scopes":         append(slices.Clone(auth.Scopes), auth.ScopeBot),
+		"FailureDetail.required_scope": append(slices.Clone(auth.Scopes), auth.ScopeBot),
+		"WebhookEventType":             event.Types,
+		"WebhookDeliveryEventFilter":   append(slices.Clone(event.Types), event.Ping),
+		"EventTypeName":                append(slices.Clone(event.Types), event.Ping, event.WorkRequested),
+		"FailureDetail.code":           codesInSource(t),
 	} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
