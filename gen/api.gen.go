@@ -1529,7 +1529,7 @@ type BotStream struct {
 	Echo bool `json:"echo"`
 
 	// Events Event types that it gets.
-	Events []string `json:"events"`
+	Events []EventTypeName `json:"events"`
 
 	// FetchedAt When somebody last fetched from it, to the minute; null: not yet. It ends 7 days after that.
 	FetchedAt *wire.Time `json:"fetched_at"`
@@ -1738,7 +1738,7 @@ type CreateTicketMessageRequest struct {
 	// Content The text, at most 2000 characters.
 	Content string `json:"content"`
 
-	// Internal True stores an internal note; nothing is sent to the chat platform.
+	// Internal True stores an internal note; nothing is sent to the chat platform. Default false.
 	Internal *bool `json:"internal,omitempty"`
 }
 
@@ -1750,7 +1750,7 @@ type CreateWebhookEndpointRequest struct {
 	// Description Label. One line, without control characters.
 	Description *string `json:"description,omitempty"`
 
-	// Enabled Whether to send events at once.
+	// Enabled Whether to send events at once. Default true.
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// Events Event types to send; duplicates are ignored.
@@ -2336,6 +2336,9 @@ type EventTokenExpiring struct {
 	Type string `json:"type"`
 }
 
+// EventTypeName The type of an event. New types come without notice.
+type EventTypeName = string
+
 // EventWebhookDisabled The service disabled another endpoint. What a person disables is not told.
 type EventWebhookDisabled struct {
 	// APIVersion Version of the API.
@@ -2524,7 +2527,7 @@ type FailureDetail struct {
 
 // ForgetMemberRequest What is forgotten of a member.
 type ForgetMemberRequest struct {
-	// Cases Whether the cases about the member go too.
+	// Cases Whether the cases about the member go too. Default false.
 	Cases *bool `json:"cases,omitempty"`
 }
 
@@ -3604,40 +3607,40 @@ type PingData struct {
 
 // PullBotEventsRequest How to fetch.
 type PullBotEventsRequest struct {
-	// Lease After how many seconds what is not acknowledged comes again.
+	// Lease After how many seconds what is not acknowledged comes again. Default 60.
 	Lease *int `json:"lease,omitempty"`
 
-	// Limit How many events to fetch at most.
+	// Limit How many events to fetch at most. Default 100.
 	Limit *int `json:"limit,omitempty"`
 
-	// Shard Which part of the guilds; less than `shards`.
+	// Shard Which part of the guilds; less than `shards`. Default 0.
 	Shard *int `json:"shard,omitempty"`
 
-	// Shards Into how many parts the guilds are divided.
+	// Shards Into how many parts the guilds are divided. Default 1.
 	Shards *int `json:"shards,omitempty"`
 
 	// Stream Name of the stream.
 	Stream string `json:"stream"`
 
-	// Wait For how many seconds to wait until there is an event.
+	// Wait For how many seconds to wait until there is an event. Default 0.
 	Wait *int `json:"wait,omitempty"`
 }
 
 // PullWebhookEventsRequest How to fetch.
 type PullWebhookEventsRequest struct {
-	// Lease After how many seconds what is not acknowledged comes again.
+	// Lease After how many seconds what is not acknowledged comes again. Default 60.
 	Lease *int `json:"lease,omitempty"`
 
-	// Limit How many events to fetch at most.
+	// Limit How many events to fetch at most. Default 100.
 	Limit *int `json:"limit,omitempty"`
 
-	// Wait For how many seconds to wait until there is an event.
+	// Wait For how many seconds to wait until there is an event. Default 0.
 	Wait *int `json:"wait,omitempty"`
 }
 
 // PutBotStreamRequest What a stream gets.
 type PutBotStreamRequest struct {
-	// Echo Whether it gets what bot keys did as well.
+	// Echo Whether it gets what bot keys did as well. Default false.
 	Echo *bool `json:"echo,omitempty"`
 
 	// Events Event types that it gets; duplicates are ignored.
@@ -4096,7 +4099,7 @@ type RecoverWebhookDeliveriesRequest struct {
 
 // RemoveGuildRequest How a guild is removed.
 type RemoveGuildRequest struct {
-	// AfterDays For how many days it can be taken back; 0: not at all.
+	// AfterDays For how many days it can be taken back; 0: not at all. Default 7.
 	AfterDays *int `json:"after_days,omitempty"`
 }
 
@@ -4111,7 +4114,7 @@ type ReopenTicketRequest struct {
 
 // RerollGiveawayRequest How to reroll.
 type RerollGiveawayRequest struct {
-	// Count Winners to replace, from the first on; more than there are means all.
+	// Count Winners to replace, from the first on; more than there are means all. Default 1.
 	Count *int `json:"count,omitempty"`
 
 	// ExcludeUserIds Members to leave out, besides everyone who ever won this giveaway.
@@ -4123,7 +4126,7 @@ type RerollGiveawayRequest struct {
 
 // RotateWebhookSecretRequest How the old secret ends.
 type RotateWebhookSecretRequest struct {
-	// OldSecretExpiresIn For how many seconds the old secret signs beside the new one; 0 ends it at once.
+	// OldSecretExpiresIn For how many seconds the old secret signs beside the new one; 0 ends it at once. Default 86400.
 	OldSecretExpiresIn *int `json:"old_secret_expires_in,omitempty"`
 }
 
@@ -4495,8 +4498,8 @@ type WebhookDelivery struct {
 	// EventID Id of the event, equal over all attempts and endpoints.
 	EventID string `json:"event_id"`
 
-	// EventType Type of the event.
-	EventType string `json:"event_type"`
+	// EventType The type of an event. New types come without notice.
+	EventType EventTypeName `json:"event_type"`
 
 	// ID Id of the delivery.
 	ID string `json:"id"`
@@ -4601,7 +4604,7 @@ type WebhookEndpoint struct {
 	Enabled bool `json:"enabled"`
 
 	// Events Event types that are sent.
-	Events []string `json:"events"`
+	Events []EventTypeName `json:"events"`
 
 	// Health How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
 	Health WebhookHealth `json:"health"`
@@ -4675,8 +4678,8 @@ type WebhookEvent struct {
 	// Timestamp When it happened.
 	Timestamp wire.Time `json:"timestamp"`
 
-	// Type Type of the event.
-	Type string `json:"type"`
+	// Type The type of an event. New types come without notice.
+	Type EventTypeName `json:"type"`
 }
 
 // WebhookEventData What an event carries; its members depend on the type of the event.
@@ -4818,7 +4821,7 @@ type WriteRecordsRequest struct {
 	// Records The records, each of another thing.
 	Records []GuildRecord `json:"records"`
 
-	// Tell Whether events are told; true by default.
+	// Tell Whether events are told. Default true.
 	Tell *bool `json:"tell,omitempty"`
 }
 

@@ -30,6 +30,7 @@ var ownLimits = map[string]string{
 	"LevelLeaderboardEntry.rank":               "a page of a leaderboard ends at the 10,000th",
 	"CreateTicketMessageRequest.content":       "the chat platform takes 2,000 characters",
 	"WebhookEndpoint.description":              "a label, and not a giveaway's text",
+	"WebhookNotice.description":                "a label, and not a giveaway's text",
 	"WebhookEndpointWithSecret.description":    "a label, and not a giveaway's text",
 	"CreateWebhookEndpointRequest.description": "a label, and not a giveaway's text",
 	"UpdateWebhookEndpointRequest.description": "a label, and not a giveaway's text",
