@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"time"
@@ -128,19 +129,20 @@ func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Res
 	return l.local.spend(ctx, key, q, share, cost)
 }
 
-// Try has Redis or Valkey make one decision, which spends nothing, and returns
-// how long that took once a connection was open.
+// Try has Redis or Valkey spend one of a bucket of its own, and returns how long a decision
+// took once a connection was open. A decision that spends nothing writes nothing: a replica
+// that is read only, or a server that is full, would make it.
 func Try(ctx context.Context, url string, timeout time.Duration) (time.Duration, error) {
 	s, err := newShared(url, timeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}
 	defer s.client.Close()
-	q := Quota{Limit: 1, Window: time.Minute}
+	q, bucket := Quota{Limit: 10, Window: 10 * time.Second}, "doctor "+rand.Text() // expires with its window
 	var took time.Duration
 	for range 2 { // the first opens the connection and loads the script
 		begun := time.Now()
-		if _, err := s.spend(ctx, "doctor", q, 0, 0); err != nil {
+		if _, err := s.spend(ctx, bucket, q, 1, 0); err != nil {
 			return 0, err
 		}
 		took = time.Since(begun)

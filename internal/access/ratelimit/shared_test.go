@@ -213,3 +213,23 @@ func asksRarely(t *testing.T, addr string) {
 		t.Fatalf("Redis was asked %v times, want 3 to %.0f", asked, most)
 	}
 }
+
+// doctor's try writes, as a request does: a store that takes no writes fails it.
+func TestATryWrites(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.RunT(t)
+	for range 2 {
+		if _, err := ratelimit.Try(t.Context(), "redis://"+redis.Addr(), longBudget); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := redis.Keys()
+	if len(keys) != 2 {
+		t.Fatalf("two tries leave %q, want a bucket each", keys)
+	}
+	for _, key := range keys {
+		if ttl := redis.TTL(key); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("the bucket %s is kept for %v", key, ttl)
+		}
+	}
+}
