@@ -46,7 +46,13 @@ func filledForms(edit string) map[string]struct {
 // endpoint registers one and returns its page.
 func (b *browser) endpoint() string {
 	b.t.Helper()
-	b.post(page(guildID, "webhooks"), url.Values{"url": {"http://127.0.0.1:9/"}, "events": {"case.updated"}, "enabled": {"true"}}).wants(201)
+	return b.endpointAt("http://127.0.0.1:9/")
+}
+
+// endpointAt registers an endpoint with an address and returns its page.
+func (b *browser) endpointAt(address string) string {
+	b.t.Helper()
+	b.post(page(guildID, "webhooks"), url.Values{"url": {address}, "events": {"case.updated"}, "enabled": {"true"}}).wants(201)
 	return page(guildID, "webhooks", dbtest.Value[string](b.t, b.s.DB, `SELECT id FROM webhook_endpoints WHERE guild_id = $1`, guildID))
 }
 

@@ -84,14 +84,7 @@ func (e endpointRow) Pull() bool { return e.Delivery == delivery.Pull }
 
 // State is one word for how an endpoint fares.
 func (e endpointRow) State() string {
-	switch {
-	case !e.Enabled:
-		return "disabled"
-	case e.FailingSince != nil:
-		return "failing"
-	default:
-		return "healthy"
-	}
+	return e.Health.State
 }
 
 // Why says why an endpoint is disabled; empty where its owner has done it.
