@@ -127,13 +127,17 @@ const connLifetime = 30 * time.Minute
 // much TLS there has to be, it is none for a server on this machine and require
 // for any other.
 func withParams(raw string, params map[string]string) (string, error) {
+	given := raw
 	raw, hosts, ports := splitHosts(raw)
 	u, err := url.Parse(raw)
-	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		// The parse error would repeat the URL, which may hold a password.
-		return "", errors.New("the database URL must have the form postgres://user@host:port/database?sslmode=…, with :password after the user")
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Fragment != "" || u.User == nil && strings.Contains(u.Path+u.RawQuery, "@") {
+		// Not the parse error, which would repeat the URL.
+		return "", mistaken(given)
 	}
 	q := u.Query()
+	if _, err := takeForeign(q); err != nil {
+		return "", err
+	}
 	// Of two hosts the driver takes the one that sorts last, and it does not know
 	// [::1]. So there is one, the query's where there are two, and it stands there.
 	if hosts == "" {

@@ -3,6 +3,7 @@ package db
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/lib/pq"
@@ -63,6 +64,76 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 	t.Setenv("PGSSLMODE", "verify-full")
 	if got := sslmode(t, "postgres://u:p@/x"); got != "" {
 		t.Errorf("PGSSLMODE is overridden with sslmode=%s", got)
+	}
+}
+
+// A URL as hosters hand it out works: what the driver does not know and does not need is
+// left out and named, what would change its meaning is refused by name.
+func TestAURLOfAHosterIsRead(t *testing.T) {
+	t.Parallel()
+	const at = "postgres://u:p@db.internal/x?sslmode=require"
+	for query, want := range map[string]string{
+		"":                              "",
+		"&channel_binding=require":      "channel_binding",
+		"&gssencmode=disable":           "gssencmode",
+		"&keepalives_idle=30&options=x": "keepalives_idle",
+		"&pgbouncer=true":               "binary_parameters=yes",
+		"&statement_cache_size=0&connection_limit=1&pool_timeout=2": "connection_limit, pool_timeout, statement_cache_size",
+	} {
+		dsn, err := withParams(at+query, nil)
+		if err != nil {
+			t.Errorf("%s: %v", query, err)
+			continue
+		}
+		cfg, err := pq.NewConfig(dsn)
+		if err != nil || len(cfg.Runtime) != 0 {
+			t.Errorf("%s: the server is asked for %v, %v", query, cfg.Runtime, err)
+		}
+		if said := Unneeded(at + query); !strings.Contains(said, want) || (said == "") != (want == "") {
+			t.Errorf("%s: %q", query, said)
+		}
+	}
+	for query, want := range map[string]string{
+		"&schema=guildhall": "search_path", "&currentSchema=g": "search_path", "&ssl=true": "sslmode", "&sslaccept=strict": "sslrootcert",
+	} {
+		if _, err := withParams(at+query, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", query, err, want)
+		}
+	}
+	if dsn, err := withParams(at+"&search_path=guildhall", nil); err != nil || !strings.Contains(dsn, "search_path=guildhall") {
+		t.Errorf("search_path: %v", err)
+	}
+}
+
+// A URL that is none is refused with what is wrong about it, and nothing of it is repeated.
+func TestAMistakenURLIsNamed(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"postgres://u:hunter2@db/x\n":         "line break",
+		" postgres://u:hunter2@db/x":          "a space",
+		`"postgres://u:hunter2@db/x"`:         "a quote",
+		"'postgres://u:hunter2@db/x'":         "a quote",
+		"postgres://u:${hunter2}@db/x/y z%":   "nothing has replaced",
+		"jdbc:postgresql://db/x?user=hunter2": "jdbc:",
+		"postgres://u:hunter2/3@db/x":         "%2F",
+		"postgres://u:2/hunter2@db/x":         "%2F",
+		"postgres://u:hunter2#3@db/x":         "%23",
+		"postgres://u:2#hunter2@db/x":         "%23",
+		"postgres://u:hunter2?3@db/x":         "%3F",
+		"postgres://u:2?hunter2@db/x":         "%3F",
+		"postgres://u:hunter2%@db/x":          "%25",
+		"mysql://u:hunter2@db/x":              "must have the form",
+		"host=db dbname=x password=hunter2":   "must have the form",
+	} {
+		_, err := withParams(raw, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, want %s", raw, err, want)
+		}
+	}
+	for _, raw := range []string{"postgres://u:p@ss@db/x", "postgres://u:p%2F%23%40@db/x", "postgres:///x?host=/run/postgresql&user=u"} {
+		if _, err := withParams(raw, nil); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
 	}
 }
 
