@@ -12,19 +12,19 @@ import (
 // variablePrefix is how the variables of settings begin.
 const variablePrefix = "GUILDHALL_"
 
-// Variables with that prefix that are no settings, and that may be set where this
-// program runs: an orchestrator's of a service that is named guildhall, the tests',
-// and those that the examples and the documents have people set.
+// Variables with that prefix that are no settings: those that Kubernetes sets for services
+// whose names begin with guildhall (GUILDHALL_TLS_PORT_8443_TCP), those of the tests, and
+// those that the examples and the documents have people set.
 var (
-	foreignPrefixes = []string{"GUILDHALL_SERVICE_", "GUILDHALL_PORT", "GUILDHALL_TEST_"}
-	foreign         = []string{
+	foreignParts = []string{"_PORT", "_SERVICE_", "GUILDHALL_TEST_"}
+	foreign      = []string{
 		"GUILDHALL_RECEIVER", "GUILDHALL_INBOX", "GUILDHALL_SOURCE", "GUILDHALL_HOST",
 	}
 )
 
-// typos is up to how many letters a variable's name may be off one of ours to be
-// taken for it.
-const typos = 2
+// maxTypos is how many letters a variable's name may differ from a setting's to be taken
+// for a misspelling of it: a third of the letters after the prefix, and at most two.
+func maxTypos(name string) int { return min(2, len(strings.TrimPrefix(name, variablePrefix))/3) }
 
 // noSettings warns of variables that look like ours and mean nothing here, as those
 // of a newer release do after a roll-back. Empty: there are none.
@@ -38,7 +38,7 @@ func checkEnvironment(environ []string) (note noSettings, err error) {
 	for _, assignment := range environ {
 		name, _, _ := strings.Cut(assignment, "=")
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(ours, name) || slices.Contains(foreign, name) ||
-			slices.ContainsFunc(foreignPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			slices.ContainsFunc(foreignParts, func(p string) bool { return strings.Contains(name, p) }) {
 			continue
 		}
 		if meant := nearest(name, ours); meant != "" {
@@ -69,10 +69,10 @@ func variables(t reflect.Type) (names []string) {
 	return names
 }
 
-// nearest is the one of the names that is the fewest letters off, empty when none
-// is near.
+// nearest returns the setting's name from which name differs in the fewest letters, and
+// nothing when none is near.
 func nearest(name string, of []string) (meant string) {
-	best := typos + 1
+	best := maxTypos(name) + 1
 	for _, one := range of {
 		if d := schema.Distance(name, one); d < best {
 			best, meant = d, one

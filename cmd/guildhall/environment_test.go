@@ -35,8 +35,15 @@ func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
 				"GUILDHALL_TEST_POSTGRES=x",
 			"", "",
 		},
+		"of other services in the namespace": {
+			"GUILDHALL_TLS_PORT=tcp://x GUILDHALL_TLS_PORT_8443_TCP_ADDR=x GUILDHALL_TLS_SERVICE_HOST=x GUILDHALL_DB_SERVICE_PORT=1", "", "",
+		},
+		"short names of other things": {
+			"GUILDHALL_TAG=x GUILDHALL_UID=1 GUILDHALL_ID=x GUILDHALL_IP=x GUILDHALL_DB=x GUILDHALL_BOT=x GUILDHALL_LANG=x GUILDHALL_CRT=x", "",
+			"GUILDHALL_BOT, GUILDHALL_CRT, GUILDHALL_DB, GUILDHALL_ID, GUILDHALL_IP, GUILDHALL_LANG, GUILDHALL_TAG, GUILDHALL_UID",
+		},
 		"somebody else's":                 {"PATH=/bin GUILD=x", "", ""},
-		"one that is wrong beside others": {"GUILDHALL_ANTENNA=x GUILDHALL_LGO=x", "did you mean GUILDHALL_LOG?", ""},
+		"one that is wrong beside others": {"GUILDHALL_ANTENNA=x GUILDHALL_LOGS=x", "did you mean GUILDHALL_LOG?", ""},
 	} {
 		note, err := checkEnvironment(strings.Fields(c.environ))
 		if (err != nil) != (c.refused != "") || err != nil && !strings.HasSuffix(err.Error(), c.refused) {
