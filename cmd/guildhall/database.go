@@ -38,7 +38,8 @@ func (f targetDatabase) write(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or start `guildhall dev` first and run this in the same folder (or name its --dir)")
+var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or run this as a user who may read /etc/guildhall/env, which has it on a server; " +
+	"or start `guildhall dev` first and run this in the same folder (or name its --dir)")
 
 // open returns the database, once it is known to be on this program's schema.
 func (c connection) open(ctx context.Context) (*db.DB, targetDatabase, error) {
@@ -109,6 +110,11 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	direct := cmp.Or(c.ListenURL, f.DatabaseURL)
+	if note := db.Unneeded(direct); note != "" {
+		if err := output.Say(io.err, "%s", note); err != nil {
+			return err
+		}
+	}
 	if c.Distribute {
 		d, err := db.Distribute(ctx, direct)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,8 +77,8 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 
 func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(doctor.Finding)) error {
 	f, settings, note, err := c.settings(ctx)
-	note = strings.TrimPrefix(note+"; "+unknown, "; ")
-	note = strings.TrimSuffix(note, "; ")
+	notes := slices.DeleteFunc([]string{note, unknown, db.Unneeded(f.DatabaseURL), db.Unneeded(c.ListenURL)}, func(n string) bool { return n == "" })
+	note = strings.Join(notes, "; ")
 	found := doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"}
 	switch {
 	case err != nil:

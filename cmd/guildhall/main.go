@@ -164,6 +164,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	exit := -1
 	unknown, misspelt := checkEnvironment(os.Environ())
 	parser, err := kong.New(&cli,
+		kong.Resolvers(installed(installedSettings)),
 		kong.Name("guildhall"),
 		kong.Description(description),
 		kong.Help(help),

@@ -46,6 +46,11 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	if unknown != "" {
 		log.Warn(string(unknown))
 	}
+	for _, url := range []string{c.DatabaseURL, c.ListenURL} {
+		if note := db.Unneeded(url); note != "" {
+			log.Warn(note)
+		}
+	}
 	if withoutKey {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
