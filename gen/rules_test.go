@@ -43,6 +43,7 @@ var (
 	tags = []string{
 		"Meta",
 		"Guild",
+		"Members",
 		"Cases",
 		"Economy",
 		"Levelling",
@@ -110,7 +111,7 @@ func TestOperations(t *testing.T) {
 		if write && len(query) > 0 {
 			t.Errorf("a write takes no query, not %v", query)
 		}
-		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages && !waits {
+		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages && !waits && !slices.Equal(query, []string{"user_ids"}) { // which names the rows of its one page
 			if !slices.Contains(query, "page") || !slices.Contains(query, "per_page") {
 				t.Error("a list takes page and per_page")
 			}

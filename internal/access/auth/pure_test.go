@@ -73,8 +73,8 @@ func TestParseScopes(t *testing.T) {
 	if want := []string{"cases:read", "economy:write", "webhooks:manage"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
-	if len(auth.Scopes) != 13 {
-		t.Errorf("there are %d scopes, want 13", len(auth.Scopes))
+	if len(auth.Scopes) != 15 {
+		t.Errorf("there are %d scopes, want 15", len(auth.Scopes))
 	}
 	for _, bad := range []string{"", " , ", "*", "cases:*", "Cases:read", "cases:delete", "cases:read;cases:write"} {
 		if got, err := auth.ParseScopes(bad); code(err) != "invalid_request" {

@@ -11,6 +11,8 @@ import (
 // Scopes is every scope a token can have. There is no wildcard.
 var Scopes = []string{
 	"guild:read",
+	"members:read",
+	"members:write",
 	"cases:read",
 	"cases:write",
 	"economy:read",

@@ -29,11 +29,17 @@ type Change map[string]*string
 // With is v after the change, and whether that differs from v, which it leaves as it
 // is. It is Refused where the result is too much and differs.
 func (v Values) With(c Change) (Values, bool, error) {
-	merged := v.merge(c)
-	if maps.Equal(v, merged) {
+	merged, differs := v.Merge(c)
+	if !differs {
 		return v, false, nil
 	}
 	return merged, true, merged.Check()
+}
+
+// Merge returns v after the change, and whether that differs from v, which it leaves as it is.
+func (v Values) Merge(c Change) (merged Values, differs bool) {
+	merged = v.merge(c)
+	return merged, !maps.Equal(v, merged)
 }
 
 func (v Values) merge(c Change) Values {
@@ -50,9 +56,12 @@ func (v Values) merge(c Change) Values {
 }
 
 // Check is Refused where there is more than a resource can have.
-func (v Values) Check() error {
-	if n := len(v); n > maxMembers {
-		return fault.New(fault.Refused, "too_much_metadata", "The metadata would have %d members, %d more than there can be.", n, n-maxMembers)
+func (v Values) Check() error { return v.CheckUpTo(maxMembers) }
+
+// CheckUpTo is Check for a resource whose metadata may have most names.
+func (v Values) CheckUpTo(most int) error {
+	if n := len(v); n > most {
+		return fault.New(fault.Refused, "too_much_metadata", "The metadata would have %d members, %d more than there can be.", n, n-most)
 	}
 	text, err := v.text()
 	if err != nil {

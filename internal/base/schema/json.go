@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -55,7 +56,8 @@ func (p Problem) Under(prefix string) Problem {
 // that many values, and no number written with a fraction or an exponent, since
 // the contract knows only integers. It returns the value for Check and the
 // places that are wrong; ok is false when there is no value to check. A text may be
-// blank only where it is empty or its place is one of mayBeBlank, /records/*/content.
+// blank only where it is empty or its place matches one of the patterns in mayBeBlank, which
+// spaces separate: /records/*/content.
 func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, []Problem{{Text: "must be valid UTF-8"}}, false
@@ -63,7 +65,7 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 	// Halves of characters are let through here: they count once all else is well.
 	p := parser{
 		Decoder:   jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
-		maxValues: maxValues, mayBeBlank: mayBeBlank,
+		maxValues: maxValues, mayBeBlank: strings.Fields(mayBeBlank),
 	}
 	v, err := p.value()
 	if err == nil {
@@ -88,7 +90,7 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 type parser struct {
 	*jsontext.Decoder
 	maxValues  int
-	mayBeBlank string // a pattern of places, or empty
+	mayBeBlank []string // patterns of places
 	values     int
 	problems   []Problem
 }
@@ -143,7 +145,7 @@ func (p *parser) value() (any, error) {
 		if strings.ContainsRune(text, 0) {
 			p.wrong("must not contain U+0000")
 		} else if text != "" && Blank(text) {
-			if may, _ := path.Match(p.mayBeBlank, string(p.StackPointer())); !may {
+			if !slices.ContainsFunc(p.mayBeBlank, func(pattern string) bool { may, _ := path.Match(pattern, string(p.StackPointer())); return may }) {
 				p.wrong("must contain a character that is not blank")
 			}
 		}

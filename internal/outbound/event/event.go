@@ -52,6 +52,9 @@ const (
 	WebhookRecovered     = "webhook.recovered"
 	WebhookDisabled      = "webhook.disabled"
 	TokenExpiring        = "token.expiring"
+	MemberJoined         = "member.joined"
+	MemberLeft           = "member.left"
+	MemberUpdated        = "member.updated"
 	Ping                 = "ping"           // sent on request only; nobody subscribes to it
 	WorkRequested        = "work.requested" // for the stream of work alone
 )
@@ -61,7 +64,7 @@ var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
-	MemberForgotten,
+	MemberForgotten, MemberJoined, MemberLeft, MemberUpdated,
 	WebhookFailing, WebhookRecovered, WebhookDisabled, TokenExpiring,
 }
 

@@ -71,7 +71,12 @@ func TestExamplesRun(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					query = append(query, apitest.Query(p.Value.Name, strings.Trim(string(b), `"`)))
+					arg := apitest.Query(p.Value.Name, strings.Trim(strings.ReplaceAll(string(b), `","`, ","), `["]`))
+					if p.Value.Required {
+						path = append(path, arg)
+						continue
+					}
+					query = append(query, arg)
 				case p.Value.In != openapi3.ParameterInPath:
 				case p.Value.Name == "deliveryId":
 					path = append(path, apitest.Path("deliveryId", delivery))

@@ -292,6 +292,7 @@ func (n neighbours) fill(t *testing.T) {
 	t.Helper()
 	n.owner.Do(t, "adjustBalance", `{"user_id":"`+someone+`","delta":30}`).Want(t, 200, "")
 	n.owner.Do(t, "adjustXp", `{"user_id":"`+someone+`","delta":300}`).Want(t, 200, "")
+	n.owner.Do(t, "updateMember", `{"metadata":{"a":"b"}}`, apitest.Path("userId", someone)).Want(t, 200, "")
 	n.owner.Do(t, "createCase", `{"user_id":"`+someone+`","moderator_id":"`+someone+`","type":"note","reason":"A note"}`).Want(t, 201, "")
 	ticket := n.own(t, apitest.Find(t, "getTicket"))
 	n.owner.Do(t, "claimTicket", `{"user_id":"`+someone+`"}`, at(ticket)...).Want(t, 200, "")

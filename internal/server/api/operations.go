@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/members"
 	"guildhall/internal/service/meta"
 	"guildhall/internal/service/network"
 	"guildhall/internal/service/records"
@@ -54,6 +55,7 @@ type (
 	streamsOps   = streams.Service
 	workOps      = work.Service
 	recordsOps   = records.Service
+	membersOps   = members.Service
 )
 
 // operations is every operation of openapi.yaml. A missing method, or one
@@ -71,6 +73,7 @@ type operations struct {
 	*streamsOps
 	*workOps
 	*recordsOps
+	*membersOps
 }
 
 var _ gen.StrictServerInterface = operations{}
@@ -94,5 +97,6 @@ func newOperations(cfg Config, h batch.Host) operations {
 		streamsOps:   cfg.Streams,
 		workOps:      Work(),
 		recordsOps:   &records.Service{},
+		membersOps:   &members.Service{},
 	}
 }

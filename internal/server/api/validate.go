@@ -107,7 +107,7 @@ func at(part string, found []schema.Problem) []schema.Problem {
 func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	if u.RawQuery == "" {
 		u.RawQuery = strings.Join(op.Defaults, "&")
-		return nil
+		return missing(nil, op)
 	}
 	if strings.Count(u.RawQuery, "&") >= maxParameters {
 		return []schema.Problem{{Place: "query", Text: fmt.Sprintf("must have at most %d parameters", maxParameters)}}
@@ -116,7 +116,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	if err != nil {
 		return []schema.Problem{{Place: "query", Text: "must be properly percent-encoded"}}
 	}
-	var found []schema.Problem
+	found := missing(query, op)
 	for name, values := range query {
 		p, known := op.Query[name]
 		place := "query " + schema.Printable(name)
@@ -127,6 +127,12 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 			found = append(found, schema.Problem{Place: place, Text: "must be given once"})
 		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
 			found = append(found, schema.Problem{Place: place, Text: "must be valid UTF-8 without U+0000"})
+		case p.Schema.Value.Type.Is(openapi3.TypeBoolean):
+			if values[0] != "true" && values[0] != "false" {
+				found = append(found, schema.Problem{Place: place, Text: "must be true or false"})
+			}
+		case p.Schema.Value.Type.Is(openapi3.TypeArray):
+			found = append(found, at(place, schema.Visit(p.Schema.Value, items(values[0])))...)
 		case p.Schema.Value.Type.Is(openapi3.TypeInteger):
 			n, err := strconv.ParseInt(values[0], 10, 64)
 			if err != nil || !integerPattern.MatchString(values[0]) {
@@ -151,6 +157,25 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	}
 	slices.SortFunc(found, func(a, b schema.Problem) int { return strings.Compare(a.Place, b.Place) })
 	return found
+}
+
+// missing lists the required parameters that a query lacks.
+func missing(query url.Values, op *operation) (found []schema.Problem) {
+	for name, p := range op.Query {
+		if p.Required && !query.Has(name) {
+			found = append(found, schema.Problem{Place: "query " + name, Text: "is required"})
+		}
+	}
+	return found
+}
+
+// items splits the value of a parameter that is a list, at its commas.
+func items(value string) []any {
+	var list []any
+	for item := range strings.SplitSeq(value, ",") {
+		list = append(list, item)
+	}
+	return list
 }
 
 // report is the refusal of a request for what is wrong with it.

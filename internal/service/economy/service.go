@@ -4,6 +4,7 @@ package economy
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"guildhall/gen"
@@ -40,11 +41,11 @@ func (s *Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (
 	if err := s.wallets.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return showWallet(q.wallet), nil
+	return gen.GetWallet200JSONResponse{Data: showWallet(q.wallet)}, nil
 }
 
-func showWallet(w row) gen.GetWallet200JSONResponse {
-	return gen.GetWallet200JSONResponse{Data: gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}}
+func showWallet(w row) gen.Wallet {
+	return gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}
 }
 
 // GetEconomyLeaderboard lists the wallets, richest first; members with equal
@@ -70,6 +71,25 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 	}
 	return gen.GetEconomyRank200JSONResponse{Data: gen.WalletRank{Rank: p.Rank, UserID: r.UserID, Balance: p.Points, Of: p.Of}}, nil
 }
+
+// ListWallets returns the wallets of several members, in the order asked, each member once.
+func (*Service) ListWallets(ctx context.Context, r gen.ListWalletsRequestObject) (gen.ListWalletsResponseObject, error) {
+	guild := auth.Acting(ctx).GuildID
+	var list []*lookup
+	for _, user := range r.Params.UserIds {
+		if !slices.ContainsFunc(list, func(l *lookup) bool { return l.wallet.UserID == user }) {
+			list = append(list, &lookup{guild: guild, wallet: row{UserID: user}})
+		}
+	}
+	if err := answerEach(ctx, db.Read(ctx), list); err != nil {
+		return nil, err
+	}
+	data := batch.Each(list, func(l *lookup) gen.Wallet { return showWallet(l.wallet) })
+	return gen.ListWallets200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
+}
+
+// maxListed is how many members a list of user_ids may name; it is the size of that page.
+const maxListed = 100
 
 // AdjustBalance adds a delta to a member's balance and writes the ledger row
 // of it. It is Refused when the result would leave the limits, and when the guild

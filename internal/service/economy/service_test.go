@@ -455,3 +455,17 @@ func TestGetEconomyRank(t *testing.T) {
 	api.Next(t).Do(t, "getEconomyRank", "", apitest.Path("userId", "7")).WantError(t, 404, "not_found")
 	api.Do(t, "getEconomyRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }
+
+// Several wallets are read in one statement, in the order asked.
+func TestListWallets(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.Scopes("economy:read"))
+	dbtest.Exec(t, api.DB(), `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '42', 7), ($1, '43', 8)`, api.Guild)
+	ids := func(list string) apitest.Arg { return apitest.Query("user_ids", list) }
+	api.Do(t, "listWallets", "", ids("43,9,42,43")).Want(t, 200, `{"data":[{"user_id":"43","balance":8},
+		{"user_id":"9","balance":0,"updated_at":null},{"user_id":"42","balance":7}],"page":1,"per_page":100,"has_more":false}`)
+	for _, args := range [][]apitest.Arg{{}, {ids("")}, {ids("42,x")}, {ids(strings.TrimSuffix(strings.Repeat("7,", 101), ","))}, {ids("42"), apitest.Query("page", "1")}} {
+		api.Do(t, "listWallets", "", args...).WantError(t, 400, "invalid_request")
+	}
+	api.As(t, "economy:write").Do(t, "listWallets", "", ids("42")).WantError(t, 403, "insufficient_scope")
+}

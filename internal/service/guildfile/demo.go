@@ -13,6 +13,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/wire"
 )
 
@@ -44,6 +45,7 @@ func DemoAt(w io.Writer, now time.Time) error {
 	g.json.SetEscapeHTML(false)
 	g.people()
 	g.guild()
+	g.names()
 	g.money()
 	g.moderation()
 	g.support()
@@ -124,6 +126,27 @@ func (g *demo) guild() {
 		Timezone:  new("Europe/London"),
 		UpdatedAt: g.ago(30 * 24 * time.Hour),
 	})
+}
+
+// demoNames are the names of the members who are longest here; the fourth is DemoMember's.
+var demoNames = []string{
+	"Ada", "Bo", "Cleo", "Mara", "Dario", "Edda", "Finn", "Greta", "Hugo", "Ines", "Jonas", "Kim", "Leo", "Mila", "Nils", "Olga", "Paul", "Quinn", "Rosa", "Sam",
+}
+
+func (g *demo) names() {
+	for i, name := range demoNames {
+		m := gen.GuildFileMember{
+			Record: "member", GuildID: DemoGuild, UserID: g.members[i], Name: new(name), JoinedAt: g.ago(time.Duration(400-i) * 24 * time.Hour),
+		}
+		if m.UserID == DemoMember {
+			m.AvatarURL = new("https://cdn.example.com/avatars/mara.png")
+			m.Metadata = &metadata.Values{"shop.customer_id": "C-2041"}
+		}
+		if i%7 == 6 {
+			m.LeftAt = g.ago(20 * 24 * time.Hour)
+		}
+		g.put(m)
+	}
 }
 
 func (g *demo) money() {

@@ -20,6 +20,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/members"
 	"guildhall/internal/service/network"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/transfer"
@@ -33,6 +34,7 @@ func newKinds() []kind {
 		of(guilds.Records(curve)),
 		of(guilds.Settings(curve)),
 		of(cases.Records),
+		of(members.Records),
 		of(economy.Wallets),
 		of(economy.References),
 		of(levelling.Records),

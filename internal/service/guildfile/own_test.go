@@ -39,6 +39,7 @@ func livedIn(t *testing.T) *apitest.API {
 		`{"record":"case","id":"timed","user_id":"42","moderator_id":"77","type":"timeout","expires_at":"2040-01-01T00:00:00Z"}`,
 		`{"record":"case","id":"gone","user_id":"42","moderator_id":"77","type":"ban","status":"deleted","created_at":"2020-01-01T00:00:00Z"}`,
 		`{"record":"wallet","user_id":"42","balance":9007199254740991}`, `{"record":"wallet","user_id":"43","balance":0}`,
+		`{"record":"member","user_id":"42","name":"Mara","joined_at":"2024-01-01T00:00:00Z","left_at":"2024-02-01T00:00:00Z","metadata":{"a":"b"}}`,
 		`{"record":"level","user_id":"42","total_xp":4675}`, `{"record":"level","user_id":"43","total_xp":0}`,
 		`{"record":"reference","reference":"order <4711> ~"}`,
 		`{"record":"ticket","id":"mirrored","opener_id":"42","channel_id":"700","subject":"Roles","metadata":{"a":"b"}}`,
@@ -85,7 +86,7 @@ func livedIn(t *testing.T) *apitest.API {
 
 // kindsMoved are those of a guild file that has everything.
 var kindsMoved = []string{
-	"guild", "settings", "case", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "giveaway_draw",
+	"guild", "settings", "case", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "giveaway_draw",
 	"network_listing",
 }
 

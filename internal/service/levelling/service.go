@@ -5,6 +5,7 @@ package levelling
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"guildhall/gen"
@@ -43,6 +44,26 @@ func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordReques
 	}
 	return gen.GetLevelRecord200JSONResponse{Data: show(q.record)}, nil
 }
+
+// ListLevelRecords returns the records of several members, in the order asked, each member
+// once.
+func (*Service) ListLevelRecords(ctx context.Context, r gen.ListLevelRecordsRequestObject) (gen.ListLevelRecordsResponseObject, error) {
+	guild := auth.Acting(ctx).GuildID
+	var list []*lookup
+	for _, user := range r.Params.UserIds {
+		if !slices.ContainsFunc(list, func(l *lookup) bool { return l.record.UserID == user }) {
+			list = append(list, &lookup{guild: guild, record: row{UserID: user}})
+		}
+	}
+	if err := answerEach(ctx, db.Read(ctx), list); err != nil {
+		return nil, err
+	}
+	data := batch.Each(list, func(l *lookup) gen.LevelRecord { return show(l.record) })
+	return gen.ListLevelRecords200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
+}
+
+// maxListed is how many members a list of user_ids may name; it is the size of that page.
+const maxListed = 100
 
 // GetLevellingLeaderboard returns one page of the members with the most XP.
 // Ranks are positions: members with equal XP have different ranks.

@@ -201,3 +201,18 @@ func TestGetLevellingRank(t *testing.T) {
 	api.Next(t).Do(t, "getLevellingRank", "", apitest.Path("userId", "7")).WantError(t, 404, "not_found")
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }
+
+// Several records are read in one statement, in the order asked.
+func TestListLevelRecords(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.Scopes("levelling:read"))
+	member(t, api, "42", 1387)
+	member(t, api, "43", 100)
+	ids := func(list string) apitest.Arg { return apitest.Query("user_ids", list) }
+	api.Do(t, "listLevelRecords", "", ids("43,9,42,43")).Want(t, 200, `{"data":[{"user_id":"43","total_xp":100,"level":1},
+		{"user_id":"9","total_xp":0,"updated_at":null},{"user_id":"42","total_xp":1387}],"page":1,"per_page":100,"has_more":false}`)
+	for _, args := range [][]apitest.Arg{{}, {ids("")}, {ids("42,x")}, {ids("42"), apitest.Query("per_page", "1")}} {
+		api.Do(t, "listLevelRecords", "", args...).WantError(t, 400, "invalid_request")
+	}
+	api.As(t, "levelling:write").Do(t, "listLevelRecords", "", ids("42")).WantError(t, 403, "insufficient_scope")
+}

@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/members"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/transfer"
 )
@@ -36,6 +37,7 @@ var Curve = guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadrat
 // guild's row as well.
 func Batches() []transfer.Batch {
 	return []transfer.Batch{
+		transfer.NewBatch(members.Records),
 		transfer.NewBatch(economy.Wallets),
 		transfer.NewBatch(economy.References),
 		transfer.NewBatch(levelling.Records),
@@ -60,8 +62,8 @@ type membersKey struct{}
 // findings are 400, whatever on_refusal says. WriteRecords finds the members in the
 // context, so that it does not read them again.
 func Check(ctx context.Context, body any) (context.Context, error) {
-	members, _ := body.(map[string]any)
-	list, _ := members["records"].([]any)
+	request, _ := body.(map[string]any)
+	list, _ := request["records"].([]any)
 	kinds := make(map[string]transfer.Batch)
 	for _, b := range Batches() {
 		kinds[b.Name()] = b
@@ -104,11 +106,11 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 		return nil, err
 	}
 	c := &transfer.Call{By: by, Now: now, Tell: r.Body.Tell == nil || *r.Body.Tell}
-	members, _ := ctx.Value(membersKey{}).([]map[string]any)
-	if len(members) != len(r.Body.Records) {
+	given, _ := ctx.Value(membersKey{}).([]map[string]any)
+	if len(given) != len(r.Body.Records) {
 		return nil, errors.New("records that have not been checked")
 	}
-	batches, list, err := sortOut(c, r.Body.Records, members)
+	batches, list, err := sortOut(c, r.Body.Records, given)
 	if err != nil {
 		return nil, err
 	}
@@ -158,21 +160,21 @@ type callRecord struct {
 }
 
 // sortOut gives each record to the batch of its kind.
-func sortOut(c *transfer.Call, texts []json.RawMessage, members []map[string]any) ([]transfer.Batch, []*callRecord, error) {
+func sortOut(c *transfer.Call, texts []json.RawMessage, given []map[string]any) ([]transfer.Batch, []*callRecord, error) {
 	batches, byName := Batches(), make(map[string]transfer.Batch)
 	for _, b := range batches {
 		byName[b.Name()] = b
 	}
 	list := make([]*callRecord, len(texts))
 	for i, text := range texts {
-		kind, _ := members[i]["record"].(string)
-		if members[i]["guild_id"] != c.By.GuildID {
+		kind, _ := given[i]["record"].(string)
+		if given[i]["guild_id"] != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/guild_id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
-		if id, named := members[i]["id"]; kind == "guild" && named && id != c.By.GuildID {
+		if id, named := given[i]["id"]; kind == "guild" && named && id != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
-		list[i] = &callRecord{Record: transfer.Record{Text: text, Members: members[i]}, kind: kind}
+		list[i] = &callRecord{Record: transfer.Record{Text: text, Members: given[i]}, kind: kind}
 		again, err := byName[kind].Add(c, &list[i].Record)
 		if err != nil {
 			return nil, nil, err

@@ -25,6 +25,7 @@ var more = []string{
 		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
 	`INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
 		VALUES ($1, 'w', 'post_message', 's', 'v', now(), now())`,
+	`INSERT INTO members (guild_id, user_id, name) VALUES ($1, '7', 'm')`,
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
 	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,

@@ -60,12 +60,15 @@ func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []strin
 	return at, noteForgotten(ctx, tx, guilds, cases)
 }
 
-// forgetIn deletes the member's wallets and levels in guilds, in the given order, and adds
+// forgetIn deletes the member and the member's wallets and levels in guilds, in the given order, and adds
 // a request for the worker to each guild. The requests bear the instant at which the last
 // wallet and level were deleted: an earlier one would spare what was acknowledged before
 // the answer, and an instant of the worker's would take what was acknowledged after it.
 func forgetIn(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
 	for _, guild := range guilds {
+		if _, err := db.Exec(ctx, tx, dropMember, guild, user); err != nil {
+			return at, fault.Wrap(err, "delete a member of guild", guild)
+		}
 		if err := leaveBoards(ctx, tx, guild, user); err != nil {
 			return at, err
 		}

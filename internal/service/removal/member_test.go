@@ -34,6 +34,7 @@ var everything = []string{
 	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text
 			FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
+	`INSERT INTO members (guild_id, user_id, name, folded, metadata) VALUES ($1, $2, 'm ' || $2, 'm ' || $2, jsonb_build_object('a', $2::text))`,
 	`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
 	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
@@ -231,7 +232,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	}
 	for _, statement := range []string{
 		"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
-		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels",
+		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels", "members",
 	} {
 		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
 	}
@@ -368,7 +369,7 @@ func TestSeveralNodesEmitOneEventForAForgottenMember(t *testing.T) {
 	}
 }
 
-// What stood in any guild at the instant of the answer goes, what came after it stays.
+// RELIABILITY.md, Guilds. What stood in any guild at the instant of the answer goes, what came after it stays.
 func TestForgettingEverywhereEndsAtTheInstantOfItsAnswer(t *testing.T) {
 	t.Parallel()
 	d := scene(t)

@@ -137,6 +137,8 @@ var (
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
 )
 
+const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
+
 // dropRecent deletes the newest ledger rows of the wallet that the unit has deleted, those
 // too that are dated ahead of the clock. A write that makes another wallet waits for the unit.
 const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
@@ -182,6 +184,7 @@ var knownGuilds = `
 	  AND (g.removed_after IS NULL OR g.removed_after > now())
 	  AND (` + strings.Join([]string{
 	anyRow(`wallets r WHERE r.guild_id = g.id AND r.user_id = $1`),
+	anyRow(`members r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`levels r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`ledger_entries r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`tickets r WHERE r.guild_id = g.id AND r.opener_id = $1`),

@@ -11,7 +11,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// readScopes is the scope that reads what the events of a family carry.
+// readScopes is the scope that reads what the events of a family carry, or of one type
+// that differs from its family.
 var readScopes = map[string]string{
 	"case":     "cases:read",
 	"economy":  "economy:read",
@@ -19,9 +20,12 @@ var readScopes = map[string]string{
 	"ticket":   "tickets:read",
 	"giveaway": "giveaways:read",
 	"guild":    "guild:read",
-	"member":   "guild:read",
-	"webhook":  "webhooks:manage",
-	"token":    "webhooks:manage",
+	"member":   "members:read",
+
+	event.MemberForgotten: "guild:read",
+
+	"webhook": "webhooks:manage",
+	"token":   "webhooks:manage",
 }
 
 // lockToUse is lock for an endpoint that the token may use in every way.
@@ -86,6 +90,9 @@ func mayRead(by *auth.Principal, events []string) error {
 // ReadScope is the scope that reads what events of this type carry; empty for a
 // ping, which carries nothing.
 func ReadScope(eventType string) string {
+	if eventType == event.MemberForgotten { // it carries an id, and whoever keeps data of the guild needs it
+		return "guild:read"
+	}
 	family, _, _ := strings.Cut(eventType, ".")
 	return readScopes[family]
 }

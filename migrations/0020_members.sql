@@ -1,0 +1,21 @@
+-- +goose Up
+-- What the bot, or an integrator, has told of a person in a guild. joined_at and left_at only
+-- rise. folded is the name as Unicode folds its case, for searches by prefix: lower() depends
+-- on the database's locale.
+CREATE TABLE members (
+    guild_id   text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
+    user_id    text COLLATE "C" NOT NULL,
+    name       text,
+    folded     text COLLATE "C",
+    avatar_url text,
+    joined_at  timestamptz,
+    left_at    timestamptz,
+    metadata   jsonb       NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (guild_id, user_id)
+);
+
+CREATE INDEX members_changed ON members (guild_id, updated_at, user_id);
+CREATE INDEX members_named ON members (guild_id, folded, user_id) WHERE folded IS NOT NULL;
+CREATE INDEX members_left ON members (guild_id, user_id) WHERE left_at IS NOT NULL;
