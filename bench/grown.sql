@@ -31,8 +31,8 @@ INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT (1000000 + n)::text,
 INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 SELECT 'tok' || n, (1000000 + n)::text, 'x', 'x', sha256(('tok' || n)::bytea), '{economy:read}' FROM grown;
 
-INSERT INTO rank_maps (guild_id, board, version, state, ahead)
+INSERT INTO rank_indexes (guild_id, board, version, state, ahead)
 SELECT (1000000 + n)::text, 'wallets', 1, 'live', '{0}' FROM grown WHERE n % 10 = 0;
 
-INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id)
 SELECT (1000000 + n)::text, 'wallets', 1, 1, -1000, 1, '1' FROM grown WHERE n % 10 = 0;

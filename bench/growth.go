@@ -146,12 +146,12 @@ func (p *population) poll(ctx context.Context, q lanes.Queue) error {
 	return err
 }
 
-// sweeps runs each sweep in turn, with nothing due, and the keeper of leaderboards
+// sweeps runs each sweep in turn, with nothing due, and the maintainer of leaderboards
 // with one that was asked for. Those of the delivery engine, and the engine's looks,
 // are what an idle node does.
 func (p *population) sweeps() {
 	log := slog.New(slog.DiscardHandler)
-	keeper := &leaderboard.Keeper{DB: p.DB, Log: log}
+	maintainer := &leaderboard.Maintainer{DB: p.DB, Log: log}
 	expired := slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), dashboard.Expired())
 	for _, s := range []struct {
 		name string
@@ -171,10 +171,10 @@ func (p *population) sweeps() {
 			}
 			return err
 		}},
-		{"keeper, nothing asked for", keeper.Maintain},
-		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
+		{"maintainer, nothing asked for", maintainer.Maintain},
+		{"maintainer, one leaderboard asked for", func(ctx context.Context) error {
 			p.Exec(`INSERT INTO rank_requests (guild_id, board) SELECT $1, 'levels' FROM generate_series(1, 32)`, p.middle)
-			return keeper.Maintain(ctx)
+			return maintainer.Maintain(ctx)
 		}},
 	} {
 		p.again(s.name, 30, func() { p.Must(s.run(p)) })

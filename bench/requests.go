@@ -100,7 +100,7 @@ func (h *host) start() {
 	h.Say("resident memory of the server: %d MB at rest after its start", h.node.Resident())
 	begun = time.Now()
 	h.Vacuum()
-	ready := h.wallets < 512 || h.Becomes(3*time.Minute, 2, `SELECT count(*) FROM rank_maps WHERE state = 'live'`)
+	ready := h.wallets < 512 || h.Becomes(3*time.Minute, 2, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`)
 	h.Need(ready, "the server has made no maps of the leaderboards")
 	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
 }

@@ -11,30 +11,30 @@
 -- In state draft the checkpoints exist and moves are stored, but nothing is counted yet:
 -- that waits until every transaction has ended that may have changed rows without seeing
 -- the rank index. awaited holds their virtual ids; null until they are known.
-CREATE TABLE rank_maps (
+CREATE TABLE rank_indexes (
     guild_id text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
     board    text COLLATE "C" NOT NULL
-        CONSTRAINT rank_maps_board CHECK (board IN ('wallets', 'levels')),
+        CONSTRAINT rank_indexes_board CHECK (board IN ('wallets', 'levels')),
     version  bigint   NOT NULL,
     state    text     NOT NULL DEFAULT 'draft'
-        CONSTRAINT rank_maps_state CHECK (state IN ('draft', 'live')),
+        CONSTRAINT rank_indexes_state CHECK (state IN ('draft', 'live')),
     awaited  text[],
     -- The n-th number is how many rows lie before checkpoint n, without the moves that
     -- are stored and not yet added. Every deep page reads it; decompressing it would
     -- take longer than that, so it is stored as it is.
     ahead    bigint[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (guild_id, board, version),
-    CONSTRAINT rank_maps_one UNIQUE (guild_id, board, state)
+    CONSTRAINT rank_indexes_one UNIQUE (guild_id, board, state)
 );
 
-ALTER TABLE rank_maps ALTER COLUMN ahead SET STORAGE EXTERNAL;
+ALTER TABLE rank_indexes ALTER COLUMN ahead SET STORAGE EXTERNAL;
 
-CREATE INDEX rank_maps_drafts ON rank_maps (guild_id, board) WHERE state = 'draft';
+CREATE INDEX rank_indexes_drafts ON rank_indexes (guild_id, board) WHERE state = 'draft';
 
 -- A checkpoint of a rank index: a position in the leaderboard's order. depth is the
 -- negated balance or XP, so that depth, length and user_id all ascend and one comparison
 -- of rows finds a position in the index.
-CREATE TABLE rank_marks (
+CREATE TABLE rank_checkpoints (
     guild_id text COLLATE "C" NOT NULL,
     board    text COLLATE "C" NOT NULL,
     version  bigint  NOT NULL,
@@ -43,10 +43,10 @@ CREATE TABLE rank_marks (
     length   integer NOT NULL,
     user_id  text COLLATE "C" NOT NULL,
     PRIMARY KEY (guild_id, board, version, number),
-    FOREIGN KEY (guild_id, board, version) REFERENCES rank_maps (guild_id, board, version) ON DELETE CASCADE
+    FOREIGN KEY (guild_id, board, version) REFERENCES rank_indexes (guild_id, board, version) ON DELETE CASCADE
 );
 
-CREATE INDEX rank_marks_place ON rank_marks (guild_id, board, version, depth, length, user_id);
+CREATE INDEX rank_checkpoints_place ON rank_checkpoints (guild_id, board, version, depth, length, user_id);
 
 -- A member's row moved from one depth to another; null: there was or is no row.
 CREATE TABLE rank_moves (

@@ -12,7 +12,7 @@ type connections struct {
 	writes, reads        int // requests
 	pageWrites, pageRead int // the dashboard's, where there is one
 	lookups              int // of tokens, and of the database's clock
-	workWrites, workRead int // webhooks, jobs, sweeps, the leaderboards' keeper
+	workWrites, workRead int // webhooks, jobs, sweeps, the leaderboards' maintainer
 }
 
 // sum is how many connections a node with these has in all.

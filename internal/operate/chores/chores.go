@@ -44,7 +44,7 @@ type Config struct {
 type Chores struct {
 	jobs, giveaways *lanes.Worker
 	sweeper         *lanes.Sweeper
-	keeper          *leaderboard.Keeper
+	maintainer      *leaderboard.Maintainer
 }
 
 // New returns the chores.
@@ -66,15 +66,15 @@ func New(c Config) (*Chores, error) {
 				"Work on giveaways by kind (draw, gather, react, edit) and outcome: done, failed (tried again) or given_up."),
 			Lanes: giveaways.Lanes(c.DB, c.Chat),
 		},
-		sweeper: sweeper,
-		keeper:  &leaderboard.Keeper{DB: c.DB, Log: c.Log},
+		sweeper:    sweeper,
+		maintainer: &leaderboard.Maintainer{DB: c.DB, Log: c.Log},
 	}, nil
 }
 
 // Run does them until ctx ends.
 func (c *Chores) Run(ctx context.Context) error {
 	var all errgroup.Group
-	for _, run := range []func(context.Context) error{c.jobs.Run, c.giveaways.Run, c.sweeper.Run, c.keeper.Run} {
+	for _, run := range []func(context.Context) error{c.jobs.Run, c.giveaways.Run, c.sweeper.Run, c.maintainer.Run} {
 		all.Go(func() error { return run(ctx) })
 	}
 	return all.Wait()

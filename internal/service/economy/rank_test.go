@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// Ranks by the leaderboard's map are those of the sorted wallets while balances
+// Ranks by the leaderboard's rank index are those of the sorted wallets while balances
 // are adjusted, newcomers who race for their first coin included.
 // RELIABILITY.md, Writes.
 func TestRanksAreExactWhileBalancesMove(t *testing.T) {
@@ -49,7 +49,7 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+		k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 		for !stop.Load() {
 			if err := k.Maintain(context.Background()); err != nil {
 				t.Error(err)
@@ -69,14 +69,14 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	if mapped < 100 {
-		t.Errorf("only %d of the comparisons had a map in service", mapped)
+		t.Errorf("only %d of the comparisons had a rank index in service", mapped)
 	}
 }
 
 func ranksAreThoseOfTheList(d *db.DB) (mapped int, err error) {
 	err = d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.GetContext(ctx, &mapped,
-			`SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND board = 'wallets' AND state = 'live'`); err != nil {
+			`SELECT count(*) FROM rank_indexes WHERE guild_id = '1' AND board = 'wallets' AND state = 'live'`); err != nil {
 			return err
 		}
 		var all []string

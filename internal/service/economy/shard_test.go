@@ -58,6 +58,6 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 	}
 	for name, s := range forms() {
 		explain(name, s, 0)
-		explain(name+", and asks for the keeper", s, 64)
+		explain(name+", and asks for the maintainer", s, 64)
 	}
 }

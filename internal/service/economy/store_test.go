@@ -62,7 +62,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{"wallets": walletsOf}
 	for name, s := range forms() {
-		all[name], all[name+", and asks for the keeper"] = s.text.For(0), s.text.For(64)
+		all[name], all[name+", and asks for the maintainer"] = s.text.For(0), s.text.For(64)
 	}
 	dbtest.WantPlanned(t, dbtest.New(t).DB, all)
 }
@@ -137,7 +137,7 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 		`ANALYZE wallets, ledger_references`)
 	dbtest.WantOnePlan(t, d, len(forms()), "ledger_entries", func(ctx context.Context, tx *db.Tx, i int) error {
 		for name, s := range forms() {
-			// The statement that asks for the keeper is planned by itself.
+			// The statement that asks for the maintainer is planned by itself.
 			reference := fmt.Sprint("new ", name, i)
 			c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
 			if _, err := tx.ExecContext(ctx, s.text.For(0), s.arguments([]*change{c})...); err != nil {
@@ -163,8 +163,8 @@ func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 	})
 }
 
-// An adjustment looks everything up by index, however many guilds, maps, endpoints and
-// requests there are; also when it asks for the leaderboards' keeper. And also when it
+// An adjustment looks everything up by index, however many guilds, rank indexes, endpoints and
+// requests there are; also when it asks for the leaderboards' maintainer. And also when it
 // was planned while there were few, since a connection keeps its plans: those of a
 // quiet night meet the rows of the day.
 func TestAnAdjustmentReadsByIndex(t *testing.T) {
@@ -179,13 +179,13 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 			FROM generate_series(1, {guilds}) g, generate_series(1, 5) u`)
 		fill(`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 			SELECT (n + 6)::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, {guilds}) n`)
-		fill(`INSERT INTO rank_maps (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live'
+		fill(`INSERT INTO rank_indexes (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live'
 			FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO rank_requests (guild_id, board) SELECT (n + 6)::text, 'wallets' FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT (n + 6)::text, 'r', 'e' FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
 			SELECT (n + 6)::text, 't', k::text, '' FROM generate_series(1, least({guilds}, 1000)) n, generate_series(1, 5) k`)
-		fill(`ANALYZE idempotency_keys, guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
+		fill(`ANALYZE idempotency_keys, guilds, wallets, webhook_endpoints, rank_indexes, rank_requests, ledger_references`)
 		adjustmentsReadByIndex(t, d)
 	}
 }

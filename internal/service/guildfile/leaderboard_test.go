@@ -14,14 +14,14 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// An import writes rows of leaderboards that have maps, or get one meanwhile.
-// Ranks are those of the sorted rows all the same, and afterwards there is a map.
+// An import writes rows of leaderboards that have rank indexes, or get one meanwhile.
+// Ranks are those of the sorted rows all the same, and afterwards there is a rank index.
 // RELIABILITY.md, Writes.
 func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	imported(t, d, everything)
-	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 	for n := range 6 {
 		var file strings.Builder
 		for i := range 100 + rand.IntN(300) {
@@ -43,7 +43,7 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 			}
 			maintain(t, d, k)
 		}
-		testutil.Eventually(t, "both leaderboards have maps after an import", func() bool { return maintain(t, d, k) == 2 })
+		testutil.Eventually(t, "both leaderboards have rank indexes after an import", func() bool { return maintain(t, d, k) == 2 })
 	}
 }
 
@@ -56,19 +56,19 @@ func TestAnImportAsksForEachMapOnce(t *testing.T) {
 	asked := dbtest.Value[string](t, d, `
 		SELECT string_agg(concat_ws(' ', guild_id, board), ', ' ORDER BY guild_id, board) FROM rank_requests`)
 	if want := "1 levels, 1 wallets, 2 levels"; asked != want {
-		t.Errorf("the import asks for maps of %s, want %s", asked, want)
+		t.Errorf("the import asks for rank indexes of %s, want %s", asked, want)
 	}
 }
 
-// maintain is a round of the keeper and a look at both leaderboards. It returns how
-// many of them have a map.
-func maintain(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
+// maintain is a round of the maintainer and a look at both leaderboards. It returns how
+// many of them have a rank index.
+func maintain(t *testing.T, d *db.DB, k *leaderboard.Maintainer) (maps int) {
 	t.Helper()
 	if err := k.Maintain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err := d.Snapshot(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.GetContext(ctx, &maps, `SELECT count(*) FROM rank_maps WHERE state = 'live'`); err != nil {
+		if err := tx.GetContext(ctx, &maps, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`); err != nil {
 			return err
 		}
 		for name, b := range map[string]struct {

@@ -9,4 +9,4 @@ func (b Board) Texts() map[string]string {
 }
 
 // Busy reports whether the next round comes sooner.
-func (k *Keeper) Busy() bool { return k.busy }
+func (k *Maintainer) Busy() bool { return k.busy }

@@ -25,7 +25,7 @@ type board struct {
 	operation     string // one that reads it
 }
 
-var boards = []board{
+var leaderboards = []board{
 	{"wallets", "balance", leaderboard.Wallets, "getEconomyRank"},
 	{"levels", "total_xp", leaderboard.Levels, "getLevellingRank"},
 }
@@ -92,7 +92,7 @@ func do(t testing.TB, d *db.DB, query string, args ...any) {
 	}
 }
 
-// ask asks the keeper for a look at everything, which else one change in 64 does,
+// ask asks the maintainer for a look at everything, which else one change in 64 does,
 // and as often as has one where nobody reads.
 func ask(t testing.TB, d *db.DB) {
 	t.Helper()
@@ -101,7 +101,7 @@ func ask(t testing.TB, d *db.DB) {
 }
 
 // compare holds pages and ranks against the sorted list of the same snapshot, and says
-// whether a map was in service.
+// whether a rank index was in service.
 func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	t.Helper()
 	err := d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -111,7 +111,7 @@ func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 			return err
 		}
 		if err := tx.GetContext(ctx, &mapped, `
-			SELECT EXISTS (SELECT FROM rank_maps WHERE (board, guild_id, state) = ($1, $2, 'live'))`, b.table, guild); err != nil {
+			SELECT EXISTS (SELECT FROM rank_indexes WHERE (board, guild_id, state) = ($1, $2, 'live'))`, b.table, guild); err != nil {
 			return err
 		}
 		for range 12 {
@@ -142,12 +142,12 @@ func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 }
 
 // TestPagesAreExactWhileRowsMove is the promise: whatever is written meanwhile,
-// ties, newcomers and leavers included, and in whatever step the map is being
+// ties, newcomers and leavers included, and in whatever step the rank index is being
 // made, counted or replaced, each page is the page of the sorted list.
 // RELIABILITY.md, Writes.
 func TestPagesAreExactWhileRowsMove(t *testing.T) {
 	t.Parallel()
-	for _, b := range boards {
+	for _, b := range leaderboards {
 		t.Run(b.table, func(t *testing.T) {
 			t.Parallel()
 			d := dbtest.New(t).DB
@@ -155,7 +155,7 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			do(t, d, `INSERT INTO `+b.table+` (guild_id, user_id, `+b.points+`)
 				SELECT g, n::text, n % 40 FROM generate_series(1, 600) n, (VALUES ('1'), ('2')) v (g)`)
 			if compare(t, d, b, "1") {
-				t.Fatal("there is a map before there is a keeper")
+				t.Fatal("there is a rank index before there is a maintainer")
 			}
 			var stop atomic.Bool
 			var wg sync.WaitGroup
@@ -180,18 +180,18 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			}
 			for range 2 {
 				wg.Go(func() {
-					// A short stretch and a low threshold: maps are replaced all the time.
-					k := &leaderboard.Keeper{DB: d, Stretch: 7 + rand.IntN(3), Least: 50}
+					// A short stretch and a low threshold: rank indexes are replaced all the time.
+					k := &leaderboard.Maintainer{DB: d, Stretch: 7 + rand.IntN(3), Least: 50}
 					for !stop.Load() {
 						if err := k.Maintain(context.Background()); err != nil {
-							t.Errorf("a round of the keeper: %v", err)
+							t.Errorf("a round of the maintainer: %v", err)
 							return
 						}
 						if rand.IntN(3) == 0 {
 							ask(t, d)
 						}
 						if rand.IntN(20) == 0 {
-							do(t, d, `DELETE FROM rank_maps WHERE state = 'live' AND guild_id = '1'`)
+							do(t, d, `DELETE FROM rank_indexes WHERE state = 'live' AND guild_id = '1'`)
 						}
 					}
 				})
@@ -210,23 +210,23 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 				}
 			}
 			if mapped < 60 {
-				t.Fatalf("only %d of the comparisons had a map in service", mapped)
+				t.Fatalf("only %d of the comparisons had a rank index in service", mapped)
 			}
 		})
 	}
 }
 
-// The notes of moves do not pile up, and a map that has lost its shape is
+// The notes of moves do not pile up, and a rank index that has lost its shape is
 // replaced.
 func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2")
-	wallets := boards[0]
+	wallets := leaderboards[0]
 	wallets.change(t, d, join, "1", 1, 500, 10)
 	wallets.change(t, d, join, "2", 1, 49, 10)
-	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 	read := func(query string) (n int64) {
 		t.Helper()
 		if err := d.Reader().GetContext(ctx, &n, query); err != nil {
@@ -244,15 +244,15 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 			return read(until) == want
 		})
 	}
-	const live = `SELECT count(*) FROM rank_maps WHERE state = 'live'`
+	const live = `SELECT count(*) FROM rank_indexes WHERE state = 'live'`
 	maintain(live, 1)
-	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
-		t.Error("a small leaderboard got a map")
+	if n := read(`SELECT count(*) FROM rank_indexes WHERE guild_id = '2'`); n != 0 {
+		t.Error("a small leaderboard got a rank index")
 	}
 	wallets.change(t, d, raise, "1", 1, 500, 0)
 	wallets.change(t, d, raise, "2", 1, 49, 300)
 	if n := read(`SELECT count(*) FROM rank_moves`); n != 0 {
-		t.Errorf("%d moves were noted where nothing moves or there is no map", n)
+		t.Errorf("%d moves were noted where nothing moves or there is no rank index", n)
 	}
 	wallets.change(t, d, raise, "1", 1, 500, 300)
 	if n := read(`SELECT count(*) FROM rank_moves`); n != 500 {
@@ -264,25 +264,25 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 
 	replaced := func(by string, args ...any) {
 		t.Helper()
-		before := read(`SELECT max(version) FROM rank_maps`)
+		before := read(`SELECT max(version) FROM rank_indexes`)
 		wallets.change(t, d, by, args...)
 		compare(t, d, wallets, "1")
-		maintain(fmt.Sprintf(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND version > %d`, before), 1)
+		maintain(fmt.Sprintf(`SELECT count(*) FROM rank_indexes WHERE state = 'live' AND version > %d`, before), 1)
 		compare(t, d, wallets, "1")
 	}
 	replaced(join, "1", 1001, 1300, 1)
-	replaced(join, "1", 2001, 2300, 0) // behind the last mark
-	maintain(`SELECT count(*) FROM rank_maps`, 1)
+	replaced(join, "1", 2001, 2300, 0) // behind the last checkpoint
+	maintain(`SELECT count(*) FROM rank_indexes`, 1)
 }
 
-// A guild that has grown large asks for its map itself, and where no keeper runs
-// for long the map is given up, so that neither moves nor notes pile up.
+// A guild that has grown large asks for its rank index itself, and where no maintainer runs
+// for long the rank index is given up, so that neither moves nor notes pile up.
 func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2")
-	wallets := boards[0]
+	wallets := leaderboards[0]
 	join := func(guild string, from, to int) {
 		t.Helper()
 		for ; from <= to; from += 64 { // as many as are ever changed together
@@ -298,28 +298,28 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 		}
 		return n
 	}
-	k := &leaderboard.Keeper{DB: d}
+	k := &leaderboard.Maintainer{DB: d}
 	settle := func() {
 		t.Helper()
-		testutil.Eventually(t, "there is a map, and no notes are left", func() bool {
+		testutil.Eventually(t, "there is a rank index, and no notes are left", func() bool {
 			if err := k.Maintain(ctx); err != nil {
 				t.Fatal(err)
 			}
-			return read(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
+			return read(`SELECT count(*) FROM rank_indexes WHERE state = 'live' AND guild_id = '1'`) == 1 &&
 				read(`SELECT (SELECT count(*) FROM rank_requests) + (SELECT count(*) FROM rank_moves)`) == 0
 		})
 	}
 	settle()
-	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
-		t.Error("a small leaderboard got a map")
+	if n := read(`SELECT count(*) FROM rank_indexes WHERE guild_id = '2'`); n != 0 {
+		t.Error("a small leaderboard got a rank index")
 	}
 	for range 10 {
 		for from := 1; from <= 5000; from += 64 {
 			wallets.change(t, d, raise, "1", from, min(from+63, 5000), 1+rand.IntN(9000))
 		}
 	}
-	if n := read(`SELECT count(*) FROM rank_maps`); n != 0 {
-		t.Errorf("%d maps are left after 50,000 moves that nobody has added up", n)
+	if n := read(`SELECT count(*) FROM rank_indexes`); n != 0 {
+		t.Errorf("%d rank indexes are left after 50,000 moves that nobody has added up", n)
 	}
 	// When it is given up is left to chance, since one change in 64 asks. From then on
 	// nothing is noted, and the statement that finds the guild crowded is the last to ask.
@@ -328,10 +328,10 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 		wallets.change(t, d, raise, "1", from, min(from+63, 5000), 1+rand.IntN(9000))
 	}
 	if now := read(`SELECT count(*) FROM rank_moves`); now != moves || moves >= 50_000 {
-		t.Errorf("%d moves were noted before the map was given up, and %d after", moves, now-moves)
+		t.Errorf("%d moves were noted before the rank index was given up, and %d after", moves, now-moves)
 	}
 	if now := read(`SELECT count(*) FROM rank_requests`); now != notes || notes > 256+64 { // a statement changes 64 rows
-		t.Errorf("%d notes have piled up, and %d since the map was given up", notes, now-notes)
+		t.Errorf("%d notes have piled up, and %d since the rank index was given up", notes, now-notes)
 	}
 	compare(t, d, wallets, "1")
 	join("1", 10_001, 13_000)
@@ -339,12 +339,12 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	compare(t, d, wallets, "1")
 }
 
-// One statement may move rows of several guilds, each noted for its own map.
+// One statement may move rows of several guilds, each noted for its own rank index.
 func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2", "3")
-	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state)
+	do(t, d, `INSERT INTO rank_indexes (guild_id, board, version, state)
 		VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
 	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", `
 		WITH moved AS (
@@ -366,13 +366,13 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 // and else once there are many of them. Pages and ranks are exact all the while.
 func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 	t.Parallel()
-	for _, b := range boards {
+	for _, b := range leaderboards {
 		d := dbtest.New(t).DB
 		dbtest.AddGuilds(t, d, "1", "2")
 		for _, guild := range []string{"1", "2"} {
 			b.change(t, d, join, guild, 1, 100, 10)
 		}
-		k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+		k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 		round := func() {
 			t.Helper()
 			if err := k.Maintain(t.Context()); err != nil {
@@ -390,10 +390,10 @@ func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 				t.Errorf("%s: %d moves wait %s, want %d", b.table, n, when, want)
 			}
 		}
-		request(1) // there is no map: it is drawn at once, though nobody reads
-		testutil.Eventually(t, "a map", func() bool {
+		request(1) // there is no rank index: it is drawn at once, though nobody reads
+		testutil.Eventually(t, "a rank index", func() bool {
 			round()
-			return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND state = 'live'`) == 1
+			return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE guild_id = '1' AND state = 'live'`) == 1
 		})
 		do(t, d, `DELETE FROM rank_requests WHERE guild_id = '1'`)
 
@@ -430,25 +430,25 @@ func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 	}
 }
 
-// A leaderboard that the keeper fails at does not keep it from the others.
+// A leaderboard that the maintainer fails at does not keep it from the others.
 func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2")
-	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead) VALUES ('1', 'wallets', 1, 'live', '{9223372036854775807}')`)
+	do(t, d, `INSERT INTO rank_indexes (guild_id, board, version, state, ahead) VALUES ('1', 'wallets', 1, 'live', '{9223372036854775807}')`)
 	do(t, d, `
-		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+		INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id)
 		VALUES ('1', 'wallets', 1, 1, 9223372036854775807, 0, '')`)
 	do(t, d, `INSERT INTO rank_moves (guild_id, board, version, user_id, is_now) VALUES ('1', 'wallets', 1, '7', -5)`)
-	boards[0].change(t, d, join, "2", 1, 60, 1)
+	leaderboards[0].change(t, d, join, "2", 1, 60, 1)
 	ask(t, d)
-	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 	if err := k.Maintain(t.Context()); err == nil || !strings.Contains(err.Error(), "guild 1") {
 		t.Fatalf("the first round ends with %v", err)
 	}
-	testutil.Eventually(t, "the other guild has a map", func() bool {
+	testutil.Eventually(t, "the other guild has a rank index", func() bool {
 		_ = k.Maintain(t.Context()) // fails at guild 1 now and then
-		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`) == 1
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE guild_id = '2' AND state = 'live'`) == 1
 	})
 }
 
@@ -459,11 +459,11 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 	d := dbtest.New(t).DB
 	const guilds = 300
 	do(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, $1::int) n`, guilds)
-	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead)
+	do(t, d, `INSERT INTO rank_indexes (guild_id, board, version, state, ahead)
 		SELECT g.id, b, 1, 'draft', '{}' FROM guilds g, unnest('{levels,wallets}'::text[]) b`)
-	k := &leaderboard.Keeper{DB: d}
+	k := &leaderboard.Maintainer{DB: d}
 	served := func(board string) int {
-		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE board = $1 AND state = 'live'`, board)
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE board = $1 AND state = 'live'`, board)
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.TakeTime(ctx, 0); err != nil { // the rounds take longer on a coordinator than a unit may wait
@@ -478,10 +478,10 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 			}
 		}
 		if n := served("levels"); n != guilds {
-			t.Errorf("%d of %d maps of levels are in service after ten rounds", n, guilds)
+			t.Errorf("%d of %d rank indexes of levels are in service after ten rounds", n, guilds)
 		}
 		if n := served("wallets"); n != 0 {
-			t.Errorf("%d maps of wallets are in service beside a transaction that may have moved rows unnoted", n)
+			t.Errorf("%d rank indexes of wallets are in service beside a transaction that may have moved rows unnoted", n)
 		}
 		return nil
 	})
@@ -490,15 +490,15 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !k.Busy() {
-			t.Error("after a round with drafts the keeper takes its time")
+			t.Error("after a round with drafts the maintainer takes its time")
 		}
 	}
 	if n := served("wallets"); n != guilds {
-		t.Errorf("%d of %d maps of wallets are in service after the transaction", n, guilds)
+		t.Errorf("%d of %d rank indexes of wallets are in service after the transaction", n, guilds)
 	}
 }
 
-// The cost of a round of the keeper when nothing has changed does not grow with the
+// The cost of a round of the maintainer when nothing has changed does not grow with the
 // number of guilds.
 func BenchmarkIdleRound(b *testing.B) {
 	for _, guilds := range []int{10, 1000, 100_000} {
@@ -510,7 +510,7 @@ func BenchmarkIdleRound(b *testing.B) {
 			dbtest.Exec(b, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
 			do(b, d, `DELETE FROM rank_requests`)
 			do(b, d, `ANALYZE guilds, wallets, rank_requests`)
-			k := &leaderboard.Keeper{DB: d}
+			k := &leaderboard.Maintainer{DB: d}
 			for b.Loop() {
 				if err := k.Maintain(ctx); err != nil {
 					b.Fatal(err)
@@ -525,7 +525,7 @@ func TestPagesThatSeveralAskForAreReadOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('g', 'g', '1')`)
-	for _, b := range boards {
+	for _, b := range leaderboards {
 		dbtest.Fill(t, d, b.sql(`INSERT INTO {board} (guild_id, user_id, {points}) SELECT 'g', n::text, 100 - n FROM generate_series(1, 20) n`))
 		seen := &counted{Querier: d.Reader()}
 		var queries []*leaderboard.Query

@@ -10,50 +10,49 @@ import (
 )
 
 const (
-	// One change in askEvery asks for the keeper, which is often enough.
+	// askEvery is how many changes there are for each request to the Maintainer.
 	askEvery = 64
 
-	// maxRequests are as many as wait for one leaderboard. With that many no
-	// keeper has been there for some 16,000 changes, and the map is given up, so
-	// that its moves do not pile up either; unless a keeper or another change
-	// holds it just now.
+	// maxRequests is how many requests may wait for one leaderboard. With that many requests no
+	// Maintainer has served it for some 16,000 changes. The rank index is then deleted, so
+	// that its moves do not pile up, unless a Maintainer or another change holds it.
 	maxRequests = 256
 )
 
-// Noted is a statement that changes rows of a leaderboard, and notes it.
+// Noted is a statement that changes rows of a leaderboard and records their moves.
 type Noted struct{ usual, asking string }
 
-// Noted completes the text of such a statement. Its CTE moved has a row for each row of
-// the board that it changes, with the columns user_id, was and is_now: the points
-// before and after, null for a row that was not there or is no more. guild is an
-// expression over such a row, or a parameter. In the text, :rank stands for the CTEs
-// that do the noting, :board and :points for the table and its column, and further
-// variables, as of db.With, for what else it needs.
+// Noted completes the text of a statement that changes rows of the leaderboard. The text has a
+// step (CTE) with the name moved, which returns a row for each changed row, with the columns
+// user_id, was and is_now: the points before and after, null for a row that did not exist or
+// was deleted. guild is an expression over such a row, or a parameter. In the text, :rank
+// stands for the steps that record the moves, :board and :points for the table and its column.
+// variables are further variables of db.With.
 func (b Board) Noted(moved, guild, text string, variables ...string) Noted {
 	with := func(note string) string {
 		note = db.With(note, "moved", moved, "guild", guild, "board", b.name, "most", strconv.Itoa(maxRequests-1), "every", strconv.Itoa(askEvery))
 		return b.sql(db.With(text, append(variables, "rank", note)...))
 	}
-	return Noted{usual: with(noteMoves), asking: with(noteMoves + askForKeeper)}
+	return Noted{usual: with(noteMoves), asking: with(noteMoves + askForMaintainer)}
 }
 
-// noteMoves is the CTE that notes from where to where rows went.
+// noteMoves is the step that inserts the moves.
 const noteMoves = `rank_noted AS (
 			INSERT INTO rank_moves (guild_id, board, version, user_id, was, is_now)
 			SELECT m.guild_id, m.board, m.version, :moved.user_id, -:moved.was, -:moved.is_now
 			FROM :moved
-			JOIN rank_maps m ON m.guild_id = :guild AND m.board = :'board'
+			JOIN rank_indexes m ON m.guild_id = :guild AND m.board = :'board'
 			WHERE :moved.was IS DISTINCT FROM :moved.is_now
 		)`
 
-// askForKeeper are the CTEs that now and then ask for the keeper, and give up the map
-// where :most changes have asked in vain. A guild is looked at once, whatever the
-// number of its rows: a file moves 16,384 at once.
-const askForKeeper = `, rank_asking AS MATERIALIZED (
+// askForMaintainer are the steps that insert a request to the Maintainer now and then, and
+// delete the rank index when :most requests wait already. They look at a guild once, whatever
+// the number of its rows: a file changes 16,384 rows at once.
+const askForMaintainer = `, rank_asking AS MATERIALIZED (
 			SELECT :guild AS guild_id
 			FROM :moved
 			WHERE random() * least(:every, (SELECT count(*) FROM :moved)) < 1
-			  AND (:moved.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE m.guild_id = :guild AND m.board = :'board'))
+			  AND (:moved.was IS NULL OR EXISTS (SELECT FROM rank_indexes m WHERE m.guild_id = :guild AND m.board = :'board'))
 			  AND NOT EXISTS (SELECT FROM rank_requests q WHERE q.guild_id = :guild AND q.board = :'board' OFFSET :most)
 		), rank_asked AS (
 			INSERT INTO rank_requests (guild_id, board)
@@ -64,19 +63,19 @@ const askForKeeper = `, rank_asking AS MATERIALIZED (
 			FROM (SELECT DISTINCT :guild AS guild_id FROM :moved) :moved
 			CROSS JOIN LATERAL (
 				SELECT m.guild_id, m.version
-				FROM rank_maps m
+				FROM rank_indexes m
 				WHERE m.guild_id = :guild AND m.board = :'board'
 				  AND EXISTS (SELECT FROM rank_requests q WHERE q.guild_id = :guild AND q.board = :'board' OFFSET :most)
 				FOR UPDATE SKIP LOCKED
 			) m
 		), rank_given_up AS (
-			DELETE FROM rank_maps m
+			DELETE FROM rank_indexes m
 			USING rank_crowded :moved
 			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = :moved.version
 		)`
 
-// For is the text for a statement that changes that many rows: now and then one
-// that asks for the keeper, too. Whatever their number, one row in askEvery asks.
+// For returns the text of a statement that changes that many rows: now and then the text that
+// also requests the Maintainer, so that one changed row in askEvery requests it.
 func (n Noted) For(rows int) string {
 	if rand.IntN(askEvery) < rows { //nolint:gosec // nothing to guess
 		return n.asking
@@ -84,16 +83,16 @@ func (n Noted) For(rows int) string {
 	return n.usual
 }
 
-// Reloaded is for a unit that has written rows of the guild's leaderboard without
-// noting it, as an import does: after the last of them it gives up its map and
-// asks the keeper for a new one. A map that is drafted meanwhile waits for the
-// unit's end.
+// Reloaded is called by a unit that has written rows of the guild's leaderboard without
+// recording their moves, as an import does, after the last of the rows. It deletes the rank
+// index and requests a new one. A rank index that is being drafted waits for the end of the
+// unit.
 func (b Board) Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH gone AS (
-			DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2
+			DELETE FROM rank_indexes WHERE guild_id = $1 AND board = $2
 		)
 		INSERT INTO rank_requests (guild_id, board)
 		VALUES ($1, $2)`, guild, b.name)
-	return fault.Wrap(err, "give up the map of the", b.name, "of guild", guild)
+	return fault.Wrap(err, "delete the rank index of the", b.name, "of guild", guild)
 }

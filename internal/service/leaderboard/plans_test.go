@@ -52,7 +52,7 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 		var known int
 		if err := d.Reader().GetContext(t.Context(), &known, `
 			SELECT ahead[cardinality(ahead)]
-			FROM rank_maps
+			FROM rank_indexes
 			WHERE guild_id = '1'`); err != nil || known != 35000 {
 			t.Errorf("%d rows lie ahead of the last mark, want all 35000 (%v)", known, err)
 		}
@@ -61,7 +61,7 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 
 var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
 
-// Autovacuum comes up to a minute after a map, and until then Postgres has no
+// Autovacuum comes up to a minute after a rank index, and until then Postgres has no
 // statistics of its marks. They are not read through for that.
 func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 // that crowd has filled.
 func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database, b board)) {
 	t.Helper()
-	for _, b := range boards {
+	for _, b := range leaderboards {
 		t.Run(b.table, func(t *testing.T) {
 			t.Parallel()
 			base := dbtest.New(t)
@@ -104,12 +104,12 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
 	do(t, d, b.sql(`ANALYZE {board}`)) // as an import does
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)
-	k := &leaderboard.Keeper{DB: d}
-	testutil.Eventually(t, "both guilds have maps", func() bool {
+	k := &leaderboard.Maintainer{DB: d}
+	testutil.Eventually(t, "both guilds have rank indexes", func() bool {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) == 2
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`) == 2
 	})
 }
 
@@ -124,7 +124,7 @@ func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 	defer pool.Close()
 	// Rows that some other session may not see yet are looked up in the table.
 	testutil.Eventually(t, "the table is vacuumed", func() (clean bool) {
-		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_maps, rank_marks`)); err != nil {
+		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_indexes, rank_checkpoints`)); err != nil {
 			t.Fatal(err)
 		}
 		row := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table)
@@ -225,7 +225,7 @@ func TestEachStatementIsPlanned(t *testing.T) {
 	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
 }
 
-// A map has thousands of marks, and thousands of moves may have to be added up at
+// A rank index has thousands of checkpoints, and thousands of moves may have to be added up at
 // once. The two are not joined: where Postgres takes both for a few, it visits each
 // pair of them, which took sixteen seconds with 5,900 moves and a million members.
 func TestMovesAreAddedUpInOneWalk(t *testing.T) {
@@ -234,7 +234,7 @@ func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 		d := base.DB
 		b.change(t, d, raise, "1", 10_001, 12_000, 5)
 		fold := b.ranks.Texts()["fold"]
-		version := dbtest.Value[int64](t, d, `SELECT version FROM rank_maps WHERE guild_id = '1'`)
+		version := dbtest.Value[int64](t, d, `SELECT version FROM rank_indexes WHERE guild_id = '1'`)
 		plan := analyzed(t, d, 0, fold, fmt.Sprintf("'1', %d", version))
 		if !strings.Contains(plan, "rows=2000") || strings.Contains(plan, "Left Join") {
 			t.Errorf("2,000 moves are added up so:\n%s", plan)
@@ -243,21 +243,21 @@ func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 }
 
 // A file of 16,384 wallets is noted in one statement, also where so many have asked
-// for the keeper that the map is given up. The moves are not paired with each other,
+// for the maintainer that the rank index is given up. The moves are not paired with each other,
 // which took the import of 30,000 wallets 141 s instead of 7.
 func TestAMapIsGivenUpWithoutPairingTheMoves(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1")
-	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live')`)
+	do(t, d, `INSERT INTO rank_indexes (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live')`)
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT '1', 'wallets' FROM generate_series(1, 300)`)
 	many := leaderboard.Wallets.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT n::text AS user_id, 0::bigint AS was, n::bigint AS is_now FROM generate_series(1, 2000) n
 		), :rank SELECT`).For(1000)
 	plan := analyzed(t, d, 0, many, `'1'`)
-	if !strings.Contains(plan, "Delete on rank_maps") {
-		t.Fatalf("no map is given up:\n%s", plan)
+	if !strings.Contains(plan, "Delete on rank_indexes") {
+		t.Fatalf("no rank index is given up:\n%s", plan)
 	}
 	for _, m := range regexp.MustCompile(`rows=(\d+)(?:\.\d+)? loops=(\d+)`).FindAllStringSubmatch(plan, -1) {
 		rows, _ := strconv.Atoi(m[1])

@@ -2,17 +2,17 @@ package leaderboard
 
 import "guildhall/internal/base/page"
 
-// The statements that read. In them, :board is the leaderboard's table, which names
-// it in rank_maps too, and :points the table's column (db.With). Each is one statement, so that rows, counts and
-// moves are of one snapshot.
+// The statements of readers. :board is the leaderboard's table, whose name stands in
+// rank_indexes too, and :points its column (db.With). Each is one statement, so that rows,
+// numbers and moves come from one snapshot.
 //
-// Depths are bounded above, which tells Postgres what it cannot know of a comparison of
-// rows: that not all lies behind it, so that it reads the index in its order. No depth
-// is above 0. They are not bounded below besides: from 18 on Postgres would begin
-// there, before all members who have as many points as a mark. A map's counts, appended nothing to, are fetched
-// once and not for each look at them. A mark is asked for as the first of an
-// order, which only the right index has: asked for by its number alone, it is
-// looked for among all marks of its map where Postgres has no statistics yet.
+// Depths have an upper bound, 0, in the statements. Postgres then knows that not all rows lie
+// behind a comparison of rows, and reads the index in its order. They have no lower bound: from
+// version 18 on Postgres would begin there, before all members who have as many points as a
+// checkpoint. The numbers of a rank index, with nothing appended, are fetched once and not for
+// each use. A checkpoint is read as the first of an order that only the right index has. A
+// condition on its number alone would read all checkpoints of the rank index where Postgres has
+// no statistics yet.
 
 const firstPages = `
 		SELECT user_id, :points AS points
@@ -20,16 +20,15 @@ const firstPages = `
 		WHERE guild_id = $1
 		ORDER BY -:points, length(user_id), user_id` + page.CutOut
 
-// deepPages walks from the last mark that has at most $3 rows ahead of it. The rows
-// ahead of a mark are its count and what the moves that are not added up yet have
-// changed about it. The first guess at the mark leaves the moves out; where they put it
-// behind the page, the second one, which allows for all of them, is taken. The
-// materialized steps and the LIMIT 1 are for the planner, which would otherwise work
-// out what lies ahead of every mark.
+// deepPages reads from the last checkpoint that has at most $3 rows ahead of it. The rows ahead
+// of a checkpoint are its number and what the moves that are not added up yet have changed.
+// The first guess at the checkpoint ignores the moves. Where the moves put that checkpoint
+// behind the page, the second guess, which allows for all of them, is used. Without the
+// materialized steps and LIMIT 1 the planner would work out the rows ahead of every checkpoint.
 const deepPages = `
 		WITH map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead
-			FROM rank_maps
+			FROM rank_indexes
 			WHERE guild_id = $1 AND board = :'board' AND state = 'live'
 		), moves AS MATERIALIZED (
 			SELECT v.user_id, v.was, v.is_now
@@ -50,7 +49,7 @@ const deepPages = `
 			       ) AS ahead
 			FROM guess, LATERAL (
 				SELECT depth, length, user_id
-				FROM rank_marks
+				FROM rank_checkpoints
 				WHERE guild_id = $1 AND board = :'board' AND version = guess.version AND number <= guess.number
 				ORDER BY number DESC
 				LIMIT 1
@@ -96,8 +95,8 @@ const rowsBetween = `(
 			  AND t.user_id >= CASE WHEN w.from_depth = w.depth AND w.from_length = w.length THEN w.from_user_id ELSE '' END
 		)`
 
-// rankOf walks to the member from the last mark before it, and to the end from
-// the last mark of all, unless that is the end.
+// rankOf counts the rows from the last checkpoint before the member to the member, and from the
+// last checkpoint of all to the end, unless that checkpoint is the end.
 const rankOf = `
 		WITH me AS MATERIALIZED (
 			SELECT -:points AS depth, length(user_id) AS length, user_id
@@ -105,13 +104,13 @@ const rankOf = `
 			WHERE guild_id = $1 AND user_id = $2
 		), map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead
-			FROM rank_maps
+			FROM rank_indexes
 			WHERE guild_id = $1 AND board = :'board' AND state = 'live'
 		), near AS MATERIALIZED (
 			SELECT map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
 			FROM map, me, LATERAL (
 				SELECT number, depth, length, user_id
-				FROM rank_marks
+				FROM rank_checkpoints
 				WHERE guild_id = $1 AND board = :'board' AND version = map.version
 				  AND (depth, length, user_id) <= (me.depth, me.length, me.user_id)
 				ORDER BY depth DESC, length DESC, user_id DESC
@@ -121,7 +120,7 @@ const rankOf = `
 			SELECT map.ahead[cardinality(map.ahead)] AS ahead, k.depth, k.length, k.user_id
 			FROM map, LATERAL (
 				SELECT depth, length, user_id
-				FROM rank_marks
+				FROM rank_checkpoints
 				WHERE guild_id = $1 AND board = :'board' AND version = map.version
 				ORDER BY depth DESC, length DESC, user_id DESC
 				LIMIT 1

@@ -77,7 +77,7 @@ func reloads(file *ast.File) (found bool) {
 	return found
 }
 
-// A leaderboard's map is exact only if every statement that writes the rows notes
+// A leaderboard's rank index is exact only if every statement that writes the rows notes
 // what it moves.
 func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 	t.Parallel()

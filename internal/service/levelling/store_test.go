@@ -171,7 +171,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	}
 }
 
-// An adjustment notes these for the leaderboard's map: a newcomer, a change, and
+// An adjustment notes these for the leaderboard's rank index: a newcomer, a change, and
 // nothing where the XP stays the same.
 func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	t.Parallel()
@@ -179,7 +179,7 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2")
 	dbtest.Fill(t, d,
-		`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'levels', 5, 'live'), ('1', 'wallets', 6, 'live')`)
+		`INSERT INTO rank_indexes (guild_id, board, version, state) VALUES ('1', 'levels', 5, 'live'), ('1', 'wallets', 6, 'live')`)
 	for _, c := range []struct {
 		guild   string
 		xp      int64

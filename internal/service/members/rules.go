@@ -98,4 +98,3 @@ func eventOf(was, is *row) string {
 // prefixEnd returns the text behind every text that begins with prefix, in the order of the
 // collation "C".
 func prefixEnd(prefix string) string { return prefix + "\U0010FFFF" }
-

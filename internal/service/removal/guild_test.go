@@ -34,8 +34,8 @@ var more = []string{
 		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
 	`INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'r')`,
 	`INSERT INTO idempotency_keys (token_id, key, fingerprint, guild_id) VALUES ('t', 'k', '\x01', $1)`,
-	`INSERT INTO rank_maps (guild_id, board, version) VALUES ($1, 'wallets', 1)`,
-	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
+	`INSERT INTO rank_indexes (guild_id, board, version) VALUES ($1, 'wallets', 1)`,
+	`INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
 	`INSERT INTO rank_moves (guild_id, board, version, user_id) VALUES ($1, 'wallets', 1, '7')`,
 	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
 	`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', '{case.created}', true)`,
@@ -77,7 +77,7 @@ func full(t *testing.T) *db.DB {
 		if _, err := auth.Create(t.Context(), d, auth.New{GuildID: guild, Env: "test", Name: "test", Scopes: auth.Scopes}); err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Exec(t, d, `DELETE FROM rank_maps WHERE guild_id = $1`, guild)
+		dbtest.Exec(t, d, `DELETE FROM rank_indexes WHERE guild_id = $1`, guild)
 		for _, statement := range more {
 			dbtest.Exec(t, d, statement, guild)
 		}

@@ -35,8 +35,8 @@ var everything = []string{
 			FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
 	`INSERT INTO members (guild_id, user_id, name, folded, metadata) VALUES ($1, $2, 'm ' || $2, 'm ' || $2, jsonb_build_object('a', $2::text))`,
-	`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
-	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
+	`INSERT INTO rank_indexes (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
+	`INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
 		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)),
 			($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
@@ -86,7 +86,7 @@ var mayStay = map[string]string{
 	"giveaway_draws.replaced":     "records of draws",
 	"giveaway_draws.winners":      "records of draws",
 	"giveaway_entries.user_id":    "frozen entries",
-	"rank_moves.user_id":          "the keeper adds it up within a second or so",
+	"rank_moves.user_id":          "the maintainer adds it up within a second or so",
 	"webhook_events.payload":      "the log of events ends by itself, after 30 days",
 }
 
@@ -231,7 +231,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 		t.Errorf("another guild had\n%s\nand has\n%s", before, after)
 	}
 	for _, statement := range []string{
-		"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
+		"giveaway_entries", "giveaway_draws", "giveaways", "rank_checkpoints", "rank_indexes", "ticket_messages", "tickets", "cases",
 		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels", "members",
 	} {
 		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
@@ -413,7 +413,7 @@ func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
 	}
 }
 
-// A map that has not heard of a member's leaving shows everybody behind them a rank too
+// A rank index that has not heard of a member's leaving shows everybody behind them a rank too
 // low, and rows that are on no page or on two.
 func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 	t.Parallel()
@@ -423,15 +423,15 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 		dbtest.Exec(t, d, insert+`SELECT $1, n::text, n FROM generate_series(1, 199) n UNION ALL SELECT $1, $2, 1000`, guild, member)
 	}
 	dbtest.Exec(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets'), ($1, 'levels')`, guild)
-	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	k := &leaderboard.Maintainer{DB: d, Stretch: 10, Least: 50}
 	maintain := func() {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testutil.Eventually(t, "both leaderboards have maps", func() bool {
+	testutil.Eventually(t, "both leaderboards have rank indexes", func() bool {
 		maintain()
-		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) == 2
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`) == 2
 	})
 	forget(t, d, false)
 	for range 2 { // before the move is added up, and afterwards
@@ -443,8 +443,8 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 		}
 		maintain()
 	}
-	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`); n != 2 {
-		t.Errorf("%d maps are left: the ranks were counted without one", n)
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`); n != 2 {
+		t.Errorf("%d rank indexes are left: the ranks were counted without one", n)
 	}
 }
 

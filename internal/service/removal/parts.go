@@ -144,8 +144,8 @@ const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
 const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
 
 // leaveBoards deletes the member's wallet and level. Where it sees no wallet, one that a
-// write makes at the same time stays, whole. A map in which the member is a
-// mark is given up: it would show the id until it is drawn anew.
+// write makes at the same time stays, whole. A rank index in which the member is a
+// checkpoint is given up: it would show the id until it is drawn anew.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	wallets, err := db.Get[int](ctx, tx, dropWallet.For(1), guild, user)
 	if err != nil {
@@ -161,7 +161,7 @@ func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	}
 	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 		marked, err := db.Get[bool](ctx, tx, `
-			SELECT EXISTS (SELECT FROM rank_marks WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
+			SELECT EXISTS (SELECT FROM rank_checkpoints WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
 		if err != nil {
 			return fault.Wrap(err, "look for a member's mark in guild", guild)
 		}

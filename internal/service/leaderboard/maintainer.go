@@ -14,58 +14,57 @@ import (
 	"guildhall/internal/base/logging"
 )
 
-// Keeper makes maps for large leaderboards and keeps them in shape. Any number
-// of keepers may run against one database. It finds what is to be done without
-// locks, and does it for one leaderboard at a time.
-type Keeper struct {
+// Maintainer creates rank indexes for large leaderboards and keeps them usable. Any number of
+// Maintainers may run against one database. A Maintainer finds work without locks and does it
+// for one leaderboard at a time.
+type Maintainer struct {
 	DB  *db.DB
 	Log *slog.Logger
 
-	Interval time.Duration // between two rounds, a quarter of it after one with work to do; 0 means a second
-	Stretch  int           // rows between two marks; 0 means 256
-	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
+	Interval time.Duration // between two rounds; a quarter of it after a round with work; 0 means a second
+	Stretch  int           // rows between two checkpoints; 0 means 256
+	Least    int           // rows from which on a leaderboard gets a rank index; 0 means 512
 
-	// Of the goroutine that runs it.
-	last    boardID // up to where the requests were worked through
-	drafted boardID // up to where the drafts were taken further
-	swept   mapID   // up to which map moves were looked through
+	// Used only by the goroutine that runs the Maintainer.
+	last    boardID // the last leaderboard whose requests were served
+	drafted boardID // the last leaderboard whose draft was advanced
+	swept   indexID // the last rank index whose moves were checked
 	round   int
 	busy    bool // whether the last round had work to do
 }
 
-// boardID is a leaderboard that wants a look.
+// boardID identifies a leaderboard of a guild.
 type boardID struct {
 	GuildID string `db:"guild_id"`
 	Board   string `db:"board"`
 }
 
-// mapID names a map.
-type mapID struct {
+// indexID identifies a rank index.
+type indexID struct {
 	boardID
 	Version int64 `db:"version"`
 }
 
 const (
-	sliceSize   = 256 // leaderboards with requests read in one go
-	roundSlices = 16  // such readings in one round
-	draftSlice  = 64  // drafts read in one go
-	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
-	sweepRounds = 30  // rounds between two looks for moves without a map
-	sweepSize   = 64  // maps whose moves are looked at then
+	sliceSize   = 256 // leaderboards whose requests one query reads
+	roundSlices = 16  // such queries in one round
+	draftSlice  = 64  // drafts that one query reads
+	maxGrowth   = 4   // a gap between checkpoints of so many times Stretch requires a new rank index
+	sweepRounds = 30  // rounds between two searches for moves without a rank index
+	sweepSize   = 64  // rank indexes whose moves one search checks
 
-	// unreadRequests is how many requests wait for a leaderboard with a map that nobody
-	// reads: after some 2,000 changes. A rank adds up the moves until then by itself.
+	// unreadRequests is how many requests have to wait before a rank index is served that
+	// nobody reads: some 2,000 changes. Until then a rank adds up the moves by itself.
 	unreadRequests = 32
 
-	// draftTime is how long a round takes drafts further. After an upgrade there is one
-	// for each large leaderboard of every guild; the moves of those that have a map wait
-	// meanwhile to be added up.
+	// draftTime is how long a round advances drafts. Large leaderboards of all guilds may need a
+	// draft at once, and the moves of other rank indexes are not added up meanwhile.
 	draftTime = time.Second
 )
 
-// Run keeps the maps until ctx ends. A fault of a round is logged, now and then, and the
+// Run runs rounds until ctx ends. It logs the error of a failed round now and then, and the
 // next round tries again.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Maintainer) Run(ctx context.Context) error {
 	every := cmp.Or(k.Interval, time.Second)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -81,7 +80,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil && k.Log != nil && quietly.Due("round", now, logging.Interval) {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
 		}
-		if k.busy { // every rank reads the moves that are not added up yet
+		if k.busy { // every rank has to add up the moves that remain
 			timer.Reset(every / 4)
 		} else {
 			timer.Reset(every)
@@ -89,8 +88,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Maintain is one round. A new map takes a few of them to come into use.
-func (k *Keeper) Maintain(ctx context.Context) error {
+// Maintain runs one round. A new rank index takes a few rounds to come into use.
+func (k *Maintainer) Maintain(ctx context.Context) error {
 	k.round++
 	k.busy = false
 	failed := k.promote(ctx)
@@ -105,9 +104,9 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 	return failed
 }
 
-// promote brings drafts a step further, as many as there are or a round has time for;
-// the next round goes on behind them.
-func (k *Keeper) promote(ctx context.Context) (failed error) {
+// promote advances drafts by a step each until no draft is left or draftTime is over; the next
+// round continues after the last one.
+func (k *Maintainer) promote(ctx context.Context) (failed error) {
 	end := time.Now().Add(draftTime)                    //nolint:forbidigo // how long this process works or waits, no instant
 	for full := true; full && time.Now().Before(end); { //nolint:forbidigo // how long this process works or waits, no instant
 		var err error
@@ -117,20 +116,19 @@ func (k *Keeper) promote(ctx context.Context) (failed error) {
 	return failed
 }
 
-// promoteSome brings the next drafts a step further, and says whether there may be more
-// behind them. A draft is counted, and put into service,
-// once every transaction that may have changed rows without noting it for the
-// draft is over. These are the ones that write to the board's table now: a
-// statement takes the table's lock before it looks at anything, and keeps it to
-// the end of its transaction, so whoever takes it from now on sees the draft.
-func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
+// promoteSome advances the next drafts by a step each, and reports whether there may be more
+// drafts. A draft is counted and put into use once every transaction has ended that may have
+// changed rows without recording moves for the draft. These are the transactions that hold a
+// lock on the leaderboard's table now: a statement locks its table before it reads anything,
+// and the lock lasts until the end of the transaction, so later transactions see the draft.
+func (k *Maintainer) promoteSome(ctx context.Context) (full bool, failed error) {
 	type draft struct {
-		mapID
+		indexID
 		Awaited *db.Strings `db:"awaited"`
 	}
 	drafts, err := db.Select[draft](ctx, k.DB.Reader(), `
 		SELECT guild_id, board, version, awaited
-		FROM rank_maps
+		FROM rank_indexes
 		WHERE state = 'draft'
 		  AND (guild_id, board) > ($1, $2)
 		ORDER BY guild_id, board
@@ -153,23 +151,22 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 		isolation, step := "REPEATABLE READ", k.count
 		switch {
 		case d.Awaited == nil && len(now) > 0:
-			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, now) }
+			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m indexID) error { return k.await(ctx, tx, m, now) }
 		case d.Awaited != nil && slices.ContainsFunc(now, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
 			continue
 		}
 		k.busy = true
-		if err := k.alone(ctx, d.boardID, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
+		if err := k.alone(ctx, d.boardID, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.indexID) }); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
 	return full, failed
 }
 
-// alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
-// or not at all. Walking through a million rows takes its time, so the limit on
-// statements is lifted; and Postgres, which cannot know how few of the rows are
-// wanted, is kept from sorting the table.
-func (k *Keeper) alone(ctx context.Context, a boardID, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+// alone runs fn in a unit while no other Maintainer works on that leaderboard, or does not run
+// it. Reading a million rows takes long, so the statement timeout is lifted. Postgres cannot
+// know how few of the rows are needed, so it is kept from sorting the table.
+func (k *Maintainer) alone(ctx context.Context, a boardID, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := db.Exec(ctx, tx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
@@ -186,8 +183,8 @@ func (k *Keeper) alone(ctx context.Context, a boardID, isolation string, fn func
 	})
 }
 
-// writers are the transactions that write to a board's table at this moment.
-func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
+// writers returns the transactions that are writing to a leaderboard's table.
+func (k *Maintainer) writers(ctx context.Context, board string) ([]string, error) {
 	list, err := db.Select[string](ctx, k.DB.Reader(), `
 		SELECT DISTINCT virtualtransaction
 		FROM pg_locks
@@ -198,23 +195,23 @@ func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
 	return list, fault.Wrap(err, "see who writes to the", board)
 }
 
-// await stores which transactions the draft has to wait for.
-func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string) error {
+// await stores the transactions that a draft has to wait for.
+func (k *Maintainer) await(ctx context.Context, tx *db.Tx, m indexID, writers []string) error {
 	_, err := db.Exec(ctx, tx, `
-		UPDATE rank_maps
+		UPDATE rank_indexes
 		SET awaited = $4
 		WHERE guild_id = $1 AND board = $2 AND version = $3
 		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers))
 	return fault.Wrap(err, "have the draft for the", m.Board, "of guild", m.GuildID, "wait")
 }
 
-// count puts a draft into service. All of it is one snapshot: the rows that are
-// counted, and the noted moves that these rows have made already and that are
-// therefore dropped. Moves that commit later are noted beside the new counts.
-func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
+// count puts a draft into use, in one snapshot: it counts the rows, and deletes the recorded
+// moves that these rows contain already. Moves that commit later are recorded beside the new
+// numbers.
+func (k *Maintainer) count(ctx context.Context, tx *db.Tx, m indexID) error {
 	ready, err := db.Get[bool](ctx, tx, `
 		SELECT count(*) > 0
-		FROM rank_maps
+		FROM rank_indexes
 		WHERE guild_id = $1 AND board = $2 AND version = $3
 		  AND state = 'draft'`, m.GuildID, m.Board, m.Version)
 	if err != nil || !ready {
@@ -225,22 +222,22 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 		args      []any
 	}{
 		{`DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2`, []any{m.GuildID, m.Board}},
-		{`DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2 AND version <> $3`, []any{m.GuildID, m.Board, m.Version}},
-		{boards[m.Board].count, []any{m.GuildID, m.Version}},
+		{`DELETE FROM rank_indexes WHERE guild_id = $1 AND board = $2 AND version <> $3`, []any{m.GuildID, m.Board, m.Version}},
+		{leaderboards[m.Board].count, []any{m.GuildID, m.Version}},
 	} {
 		if _, err := db.Exec(ctx, tx, step.statement, step.args...); err != nil {
-			return fault.Wrap(err, "put a map of the", m.Board, "of guild", m.GuildID, "into service")
+			return fault.Wrap(err, "put a rank index of the", m.Board, "of guild", m.GuildID, "into use")
 		}
 	}
 	return nil
 }
 
-// serve looks at the leaderboards of the next requests that are due, and says whether
-// there may be more behind them.
-func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
+// serve works on the leaderboards of the next due requests, and reports whether there may be
+// more requests.
+func (k *Maintainer) serve(ctx context.Context) (full bool, err error) {
 	requests, err := db.Select[requested](ctx, k.DB.Reader(), readRequests, k.last.GuildID, k.last.Board, sliceSize)
 	if err != nil {
-		return false, fault.Wrap(err, "read which leaderboards want a look")
+		return false, fault.Wrap(err, "read the requests for leaderboards")
 	}
 	k.last = boardID{}
 	if full = len(requests) == sliceSize; full {
@@ -253,24 +250,24 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	k.busy = k.busy || len(due) > 0
 	for _, a := range due {
 		err := k.alone(ctx, a, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error { return k.look(ctx, tx, a) })
-		if err != nil && !db.Missing(err) { // given up meanwhile: its requests stay for the next round
-			k.last = a // which goes on behind it
+		if err != nil && !db.Missing(err) { // the rank index was deleted meanwhile: the requests stay for the next round
+			k.last = a // the next round continues after this leaderboard
 			return false, err
 		}
 	}
 	return full, nil
 }
 
-// requested is a leaderboard that has been asked for.
+// requested is a leaderboard with requests.
 type requested struct {
 	boardID
 	Waiting int  `db:"waiting"` // requests
 	Mapped  bool `db:"mapped"`
 }
 
-// due returns those that are to be looked at now: those without a map, those with
-// many requests, and those that somebody has read lately, over whichever node.
-func (k *Keeper) due(ctx context.Context, requests []requested) (list []boardID, err error) {
+// due returns the leaderboards to work on now: those without a rank index, those with many
+// requests, and those that somebody has read lately, through whichever node.
+func (k *Maintainer) due(ctx context.Context, requests []requested) (list []boardID, err error) {
 	var guilds []string
 	for _, r := range requests {
 		if r.Mapped && r.Waiting < unreadRequests {
@@ -278,7 +275,7 @@ func (k *Keeper) due(ctx context.Context, requests []requested) (list []boardID,
 		}
 	}
 	read := make(map[boardID]bool)
-	for name, b := range boards {
+	for name, b := range leaderboards {
 		lately, err := usage.Lately(ctx, k.DB.Reader(), guilds, b.operations)
 		if err != nil {
 			return nil, err
@@ -295,11 +292,11 @@ func (k *Keeper) due(ctx context.Context, requests []requested) (list []boardID,
 	return list, nil
 }
 
-// look adds up what has moved in one leaderboard, and drafts a map where there
-// is none and should be, or where stretches have grown long. The requests that
-// asked for it go in the same transaction.
-func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
-	b := boards[a.Board]
+// look adds up the moves of one leaderboard. It drafts a rank index where there is none and the
+// leaderboard is large, or where checkpoints have grown far apart. It deletes the requests in
+// the same transaction.
+func (k *Maintainer) look(ctx context.Context, tx *db.Tx, a boardID) error {
+	b := leaderboards[a.Board]
 	if _, err := db.Exec(ctx, tx, `
 		DELETE FROM rank_requests
 		WHERE guild_id = $1
@@ -312,11 +309,11 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	}
 	maps, err := db.Select[drawn](ctx, tx, `
 		SELECT version, state
-		FROM rank_maps
+		FROM rank_indexes
 		WHERE guild_id = $1
 		  AND board = $2`, a.GuildID, a.Board)
 	if err != nil {
-		return fault.Wrap(err, "read the maps of the", a.Board, "of guild", a.GuildID)
+		return fault.Wrap(err, "read the rank indexes of the", a.Board, "of guild", a.GuildID)
 	}
 	wanted, drafted := false, false
 	for _, m := range maps {
@@ -328,7 +325,7 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 			return fault.Wrap(err, "add up the moves of the", a.Board, "of guild", a.GuildID)
 		}
 		if wanted, err = db.Get[bool](ctx, tx, b.grown, a.GuildID, m.Version, maxGrowth*k.stretch()); err != nil {
-			return fault.Wrap(err, "look at the shape of the map of the", a.Board, "of guild", a.GuildID)
+			return fault.Wrap(err, "see how far apart the checkpoints are of the", a.Board, "of guild", a.GuildID)
 		}
 	}
 	if len(maps) == 0 {
@@ -342,18 +339,18 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	return k.drawUp(ctx, tx, a)
 }
 
-// drawUp drafts a map.
-func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
-	_, err := db.Exec(ctx, tx, boards[a.Board].draft, a.GuildID, k.stretch())
-	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
+// drawUp drafts a rank index.
+func (k *Maintainer) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
+	_, err := db.Exec(ctx, tx, leaderboards[a.Board].draft, a.GuildID, k.stretch())
+	return fault.Wrap(err, "draft a rank index of the", a.Board, "of guild", a.GuildID)
 }
 
-// sweep clears away moves that were noted while their map was being replaced or
-// given up: of the next few maps that have moves at all, found by hopping
-// through the index from one to the next.
-func (k *Keeper) sweep(ctx context.Context) error {
+// sweep deletes moves that were recorded while their rank index was being replaced or deleted.
+// It checks the next few rank indexes that have moves, which it finds by skipping through the
+// index of the moves.
+func (k *Maintainer) sweep(ctx context.Context) error {
 	type moved struct {
-		mapID
+		indexID
 		Gone bool `db:"gone"`
 	}
 	moves := hopMoves
@@ -362,11 +359,11 @@ func (k *Keeper) sweep(ctx context.Context) error {
 	}
 	found, err := db.Select[moved](ctx, k.DB.Reader(), moves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize)
 	if err != nil {
-		return fault.Wrap(err, "look for moves without a map")
+		return fault.Wrap(err, "look for moves without a rank index")
 	}
-	k.swept = mapID{}
+	k.swept = indexID{}
 	if len(found) == sweepSize {
-		k.swept = found[len(found)-1].mapID
+		k.swept = found[len(found)-1].indexID
 	}
 	for _, m := range found {
 		if !m.Gone {
@@ -376,20 +373,20 @@ func (k *Keeper) sweep(ctx context.Context) error {
 			_, err := db.Exec(ctx, tx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
 			return err
 		}); err != nil {
-			return fault.Wrap(err, "clear away moves in the", m.Board, "of guild", m.GuildID)
+			return fault.Wrap(err, "delete moves of the", m.Board, "of guild", m.GuildID)
 		}
 	}
 	return nil
 }
 
-func (k *Keeper) least() int {
+func (k *Maintainer) least() int {
 	if k.Least == 0 {
 		return 512
 	}
 	return k.Least
 }
 
-func (k *Keeper) stretch() int {
+func (k *Maintainer) stretch() int {
 	if k.Stretch == 0 {
 		return 256
 	}

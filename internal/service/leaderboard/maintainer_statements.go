@@ -1,19 +1,19 @@
 package leaderboard
 
-// The statements of the keeper. $1 is the guild, $2 the map's version unless
-// something else is said.
+// The statements of the Maintainer. $1 is the guild and $2 the version of the rank index, unless
+// a statement says otherwise.
 
-// isLarge says whether the leaderboard has more than $2 rows.
+// isLarge reports whether the leaderboard has more than $2 rows.
 const isLarge = `SELECT EXISTS (SELECT FROM :board WHERE guild_id = $1 OFFSET $2)`
 
-// drawMarks makes a new map, a mark each $2 rows and one behind all of them, so
-// that how many rows there are is known as well. Where the marks stand need not
-// be exact, only how many rows lie ahead of each; that is counted later. The rows
-// are read once: a coordinator would see others the second time. A map's version is
-// an instant, so that none comes twice.
-const drawMarks = `
+// placeCheckpoints drafts a rank index with a checkpoint each $2 rows and one behind all rows, so
+// that the number of all rows is known as well. The positions of the checkpoints need not be
+// exact, only the number of rows ahead of each, which is counted later. The rows are read once:
+// a coordinator would see other rows the second time. The version is an instant, so that none
+// occurs twice.
+const placeCheckpoints = `
 		WITH made AS (
-			INSERT INTO rank_maps (guild_id, board, version)
+			INSERT INTO rank_indexes (guild_id, board, version)
 			VALUES ($1, :'board', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 			ON CONFLICT DO NOTHING
 			RETURNING version
@@ -26,7 +26,7 @@ const drawMarks = `
 			) r
 			WHERE n % $2::bigint = 0 AND n > 0
 		)
-		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+		INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id)
 		SELECT home.id, :'board', made.version, marks.*
 		FROM guilds home, made, (
 			SELECT * FROM drawn
@@ -35,10 +35,10 @@ const drawMarks = `
 		) marks
 		WHERE home.id = $1`
 
-// countRows counts the rows ahead of each mark, stretch by stretch, and puts the
-// map into service.
+// countRows counts the rows ahead of each checkpoint, from checkpoint to checkpoint, and puts the
+// rank index into use.
 const countRows = `
-		UPDATE rank_maps
+		UPDATE rank_indexes
 		SET state = 'live', awaited = NULL, ahead = coalesce((
 			SELECT array_agg(ahead ORDER BY number)
 			FROM (
@@ -46,7 +46,7 @@ const countRows = `
 				FROM (
 					SELECT number, depth, length, user_id,
 					       lag(depth, 1, -9223372036854775807) OVER marks AS from_depth, lag(length, 1, 0) OVER marks AS from_length, lag(user_id, 1, '') OVER marks AS from_user_id
-					FROM rank_marks
+					FROM rank_checkpoints
 					WHERE guild_id = $1 AND board = :'board' AND version = $2
 					WINDOW marks AS (ORDER BY number)
 				) w
@@ -54,12 +54,12 @@ const countRows = `
 		), '{}')
 		WHERE guild_id = $1 AND board = :'board' AND version = $2`
 
-// foldMoves adds the noted moves of a map to its counts. The moves go and the
-// counts change in one statement, so every reader sees one or the other. A row
-// counts for every mark that stands behind it. Changes stand among the marks, in the
-// order of the leaderboard, and are summed up on the way: to look up the mark before
-// each took four times as long, and a join of the two visits every pair of them, thousands
-// times thousands, since Postgres cannot know how many there are.
+// foldMoves adds the recorded moves of a rank index to its numbers. One statement deletes the
+// moves and changes the numbers, so every reader sees either state. A move counts for every
+// checkpoint behind its position. The changes are sorted among the checkpoints, in the order of
+// the leaderboard, and summed in one pass. Looking up the checkpoint before each change took
+// four times as long, and a join visits every pair of them, thousands times thousands, since
+// Postgres cannot know how many there are.
 const foldMoves = `
 		WITH gone AS (
 			DELETE FROM rank_moves
@@ -71,7 +71,7 @@ const foldMoves = `
 				SELECT number, sum(change) OVER (ORDER BY depth, length, user_id, number NULLS LAST ROWS UNBOUNDED PRECEDING)::bigint AS change
 				FROM (
 					SELECT k.depth, k.length, k.user_id, k.number, 0 AS change
-					FROM rank_marks k
+					FROM rank_checkpoints k
 					WHERE k.guild_id = $1 AND k.board = :'board' AND k.version = $2
 					UNION ALL
 					SELECT place.depth, length(gone.user_id), gone.user_id, NULL, place.change
@@ -81,20 +81,20 @@ const foldMoves = `
 			) ranked
 		), counted AS (
 			SELECT array_agg(a.was + a.change ORDER BY a.number) AS ahead
-			FROM rank_maps m, summed, unnest(m.ahead, summed.changes) WITH ORDINALITY AS a (was, change, number)
+			FROM rank_indexes m, summed, unnest(m.ahead, summed.changes) WITH ORDINALITY AS a (was, change, number)
 			WHERE m.guild_id = $1 AND m.board = :'board' AND m.version = $2 AND summed.changes IS NOT NULL
 		)
-		UPDATE rank_maps
+		UPDATE rank_indexes
 		SET ahead = counted.ahead
 		FROM counted
 		WHERE guild_id = $1 AND board = :'board' AND version = $2 AND counted.ahead IS NOT NULL`
 
-// hasGrown says whether a stretch of the map is longer than $3, or what lies
-// behind its last mark, if that is not the end of the leaderboard.
+// hasGrown reports whether there are more than $3 rows between two checkpoints, or behind the
+// last checkpoint if that is not the end of the leaderboard.
 const hasGrown = `
 		WITH last AS MATERIALIZED (
 			SELECT depth, length, user_id
-			FROM rank_marks
+			FROM rank_checkpoints
 			WHERE guild_id = $1 AND board = :'board' AND version = $2
 			ORDER BY number DESC
 			LIMIT 1
@@ -111,11 +111,11 @@ const hasGrown = `
 				  AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
 				OFFSET $3
 			)
-		FROM rank_maps m
+		FROM rank_indexes m
 		WHERE m.guild_id = $1 AND m.board = :'board' AND m.version = $2`
 
-// readRequests reads the leaderboards that have requests, $3 of them at most, from the
-// one after ($1, $2) on.
+// readRequests reads the leaderboards that have requests, at most $3 of them, from the one after
+// ($1, $2) on.
 const readRequests = `
 		SELECT q.guild_id, q.board, q.waiting, m.guild_id IS NOT NULL AS mapped
 		FROM (
@@ -126,11 +126,11 @@ const readRequests = `
 			ORDER BY guild_id, board
 			LIMIT $3
 		) q
-		LEFT JOIN rank_maps m ON m.guild_id = q.guild_id AND m.board = q.board AND m.state = 'live'
+		LEFT JOIN rank_indexes m ON m.guild_id = q.guild_id AND m.board = q.board AND m.state = 'live'
 		ORDER BY q.guild_id, q.board`
 
-// readMoves is hopMoves where tables are distributed and nothing hops from guild
-// to guild: it reads all moves after the map.
+// readMoves is hopMoves for distributed tables, where a recursive step cannot go from guild to
+// guild. It reads all moves after the rank index.
 const readMoves = `
 		SELECT v.guild_id, v.board, v.version, m.guild_id IS NULL AS gone
 		FROM (
@@ -138,12 +138,12 @@ const readMoves = `
 			FROM rank_moves
 			WHERE (guild_id, board, version) > ($1, $2, $3)
 		) v
-		LEFT JOIN rank_maps m ON m.guild_id = v.guild_id AND m.board = v.board AND m.version = v.version
+		LEFT JOIN rank_indexes m ON m.guild_id = v.guild_id AND m.board = v.board AND m.version = v.version
 		ORDER BY v.guild_id, v.board, v.version
 		LIMIT $4`
 
-// hopMoves finds the maps that have moves, from the one after ($1, $2, $3) on,
-// $4 of them at most.
+// hopMoves finds the rank indexes that have moves, at most $4 of them, from the one after
+// ($1, $2, $3) on.
 const hopMoves = `
 		WITH RECURSIVE hop AS (
 			(
@@ -166,5 +166,5 @@ const hopMoves = `
 			WHERE hop.n < $4
 		)
 		SELECT guild_id, board, version,
-		       NOT EXISTS (SELECT FROM rank_maps m WHERE m.guild_id = hop.guild_id AND m.board = hop.board AND m.version = hop.version) AS gone
+		       NOT EXISTS (SELECT FROM rank_indexes m WHERE m.guild_id = hop.guild_id AND m.board = hop.board AND m.version = hop.version) AS gone
 		FROM hop`

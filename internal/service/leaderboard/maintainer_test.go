@@ -19,7 +19,7 @@ func TestRoundsThatFailAreToldOfNowAndThen(t *testing.T) {
 	far := dbtest.Open(t, link.URL).DB
 	link.Down()
 	var log testutil.Log
-	k := &leaderboard.Keeper{DB: far, Log: slog.New(slog.NewTextHandler(&log, nil)), Interval: 50 * time.Millisecond}
+	k := &leaderboard.Maintainer{DB: far, Log: slog.New(slog.NewTextHandler(&log, nil)), Interval: 50 * time.Millisecond}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := k.Run(ctx); err != nil {

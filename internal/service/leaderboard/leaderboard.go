@@ -1,0 +1,127 @@
+// Package leaderboard reads the leaderboards of wallets and of levels, and maintains the rank
+// indexes that let a deep page of a large leaderboard cost about as much as its first page.
+//
+// A leaderboard is ordered by (depth, length(user_id), user_id), where depth is the negated
+// balance or XP. All three columns ascend, so one comparison of rows finds a position in the
+// table's index. A rank index (rank_indexes) is a list of checkpoints (rank_checkpoints):
+// positions a few hundred rows apart, with the number of rows ahead of each. A reader looks up
+// the last checkpoint that is not behind its page, and reads the table from there.
+//
+// The numbers are exact, not estimates. A statement that changes rows of a leaderboard with a
+// rank index records in the same statement from which position to which each row moved
+// (rank_moves, Board.Noted). A reader sees rows, numbers and moves in one snapshot, so they
+// agree whatever is being changed meanwhile. Moves are only inserted, and no writer waits for
+// another. The Maintainer adds the moves to the numbers: about every second while somebody
+// reads the leaderboard, and else after every 2,000 moves, so that a reader has few moves to
+// add up.
+//
+// Without a rank index, or with one whose checkpoints have grown far apart, pages and ranks
+// are the same, only slower.
+package leaderboard
+
+import (
+	"context"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+)
+
+// Board is one kind of leaderboard.
+type Board struct {
+	name, points            string // the table, whose name stands in rank_indexes too, and its column
+	first, deep, rank       string // statements of Page and Rank
+	draft, count, fold, big string // statements of the Maintainer
+	grown                   string
+	operations              []string // the operations that read the leaderboard
+}
+
+// The leaderboards.
+var (
+	Wallets = newBoard("wallets", "balance", "getEconomyLeaderboard", "getEconomyRank")
+	Levels  = newBoard("levels", "total_xp", "getLevellingLeaderboard", "getLevellingRank")
+
+	leaderboards = map[string]Board{Wallets.name: Wallets, Levels.name: Levels}
+)
+
+func newBoard(name, points string, operations ...string) Board {
+	b := Board{name: name, points: points, operations: operations}
+	b.first, b.deep, b.rank = b.sql(firstPages), b.sql(deepPages), b.sql(rankOf)
+	b.draft, b.count, b.fold = b.sql(placeCheckpoints), b.sql(countRows), b.sql(foldMoves)
+	b.big, b.grown = b.sql(isLarge), b.sql(hasGrown)
+	return b
+}
+
+// sql returns a statement with the table and column of the leaderboard.
+func (b Board) sql(text string) string { return db.With(text, "board", b.name, "points", b.points) }
+
+// Row is a member of a leaderboard.
+type Row struct {
+	UserID string `db:"user_id"`
+	Points int64  `db:"points"`
+}
+
+// Place is the position of a member on a leaderboard.
+type Place struct {
+	Rank   int64 `db:"rank"` // from 1
+	Points int64 `db:"points"`
+	Of     int64 `db:"of"` // number of members on the leaderboard
+}
+
+// Page returns one page of the guild's leaderboard, ordered by points, the most first, then by
+// user id. It returns one row more than the page holds when there is one. A deep page costs
+// little more than the first page.
+func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) ([]Row, error) {
+	statement := b.first
+	if p.Offset() >= page.Deep {
+		statement = b.deep
+	}
+	rows, err := db.Select[Row](ctx, q, statement, guild, p.Limit(), p.Offset())
+	return rows, fault.Wrap(err, "read a page of the", b.name, "of guild", guild)
+}
+
+// Query asks for a page of a leaderboard. Answer sets Rows to the rows of the page, and one
+// more when there is one.
+type Query struct {
+	Guild string
+	page.P
+	Rows []Row
+}
+
+// Entries returns an entry for each row of an answered query, with the row's rank, and whether
+// there are more rows.
+func Entries[E any](q *Query, entry func(rank int, r Row) E) (entries []E, more bool) {
+	rows, more := page.Cut(q.Rows, q.P)
+	entries = make([]E, len(rows))
+	for i, r := range rows {
+		entries[i] = entry(q.Offset()+i+1, r)
+	}
+	return entries, more
+}
+
+// Answer answers queries about one guild. It reads a page once that several queries ask for.
+func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
+	pages := make(map[page.P][]Row)
+	for _, a := range list {
+		rows, read := pages[a.P]
+		if !read {
+			if rows, err = b.Page(ctx, q, a.Guild, a.P); err != nil {
+				return err
+			}
+			pages[a.P] = rows
+		}
+		a.Rows = rows
+	}
+	return nil
+}
+
+// Rank returns the member's exact place on the guild's leaderboard. It is NotFound for a
+// member without a row. With a rank index it counts the rows from the last checkpoint before
+// the member and from the last checkpoint of all; without a rank index it counts all rows.
+func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Place, error) {
+	p, err := db.Get[Place](ctx, q, b.rank, guild, user)
+	if db.Missing(err) {
+		return Place{}, fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
+	}
+	return p, fault.Wrap(err, "rank", user, "on the", b.name, "of guild", guild)
+}
