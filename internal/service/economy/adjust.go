@@ -9,23 +9,22 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// The statement of adjustments that are made together, whole but for what the leaderboard
-// notes and what is told. Wallet, ledger row and event carry one instant, later than that
-// of the wallet's change before: its ledger stands in the order of effects. The ledger
-// row's id begins with that instant, see getEntry, and ends as the event's. Functions of
-// an instant are immutable AT TIME ZONE alone, and a coordinator takes no others there.
+// adjustBatch makes a batch of adjustments. Wallet, ledger entry and event bear one instant,
+// which is later than the instant of the wallet's previous change, so a wallet's ledger stands
+// in the order of effects. The id of the ledger entry begins with that instant (see getEntry)
+// and ends like the id of the event. Functions of an instant are immutable only AT TIME ZONE,
+// and a coordinator accepts no other functions there.
 //
-// The UPDATE locks, judges and changes. It leaves these changes to be made alone, as
-// AdjustBalances makes several: a wallet that is missing, a balance that forbids the
-// change, a reference or a key that has a record, and a reference that a change before it
-// has. A reference or a key that somebody
-// else is about to use fails the whole statement, and so does a row that somebody else holds
-// for 10 ms: each change is made alone then.
+// The UPDATE locks, judges and changes a wallet. It skips these changes, which fall back and
+// are made as AdjustBalances makes several: the wallet is missing, the balance forbids the
+// change, the reference or the key has a row, or an earlier change of the batch has the same
+// reference. If another transaction is about to use a reference or a key, or holds a row for
+// 10 ms, the whole statement fails and every change of the batch falls back.
 //
-// number BETWEEN … holds for every row. Postgres takes it for a condition that few meet,
-// and looks rows up by index. A subquery in brackets is looked up for each row and not
-// joined. The subquery around the first array hides it: Postgres would plan short lists
-// anew each time.
+// number BETWEEN … is true for every row. Postgres expects few rows to satisfy the condition,
+// and so looks wallets up by index. A subquery in brackets is evaluated for each row and not
+// joined. The subquery around the first array hides the length of the arrays: Postgres would
+// plan short arrays anew each time.
 var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string
@@ -47,6 +46,7 @@ func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
 	})
 }
 
+// ownColumns returns the parameters of adjustBatch that follow batch.Columns.
 func ownColumns(changes []*change) []any {
 	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(changes, of)) }
 	return []any{

@@ -16,14 +16,13 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// maxBalance is the largest balance: the largest integer that every JSON reader
-// holds exactly.
+// maxBalance is the largest balance: the largest integer that every JSON reader represents
+// exactly.
 const maxBalance = 1<<53 - 1
 
-// AdjustBalances makes adjustments in their order, all of them or none: the first that
-// is refused refuses the call. It takes a statement for each step and not one for each
-// change: the wallets are held, the changes judged, and what has become of wallets and
-// ledger is written.
+// AdjustBalances makes adjustments in their order, all of them or none: the first refused
+// adjustment refuses the call. It needs one statement a step and not one a change: it locks the
+// wallets, judges the changes, and writes the wallets and the ledger.
 func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	of, note := batch.ChangeOf(ctx, event.From(by)), by.Note()
@@ -41,10 +40,10 @@ func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestO
 	return gen.AdjustBalances200JSONResponse{Data: data}, nil
 }
 
-// place is where an adjustment stands in the request.
+// place names an adjustment by its position in the request.
 func place(i int) string { return fmt.Sprintf("body /adjustments/%d", i) }
 
-// referencesDiffer refuses a call that names a reference twice.
+// referencesDiffer refuses a call in which two adjustments have the same reference.
 func referencesDiffer(list []*change) error {
 	first := map[string]int{}
 	for i, c := range list {
@@ -59,8 +58,8 @@ func referencesDiffer(list []*change) error {
 	return nil
 }
 
-// adjustAll makes changes of one guild in their order. refused says of which one a refusal
-// is.
+// adjustAll makes changes of one guild in their order. It passes a refusal through refused, with
+// the index of the refused change.
 func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	m, err := hold(ctx, tx, list)
 	if err != nil {
@@ -74,24 +73,24 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return write(ctx, tx, m)
 }
 
-// many are the changes of one call, of one guild, with what they meet.
+// many holds the changes of one call, and the wallets and used references that they concern.
 type many struct {
 	list    []*change
-	uses    map[string]entry    // of references that are used
+	uses    map[string]entry    // ledger entries by used reference
 	wallets map[string]*holding // by member
 }
 
-// holding is a wallet that is held until the unit ends.
+// holding is a wallet that is locked until the unit ends.
 type holding struct {
 	UserID  string    `db:"user_id"`
-	Was     *int64    `db:"was"` // nil: there is none yet
-	At      time.Time `db:"at"`  // of the change that comes next; once one is made, of the last
+	Was     *int64    `db:"was"` // balance before the call; nil: the wallet does not exist
+	At      time.Time `db:"at"`  // instant of the next change; after a change, of the last one
 	Balance int64     `db:"balance"`
 	changed bool
 }
 
-// hold holds the wallets, in the order in which all hold them, and looks up the
-// references. One that is used later than that is found when it is written.
+// hold locks the wallets, in the order in which every statement locks them, and reads the used
+// references. If another unit uses a reference after that, write finds it.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
 	var references []string
@@ -114,8 +113,8 @@ func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	return m, err
 }
 
-// manyHeld looks each wallet up and locks it by itself: a subquery that locks is not
-// joined in another way. The clock is read once the wallet is held.
+// manyHeld looks up and locks wallet by wallet: Postgres does not join a subquery that locks in
+// another way. The clock is read after the wallet is locked.
 var manyHeld = `
 		SELECT g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
 		FROM unnest((SELECT $2::text[])) AS g (user_id)
@@ -123,9 +122,9 @@ var manyHeld = `
 			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) w ON true`
 
-// judge decides a change after those before it, or returns its refusal: when the result
-// is outside the limits, and when the guild has used the reference before, for another
-// change. Rows of one member are a millisecond apart.
+// judge decides a change after the earlier changes of the call. It returns a refusal when the
+// balance would leave its limits, or when the guild has used the reference for another change.
+// Ledger entries of one member are a millisecond apart.
 func (m *many) judge(c *change) error {
 	if c.entry.Reference != nil {
 		if was, used := m.uses[*c.entry.Reference]; used {
@@ -148,7 +147,7 @@ func (m *many) judge(c *change) error {
 	return nil
 }
 
-// beyond is the refusal of a change whose result would be outside the limits.
+// beyond returns the refusal of a change after which the balance would leave its limits.
 func beyond(balance, delta int64) error {
 	switch after := balance + delta; {
 	case after < 0:
@@ -159,8 +158,8 @@ func beyond(balance, delta int64) error {
 	return nil
 }
 
-// otherThan refuses a change whose reference is that of the ledger row, unless it is
-// the change that the row tells of. Reasons are not compared.
+// otherThan refuses a change whose reference was used by the ledger entry was, unless the change
+// repeats that entry: same member and delta. Reasons are not compared.
 func otherThan(c, was entry) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Refused, "reference_already_used", format, args...)
@@ -178,8 +177,8 @@ func otherThan(c, was entry) error {
 	return nil
 }
 
-// write stores what the changes have made of wallets and ledger, and tells of each. It
-// is db.Again when a wallet or a use of a reference has come meanwhile.
+// write stores the wallets and ledger entries, and emits an event for each change. It returns
+// db.Again when another unit has inserted a wallet or used a reference meanwhile.
 func write(ctx context.Context, tx *db.Tx, m *many) error {
 	var rows []entry
 	references := 0
@@ -212,7 +211,7 @@ func write(ctx context.Context, tx *db.Tx, m *many) error {
 	return nil
 }
 
-// manyStored is what the statement has written.
+// manyStored counts the rows that manyWritten has written.
 type manyStored struct {
 	Wallets    int `db:"wallets"`
 	References int `db:"refs"`
@@ -241,9 +240,9 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	}
 }
 
-// manyWritten writes wallets as they stand after all changes (wallets_after), of which
-// ranks know the first and the last balance, and a ledger row and an event for each
-// change (moved). Those who hold references write them in one order.
+// manyWritten writes the wallets after all changes (wallets_after), whose rank moves lead from
+// the first balance to the last, and a ledger entry and an event for each change (moved).
+// References are inserted in their order, so that two calls do not deadlock.
 var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 		WITH wallets_after AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at

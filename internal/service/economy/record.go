@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Wallets are the wallets of a guild as they move. Their ledger does not: each
-// wallet starts a new one, with a row that says so.
+// Wallets is the record kind of wallets. The ledger is not part of a guild file: each imported
+// wallet begins a new ledger, with an entry whose note says so.
 var Wallets = transfer.Kind[moved]{
 	Name: "wallet", Schema: "GuildFileWallet", Table: "wallets", Columns: "guild_id, user_id, balance, updated_at", Order: "user_id",
 	Refusals: map[string]string{"wallets_pkey": "this user has a wallet in this guild already"},
@@ -50,7 +50,7 @@ const heldWallets = `
 		  AND user_id = ANY ($2)
 		ORDER BY user_id`
 
-// moved is a wallet that moves.
+// moved is a wallet in a record or a guild file.
 type moved struct {
 	GuildID   string    `db:"guild_id" json:"guild_id"`
 	UserID    string    `db:"user_id" json:"user_id"`
@@ -58,7 +58,7 @@ type moved struct {
 	UpdatedAt wire.Time `db:"updated_at" json:"updated_at"`
 }
 
-// begin gives wallets the first row of their ledgers.
+// begin writes the first ledger entry of imported wallets.
 func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	type first struct {
 		GuildID string `db:"guild_id"`
@@ -71,9 +71,8 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	return db.CopyRows(ctx, tx, "ledger_entries", "guild_id, id, user_id, delta, balance_after, note, created_at", rows)
 }
 
-// setBalances sets balances to what records say: the wallets that are held are changed
-// and the others made, each with the ledger row that explains it and its event. A new
-// wallet of 0 has neither.
+// setBalances sets balances as records say. It updates the wallets that exist, inserts the
+// others, and writes a ledger entry and an event for each. A new wallet of 0 has neither.
 func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	var users, entries, events, instants []string
 	var was, is []int64
@@ -105,7 +104,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 }
 
 var (
-	// setText sets balances, whole but for what the leaderboard notes and what is told.
+	// setText sets balances. leaderboard.Noted and telling complete it.
 	setText = `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN event_id END AS event_id,
@@ -131,17 +130,17 @@ var (
 		), :rank:told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-	setStatements = map[bool]leaderboard.Noted{ // by whether they tell
+	setStatements = map[bool]leaderboard.Noted{ // by whether events are emitted
 		false: leaderboard.Wallets.Noted("moved", "$1", setText, "told", ""),
 		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "told", ", "+telling("$1")),
 	}
 )
 
-// imported is the note of what an import has written.
+// imported is the note of ledger entries that an import has written.
 const imported = "import"
 
-// References are those that changes of a guild's economy have used. They move
-// although the ledger does not, so that none is taken a second time.
+// References is the record kind of used references. They are part of a guild file although the
+// ledger is not, so that no reference is used a second time.
 var References = transfer.Kind[reference]{
 	Name: "reference", Schema: "GuildFileReference", Table: "ledger_references", Columns: "guild_id, reference", Order: "reference",
 	Refusals: map[string]string{"ledger_references_pkey": "this guild has used this reference already"},
@@ -164,7 +163,7 @@ const usedReferences = `
 		  AND reference = ANY ($2)
 		ORDER BY reference`
 
-// useReferences takes references that nobody has used.
+// useReferences marks references as used. It returns db.Again when another unit has used one.
 func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[reference]) error {
 	list := make([]string, len(rows))
 	for i, row := range rows {

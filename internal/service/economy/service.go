@@ -62,8 +62,8 @@ func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLea
 	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
-// GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
-// a member without a wallet.
+// GetEconomyRank returns a member's place on the leaderboard. It returns NotFound for a member
+// without a wallet.
 func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
 	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
@@ -91,10 +91,10 @@ func (*Service) ListWallets(ctx context.Context, r gen.ListWalletsRequestObject)
 // maxListed is how many members a list of user_ids may name; it is the size of that page.
 const maxListed = 100
 
-// AdjustBalance adds a delta to a member's balance and writes the ledger row
-// of it. It is Refused when the result would leave the limits, and when the guild
-// has used the reference before, for another change: the same one is answered as it
-// was then. Outside a unit of work it is made together with others, or left.
+// AdjustBalance adds a delta to a member's balance and writes a ledger entry. It returns Refused
+// when the balance would leave its limits, or when the guild has used the reference for another
+// change; a repeat of the same change gets the earlier answer. Outside a unit of work the
+// change is batched with concurrent ones, or falls back.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
 	c := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
@@ -104,15 +104,15 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	return showAdjusted(c.entry, c.replayed), nil
 }
 
-// change is a change of one balance. The ledger row's id, balance and instant are set
-// when it is made.
+// change is a change of one balance. Id, balance and instant of its ledger entry are set when the
+// change is made.
 type change struct {
 	batch.Change
 	entry    entry
-	replayed bool // the row is that of an earlier request
+	replayed bool // an earlier request has made the change
 }
 
-// Member is whose wallet is changed.
+// Member returns the member whose wallet is changed.
 func (c *change) Member() string { return c.entry.UserID }
 
 func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
@@ -121,9 +121,9 @@ func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *cha
 	}}
 }
 
-// Adjusted is the response to the change that the ledger entry tells of. It is NotFound
-// when the entry is gone, since its member was forgotten: the change counts, but what it
-// came to is not told again.
+// Adjusted returns the response of the adjustment that has written a ledger entry. It returns
+// NotFound when the entry is gone because its member was forgotten: the adjustment was made, but
+// its answer is gone.
 func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
 	e, err := entryOf(ctx, q, guild, id, at)
 	if db.Missing(err) {
@@ -149,7 +149,7 @@ func adjusted(e entry) gen.BalanceAdjustment {
 	return gen.BalanceAdjustment{UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e)}
 }
 
-// GetLedgerEntry returns one change of a balance.
+// GetLedgerEntry returns one ledger entry.
 func (*Service) GetLedgerEntry(ctx context.Context, r gen.GetLedgerEntryRequestObject) (gen.GetLedgerEntryResponseObject, error) {
 	e, err := getEntry(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
@@ -158,7 +158,7 @@ func (*Service) GetLedgerEntry(ctx context.Context, r gen.GetLedgerEntryRequestO
 	return gen.GetLedgerEntry200JSONResponse{Data: show(e)}, nil
 }
 
-// ListLedgerEntries lists the changes of balances, newest first.
+// ListLedgerEntries lists ledger entries, newest first.
 func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRequestObject) (gen.ListLedgerEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	f := filter{UserID: r.Params.UserID, Reference: r.Params.Reference}

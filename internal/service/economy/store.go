@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// row is a wallet as stored. A member who has none reads as the zero balance.
+// row is a stored wallet. A member without a wallet has a balance of zero.
 type row struct {
 	UserID    string     `db:"user_id"`
 	Balance   int64      `db:"balance"`
@@ -20,21 +20,21 @@ type row struct {
 
 const columns = "user_id, balance, updated_at"
 
-// entry is a ledger row as stored. Rows are never changed.
+// entry is a stored ledger entry. Entries are never updated.
 type entry struct {
 	ID           string    `db:"id"`
 	UserID       string    `db:"user_id"`
 	Delta        int64     `db:"delta"`
 	BalanceAfter int64     `db:"balance_after"`
 	Reason       *string   `db:"reason"`
-	Reference    *string   `db:"reference"` // the caller's own name of it
+	Reference    *string   `db:"reference"` // the caller's own name of the change
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
 }
 
 const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at"
 
-// wallet returns the member's wallet, or the zero record.
+// wallet returns the member's wallet, with a balance of zero where there is no row.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	w, err := db.Get[row](ctx, q, walletOf, guild, user)
 	switch {
@@ -51,10 +51,10 @@ const walletOf = `
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
 
-// lookup asks for a member's wallet, and has it once it is answered.
+// lookup asks for a member's wallet; answer sets the wallet.
 type lookup struct {
 	guild  string
-	wallet row // zero where there is none
+	wallet row // a balance of zero where there is no row
 }
 
 func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
@@ -62,7 +62,7 @@ func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
 	return err
 }
 
-// answerEach answers several in one statement.
+// answerEach answers several lookups in one statement.
 func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	rows, err := db.Select[struct {
 		Number int `db:"number"`
@@ -78,9 +78,9 @@ func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	return nil
 }
 
-// walletsOf looks each wallet up by itself, also in small tables, for the OFFSET; the
-// subquery around the first array hides how long the arrays are, for which Postgres
-// would plan short lists anew each time.
+// walletsOf looks up wallet by wallet: without the OFFSET Postgres would read small tables whole.
+// The subquery around the first array hides the length of the arrays: Postgres would plan short
+// arrays anew each time.
 const walletsOf = `
 		SELECT g.number, w.*
 		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
@@ -89,7 +89,7 @@ const walletsOf = `
 		) w
 		WHERE $3::text IS NOT NULL`
 
-// entryOf returns a ledger row.
+// entryOf returns a ledger entry by its instant and id.
 func entryOf(ctx context.Context, q db.Querier, guild, id string, at time.Time) (entry, error) {
 	e, err := db.Get[entry](ctx, q, entryBy, guild, at, id)
 	return e, fault.Wrap(err, "read ledger entry", id, "of guild", guild)
@@ -121,14 +121,14 @@ const entryWithin = `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at >= $2 AND created_at < $3 AND id = $4`
 
-// use is what has used a reference. Its ledger row is empty where it is not here: the
-// guild has brought the reference along, or the member is forgotten.
+// use is a used reference with the ledger entry that used it. The entry is empty where it does
+// not exist: the reference was imported with the guild, or the member was forgotten.
 type use struct {
 	Name string `db:"name"`
 	entry
 }
 
-// usesOf returns those of the references that are used.
+// usesOf returns the ledger entries of those references that are used.
 func usesOf(ctx context.Context, q db.Querier, guild string, references []string) (map[string]entry, error) {
 	rows, err := db.Select[use](ctx, q, usesBy, guild, db.Array(references))
 	uses := make(map[string]entry, len(rows))
@@ -152,15 +152,15 @@ const usesBy = `
 			WHERE guild_id = $1 AND reference = g.reference OFFSET 0
 		) e ON true`
 
-// filter narrows the ledger. The zero value lets everything through.
+// filter narrows the list of ledger entries. The zero value selects all entries.
 type filter struct {
 	UserID    *string
 	Reference *string
 	Since     time.Time
 }
 
-// The whole ledger and a member's have an index each: the ledger's primary key,
-// and by_user.
+// The lists of all entries and of a member's entries have an index each: the primary key of
+// ledger_entries, and ledger_entries_by_user.
 var (
 	ledger = page.Table{Name: "ledger_entries", Columns: entryColumns}
 
@@ -169,7 +169,7 @@ var (
 	newestOfUser = page.Newest(ledger, "guild_id = $1 AND created_at >= $4 AND user_id = $5")
 )
 
-// referenced is a list of one row at most.
+// referenced lists the ledger entry that has a reference, if there is one.
 const referenced = `
 		SELECT ` + entryColumns + `
 		FROM ledger_entries
@@ -179,8 +179,8 @@ const referenced = `
 		  AND ($6::text IS NULL OR user_id = $6)
 		LIMIT $2 OFFSET $3`
 
-// query is the statement that lists the rows of guild's ledger that pass f, and
-// its arguments.
+// query returns the statement that lists the ledger entries of guild that pass f, and its
+// arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset(), f.Since}
 	switch {
@@ -192,8 +192,8 @@ func query(guild string, f filter, p page.P) (string, []any) {
 	return newest.For(p), args
 }
 
-// entries returns one page of the ledger, newest first, and one row more when
-// there is one.
+// entries returns one page of ledger entries, newest first, and one entry more when there is
+// one.
 func entries(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]entry, error) {
 	sql, args := query(guild, f, p)
 	list, err := db.Select[entry](ctx, q, sql, args...)

@@ -2,7 +2,7 @@ package economy
 
 import "guildhall/internal/outbound/event"
 
-// telling are the CTEs that tell of each change.
+// telling returns the steps of a statement that emit economy.balance_changed for each change.
 func telling(guild string) string {
 	return event.EmitDataSQL("moved", guild, "'economy.balance_changed'", `
 			'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now

@@ -10,9 +10,9 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// The statement of changes of XP that are made together, whole but for what the
-// leaderboard notes. It does as that of balances: economy/adjust.go tells what they have
-// in common. It knows the curve, and tells of the changes that move a level.
+// adjustBatch makes a batch of changes of XP. economy/adjust.go explains what it shares with the
+// statement of balances. It contains the level curve, and emits an event for each change that
+// moves a level.
 var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string
@@ -21,7 +21,7 @@ var (
 		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 )
 
-// tellLevels are the CTEs that tell of the levels that have moved.
+// tellLevels are the steps that emit an event for each level that has moved.
 var tellLevels = event.EmitDataSQL("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
 			'{"level":' || stepped.level || ',"previous_level":' || stepped.previous_level || ',"total_xp":' || stepped.is_now
 			|| ',"user_id":"' || stepped.user_id || '"}'`)
@@ -37,6 +37,7 @@ func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
 	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, func(c *change, m adjustedRow) { c.row = m.row })
 }
 
+// ownColumns returns the parameters of adjustBatch that follow batch.Columns.
 func ownColumns(changes []*change) []any {
 	return []any{db.Integers(batch.Each(changes, (*change).kept)), db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp }))}
 }

@@ -16,10 +16,10 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// AdjustXPOfMembers makes adjustments in their order, all of them or none: the first
-// that is refused refuses the call. It takes a statement for each step and not one for
-// each change: the records are held, the changes judged, what has become of the records
-// is written, and the levels that have changed are told.
+// AdjustXPOfMembers makes adjustments in their order, all of them or none: the first refused
+// adjustment refuses the call. It needs one statement a step and not one a change: it locks the
+// records, judges the changes, writes the records, and emits events of the levels that have
+// moved.
 func (*Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRequestObject) (gen.AdjustXPOfMembersResponseObject, error) {
 	tx, of := db.Write(ctx), batch.ChangeOf(ctx, event.From(auth.Acting(ctx)))
 	list := batch.Each(r.Body.Adjustments, func(asked gen.AdjustXPRequest) *change { return asChange(of, asked) })
@@ -33,8 +33,8 @@ func (*Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRe
 	return gen.AdjustXPOfMembers200JSONResponse{Data: data}, nil
 }
 
-// adjustAll makes changes of one guild in their order. refused says of which one a refusal
-// is.
+// adjustAll makes changes of one guild in their order. It passes a refusal through refused, with
+// the index of the refused change.
 func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	held, err := hold(ctx, tx, list)
 	if err != nil {
@@ -51,17 +51,17 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return tell(ctx, tx, list...)
 }
 
-// holding is a member's record that is held until the unit ends.
+// holding is a member's record that is locked until the unit ends.
 type holding struct {
 	UserID string    `db:"user_id"`
-	Was    *int64    `db:"was"` // nil: there is none yet
-	At     time.Time `db:"at"`  // of the change that comes next; once one is made, of the last
+	Was    *int64    `db:"was"` // XP before the call; nil: the record does not exist
+	At     time.Time `db:"at"`  // instant of the next change; after a change, of the last one
 	Before int64     `db:"before"`
 	XP     int64     `db:"total_xp"`
 	moved  bool
 }
 
-// hold locks the members' records, in the order in which all lock them.
+// hold locks the members' records, in the order in which every statement locks them.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (map[string]*holding, error) {
 	held, guild := map[string]*holding{}, list[0].By.GuildID
 	for _, c := range list {
@@ -74,8 +74,8 @@ func hold(ctx context.Context, tx *db.Tx, list []*change) (map[string]*holding, 
 	return held, fault.Wrap(err, "hold records of guild", guild)
 }
 
-// manyHeld looks each record up and locks it by itself: a subquery that locks is not
-// joined in another way. The clock is read once the record is held.
+// manyHeld looks up and locks record by record: Postgres does not join a subquery that locks in
+// another way. The clock is read after the record is locked.
 var manyHeld = `
 		SELECT g.user_id, l.total_xp AS was, coalesce(l.total_xp, 0) AS total_xp, 0::bigint AS before,
 		       ` + db.Next("clock_timestamp()", "l.updated_at") + ` AS at
@@ -84,8 +84,8 @@ var manyHeld = `
 			SELECT total_xp, updated_at FROM levels WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) l ON true`
 
-// judge decides a change after those before it, or returns its refusal: when the result
-// is negative or above MaxXP. Those of one member are a millisecond apart.
+// judge decides a change after the earlier changes of the call. It returns a refusal when the XP
+// would be negative or above MaxXP. Changes of one member are a millisecond apart.
 func (h *holding) judge(c *change) error {
 	if h.moved {
 		h.At = h.At.Add(time.Millisecond)
@@ -102,7 +102,7 @@ func (h *holding) judge(c *change) error {
 	return nil
 }
 
-// write stores the records. It is db.Again when one of them has come meanwhile.
+// write stores the records. It returns db.Again when another unit has inserted one meanwhile.
 func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
 	n := len(held)
 	users, instants := slices.Sorted(maps.Keys(held)), make([]string, n)
@@ -125,8 +125,8 @@ func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holdin
 	return nil
 }
 
-// manyWritten writes records as they stand after all changes; ranks know the first XP
-// and the last.
+// manyWritten writes the records after all changes. Their rank moves lead from the first XP to
+// the last.
 var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at

@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Records are the XP of a guild's members as they move.
+// Records is the record kind of the members' XP.
 var Records = transfer.Kind[moved]{
 	Name: "level", Schema: "GuildFileLevel", Table: "levels", Columns: "guild_id, user_id, total_xp, updated_at", Order: "user_id",
 	Refusals: map[string]string{"levels_pkey": "this user has a level record in this guild already"},
@@ -49,8 +49,7 @@ const heldLevels = `
 		  AND user_id = ANY ($2)
 		ORDER BY user_id`
 
-// setXP sets XP to what records say: the records that are held are changed and the
-// others made.
+// setXP sets XP as records say. It updates the rows that exist and inserts the others.
 func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	var users, instants []string
 	var was, is []int64
@@ -75,7 +74,7 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-// setStatement is the statement that sets XP.
+// setStatement sets XP.
 var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at
@@ -94,7 +93,7 @@ var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)
 
-// tellRecords tells of the levels that records have changed.
+// tellRecords emits events of the levels that records have moved.
 func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	list := make([]*change, len(rows))
 	for i, row := range rows {
@@ -105,7 +104,7 @@ func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return tell(ctx, tx, list...)
 }
 
-// levelRow is the row that a record leaves.
+// levelRow returns the row after a record.
 func levelRow(r *transfer.Row[moved]) row {
 	is := row{UserID: r.Is.UserID, TotalXP: r.Is.TotalXP, UpdatedAt: &r.At.Time}
 	if r.Was != nil {
@@ -114,7 +113,7 @@ func levelRow(r *transfer.Row[moved]) row {
 	return is
 }
 
-// moved is the XP of a member who moves.
+// moved is the XP of a member in a record or a guild file.
 type moved struct {
 	GuildID   string    `db:"guild_id" json:"guild_id"`
 	UserID    string    `db:"user_id" json:"user_id"`

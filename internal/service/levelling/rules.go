@@ -14,19 +14,19 @@ const (
 	Quadratic = 5
 )
 
-// MaxXP is the most XP a member can have: the largest integer that every JSON
-// reader holds exactly.
+// MaxXP is the most XP a member can have: the largest integer that every JSON reader represents
+// exactly.
 const MaxXP = 1<<53 - 1
 
-// Progress is how far a member is on the way from one level to the next.
+// Progress is the progress of a member from one level to the next.
 type Progress struct {
 	Current  int64 // XP earned since the level was reached
 	Required int64 // XP the step to the next level costs
 	Percent  int   // 0..99, rounded down
 }
 
-// Level is the highest level that xp pays for, exact for every xp from 0 to
-// MaxXP. It takes the same few operations for any xp.
+// Level returns the highest level that xp pays for. It is exact for every xp from 0 to MaxXP, and
+// takes the same few operations for any xp.
 func Level(xp int64) int {
 	if xp <= 0 {
 		return 0
@@ -41,7 +41,7 @@ func Level(xp int64) int {
 	return int(l)
 }
 
-// ProgressOf is how far xp reaches beyond the level it pays for.
+// ProgressOf returns the progress of xp beyond the level that it pays for.
 func ProgressOf(xp int64) Progress {
 	xp = max(xp, 0)
 	l := int64(Level(xp))
@@ -49,10 +49,10 @@ func ProgressOf(xp int64) Progress {
 	return Progress{Current: current, Required: required, Percent: int(current * 100 / required)}
 }
 
-// cost is the XP that the step from level l to l+1 takes.
+// cost returns the XP that the step from level l to l+1 costs.
 func cost(l int64) int64 { return Quadratic*l*l + Linear*l + Base }
 
-// threshold is the XP at which level l begins: the sum of cost(0) to cost(l-1),
+// threshold returns the XP at which level l begins: the sum of cost(0) to cost(l-1),
 // which is 5l(2l^2 + 27l + 91)/6. The product is always divisible by 6, and it
 // stays far below 2^63 for every level that MaxXP can pay for.
 func threshold(l int64) int64 { return 5 * l * (2*l*l + 27*l + 91) / 6 }
@@ -60,15 +60,15 @@ func threshold(l int64) int64 { return 5 * l * (2*l*l + 27*l + 91) / 6 }
 // estimate solves threshold(l) = xp in floating point. With u = l + 4.5 the
 // equation is u^3 - 15.25u - 22.5 = 0.6xp, and u is close to r + 15.25/(3r)
 // where r is the cube root of 0.6xp + 22.5. The result is at most one level off;
-// Level mends it in integers, because a float's last digit decides nothing.
+// Level corrects it with integers, because the last digit of a float is not reliable.
 func estimate(xp int64) int64 {
 	r := math.Cbrt(0.6*float64(xp) + 22.5)
 	return int64(r + 15.25/(3*r) - 4.5)
 }
 
-// levelOf is Level in SQL, of an expression that is a number of XP from 0 to MaxXP. OFFSET
-// keeps Postgres from writing the root and the estimate out wherever they are named, a
-// dozen times: a statement would take a third longer to begin.
+// levelOf returns Level in SQL, for an expression of XP from 0 to MaxXP. OFFSET keeps Postgres
+// from expanding the root and the estimate wherever they are used, a dozen times: a statement
+// would take a third longer to start.
 func levelOf(xp string) string {
 	begins := func(level string) string {
 		return db.With("5 * (:l) * (2 * (:l) * (:l) + 27 * (:l) + 91) / 6", "l", level)

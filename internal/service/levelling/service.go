@@ -1,6 +1,6 @@
-// Package levelling keeps the members' XP and tells their level from it. The
-// level follows from the XP by one published curve and is nowhere stored. The bot gives
-// what a level brings (roles, announcements), not this package.
+// Package levelling stores the members' XP and derives their level from it. The level follows
+// from the XP by one published curve and is not stored. Roles and announcements for a level are
+// the bot's work.
 package levelling
 
 import (
@@ -34,8 +34,8 @@ func New(h batch.Host) *Service {
 	}
 }
 
-// GetLevelRecord returns a member's XP, level and progress. Anybody without
-// activity has the zero record; that is not a failure.
+// GetLevelRecord returns a member's XP, level and progress. A member without activity has a zero
+// record; that is no failure.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
 	by := auth.Acting(ctx)
 	q := &lookup{guild: by.GuildID, record: row{UserID: r.UserID}}
@@ -79,8 +79,8 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
-// GetLevellingRank returns a member's place on the leaderboard. It is NotFound
-// for a member without a record.
+// GetLevellingRank returns a member's place on the leaderboard. It returns NotFound for a member
+// without a record.
 func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
 	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
@@ -91,10 +91,9 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 	}}, nil
 }
 
-// AdjustXP adds to a member's XP or sets it, and tells the guild's endpoints
-// when the level rises or falls, once however many levels it moves by. It is Refused,
-// and nothing changes, when the XP would leave the range 0 to MaxXP. Outside a unit of
-// work it is made together with others, or left.
+// AdjustXP adds to a member's XP or sets it, and emits one event when the level rises or falls,
+// however many levels it moves by. It returns Refused when the XP would leave the range 0 to
+// MaxXP. Outside a unit of work the change is batched with concurrent ones, or falls back.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
 	if err := s.adjustments.Do(ctx, c); err != nil {
@@ -108,15 +107,15 @@ type change struct {
 	batch.Change
 	user    string
 	xp      int64
-	exactly bool // the member gets exactly xp; otherwise so much more
+	exactly bool // xp is the new XP; otherwise it is added
 
-	row row // once it is made
+	row row // the record after the change
 }
 
-// Member is whose XP is changed.
+// Member returns the member whose XP is changed.
 func (c *change) Member() string { return c.user }
 
-// kept is how often the XP that the member has counts.
+// kept is the factor of the present XP in the new XP: 0 where the change sets the XP, else 1.
 func (c *change) kept() int64 {
 	if c.exactly {
 		return 0
@@ -133,7 +132,7 @@ func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {
 	return &change{Change: of, user: asked.UserID, xp: *xp, exactly: exactly}
 }
 
-// Adjusted is the response to a change of a member's XP.
+// Adjusted returns the response to a change of a member's XP.
 func Adjusted(user string, before, after int64, at time.Time) gen.AdjustXPResponseObject {
 	return gen.AdjustXP200JSONResponse{Data: adjusted(row{UserID: user, TotalXP: after, PreviousXP: before, UpdatedAt: &at})}
 }
@@ -142,14 +141,14 @@ func adjusted(r row) gen.XPAdjustment {
 	return gen.XPAdjustment{LevelRecord: show(r), PreviousLevel: Level(r.PreviousXP)}
 }
 
-// eventKind is what events of levels share that are recorded together.
+// eventKind groups the events of levels that one statement records.
 type eventKind struct {
 	by  event.Origin
 	typ string
 }
 
-// tell records the levels that have moved, those of one token and one direction
-// together.
+// tell records an event for each level that has moved, in one statement for each token and
+// direction.
 func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[eventKind][]event.Change{}
 	for _, a := range list {

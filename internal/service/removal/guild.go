@@ -1,7 +1,7 @@
-// Package removal deletes what is to be gone: all that a guild had which has left, and
-// what a guild has of a member who is to be forgotten. Both go in small steps, each a
-// transaction of its own. The rows say what is left to do, so a worker that is killed
-// loses nothing, and any number of them may be at it.
+// Package removal deletes all rows of guilds that have left, and the rows that a guild has of a
+// forgotten member. It deletes in small steps, each in a transaction of its own. The remaining
+// rows say what is left to do, so a worker that is killed loses nothing, and any number of
+// workers may run.
 package removal
 
 import (
@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// grace is how long after its day a guild's rows begin to go. No request that
-	// began before the guild was removed still writes then.
+	// grace is how long after a guild's day of removal its rows begin to be deleted. By then no
+	// request still writes that began before that day.
 	grace = 15 * time.Second
-	// deleteLimit is how many rows one statement deletes, and look how many one finds.
+	// deleteLimit is how many rows one statement deletes, and look how many rows one query finds.
 	deleteLimit = 500
 	look        = 20 * deleteLimit
-	// atOnce is how many guilds one look finds.
+	// atOnce is how many guilds, or requests to forget, one query finds.
 	atOnce = 100
 )
 
-// leaving finds guilds whose day has come and whose requests have all ended.
+// leaving finds guilds whose day of removal has come and whose requests have all ended.
 const leaving = `
 	SELECT id
 	FROM guilds
@@ -34,8 +34,8 @@ const leaving = `
 	ORDER BY removed_after
 	LIMIT $2`
 
-// Guilds deletes all that guilds had whose day has come, each guild's own row last. It
-// ends with ctx, and the next time goes on.
+// Guilds deletes all rows of guilds whose day of removal has come, the row of the guild last.
+// When ctx ends it stops, and the next run continues.
 func Guilds(ctx context.Context, d *db.DB) error {
 	ids, err := db.Select[string](ctx, d.Reader(), leaving, int64(grace/time.Second), atOnce)
 	if err != nil {
@@ -45,15 +45,15 @@ func Guilds(ctx context.Context, d *db.DB) error {
 	for _, id := range ids {
 		err := deleteGuild(ctx, d, id)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the next time goes on
+			return nil //nolint:nilerr // the next run continues
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// free is guild $1 unless a unit holds it that began before it left, and may take long: an
-// import.
+// free returns guild $1 unless a unit locks its row: an import that began before the guild left,
+// and that may take long.
 const free = `SELECT id FROM guilds WHERE id = $1 FOR UPDATE SKIP LOCKED`
 
 // deleteGuild deletes all of one guild, once no import of it is under way.
@@ -63,7 +63,7 @@ func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 		return err
 	})
 	if db.Missing(err) {
-		return nil // the next time
+		return nil // the next run tries again
 	}
 	if err != nil {
 		return fault.Wrap(err, "look whether guild", id, "is held")
@@ -72,10 +72,10 @@ func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	if err != nil {
 		return err
 	}
-	// Tokens are no guild's table, for they are looked up by their hash. Where
-	// tables are distributed, nothing deletes them with the guild.
+	// api_tokens is no table of guilds, since tokens are looked up by their hash. Where tables
+	// are distributed no foreign key deletes tokens with the guild.
 	tables = append(tables[:len(tables)-1], "api_tokens")
-	// Work that was going on while a table was emptied may have added to it.
+	// Work that was running while a table was emptied may have inserted rows.
 	for again := true; again; {
 		again = false
 		for _, table := range tables {
@@ -95,9 +95,9 @@ func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	})
 }
 
-// empty deletes the guild's rows of one table and returns how many there were. Rows
-// are found without locks, many at a time, so that a look goes past what was deleted
-// before it a few times only, however long somebody keeps that from being cleaned up.
+// empty deletes the guild's rows of one table and returns their number. It finds many rows with
+// one query, without locks, so that few queries pass over deleted rows that vacuum cannot remove
+// yet.
 func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err error) {
 	for {
 		found, err := db.Select[string](ctx, d.Reader(), rowsOf(table), guild, look)
@@ -124,12 +124,12 @@ func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err
 	}
 }
 
-// rowsOf finds where rows of guild $1 stand, $2 of them at most.
+// rowsOf finds the positions (ctid) of rows of guild $1, at most $2 of them.
 func rowsOf(table string) string {
 	return `SELECT ctid::text FROM ` + table + ` WHERE guild_id = $1 LIMIT $2`
 }
 
-// deleteRows deletes those of guild $1 that stand at $2.
+// deleteRows deletes the rows of guild $1 at the positions $2.
 func deleteRows(table string) string {
 	return `DELETE FROM ` + table + ` WHERE guild_id = $1 AND ctid = ANY ($2::text[]::tid[])`
 }

@@ -14,14 +14,14 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// somebody stands for a member who was forgotten, where there has to be one. No
-// member has this id.
+// somebody is the id that replaces a forgotten member's id where a column needs one. No member
+// has this id.
 const somebody = "1"
 
-// removed stands for what such a member wrote.
+// removed replaces the texts that a forgotten member wrote.
 const removed = "[removed]"
 
-// request is a member whom a guild is to forget.
+// request is the request that a guild forgets a member.
 type request struct {
 	GuildID string    `db:"guild_id"`
 	ID      string    `db:"id"`
@@ -99,29 +99,29 @@ func noteForgotten(ctx context.Context, tx *db.Tx, guilds []string, cases bool) 
 	return audit.Record(ctx, tx, changes...)
 }
 
-// waitingMembers are the members to be forgotten, those first who have waited longest.
+// waitingMembers lists the requests to forget members, the oldest first.
 const waitingMembers = `
 	SELECT guild_id, id, user_id, cases, by_id, requested_at
 	FROM forgotten_members
 	ORDER BY requested_at
 	LIMIT $1`
 
-// Members forgets those who are to be forgotten. It ends with ctx, and the next time
-// goes on.
+// Members works on the requests to forget members. When ctx ends it stops, and the next run
+// continues.
 func Members(ctx context.Context, d *db.DB) error {
 	list, err := db.Select[request](ctx, d.Reader(), waitingMembers, atOnce)
 	errs := []error{fault.Wrap(err, "look for members to be forgotten")}
 	for _, r := range list {
 		err := r.forget(ctx, d)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the next time goes on
+			return nil //nolint:nilerr // the next run continues
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// forget deletes all of one request, the request last.
+// forget deletes the rows of one request, the row of the request last.
 func (r request) forget(ctx context.Context, d *db.DB) error {
 	for _, p := range parts {
 		if p.cases && !r.Cases {
@@ -132,7 +132,7 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 		}
 	}
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		// A message of theirs that is being posted right now is settled within its lease.
+		// The member's message that is being posted now is completed within its lease.
 		posting, err := db.Get[bool](ctx, tx, `
 			SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3)`, r.GuildID, r.UserID, r.At)
 		if err != nil || posting {
@@ -151,7 +151,7 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 	})
 }
 
-// take finds what a part is about, many rows at a time, and changes some in each unit.
+// take finds the rows of a part, many with one query, and changes some of them in each unit.
 func (r request) take(ctx context.Context, d *db.DB, p part) error {
 	for {
 		found, err := db.Select[string](ctx, d.Reader(), p.find, r.GuildID, r.UserID, r.At, look)

@@ -9,24 +9,24 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// part is one kind of what a guild has of a member. Of its statements $1 is the
-// guild, $2 the member and $3 the instant. find finds rows, $4 of them at most,
-// without locks; changes change those that are named in $4, so that they are not
-// found again.
+// part is one kind of rows that a guild has of a member. In its statements $1 is the guild, $2
+// the member and $3 the instant of the request. find finds at most $4 rows, without locks.
+// changes change the rows named in $4, so that find does not find them again.
 type part struct {
 	what    string
-	cases   bool // only where the cases go too
+	cases   bool // only for requests that include cases
 	most    int  // rows in a unit
 	find    string
 	changes []string
 }
 
-// ahead is how far rows can be dated ahead of the clock: records of one call are
-// dated a millisecond apart.
+// ahead is how far the instants of rows can be ahead of the clock: rows of one call are a
+// millisecond apart.
 const ahead = `interval '1 second'`
 
-// longestWrite is longer than any write lasts: what is dated before that is committed, and
-// belongs to a wallet that a request has seen. Later rows go with that wallet.
+// longestWrite is longer than any write lasts. Ledger entries that are older than that at the
+// request were committed, and belong to a wallet that the request has deleted. Newer entries
+// are deleted together with that wallet (dropRecent).
 const longestWrite = `interval '15 seconds'`
 
 var parts = []part{
@@ -89,8 +89,8 @@ var parts = []part{
 		UPDATE ticket_messages
 		SET author_id = NULL, content = '` + removed + `', attachments = '[]', original_content = NULL
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
-	// A worker at the channel of such a ticket loses its lease, and begins anew without the
-	// member. Where the member is somebody, what is forgotten already is not found again.
+	// A worker that changes the channel of such a ticket loses its lease and starts again without
+	// the member. Where the member is somebody, rows that are forgotten already are not found.
 	{what: "tickets", most: 50, find: `
 		SELECT id
 		FROM tickets
@@ -121,9 +121,9 @@ var parts = []part{
 		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
-// The statements that take a member off the leaderboards, as changes that are noted. The
-// deletion itself returns what they note: Postgres runs it first, so a step that read the
-// row beside it would find none.
+// The statements that delete a member's wallet and level, and record the rank moves. The DELETE
+// returns the points: Postgres runs it first, so another step that read the row would find
+// none.
 var (
 	dropRow = `
 		WITH moved AS (
@@ -139,13 +139,13 @@ var (
 
 const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
 
-// dropRecent deletes the newest ledger rows of the wallet that the unit has deleted, those
-// too that are dated ahead of the clock. A write that makes another wallet waits for the unit.
+// dropRecent deletes the newest ledger entries of the wallet that the unit has deleted, entries
+// ahead of the clock included. A write that inserts a new wallet waits for the unit.
 const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
 
-// leaveBoards deletes the member's wallet and level. Where it sees no wallet, one that a
-// write makes at the same time stays, whole. A rank index in which the member is a
-// checkpoint is given up: it would show the id until it is drawn anew.
+// leaveBoards deletes the member's wallet and level. If it finds no wallet, a wallet that a
+// concurrent write inserts stays, with its ledger. It deletes a rank index in which the member is
+// a checkpoint: the checkpoint would keep the id until the rank index is replaced.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	wallets, err := db.Get[int](ctx, tx, dropWallet.For(1), guild, user)
 	if err != nil {
