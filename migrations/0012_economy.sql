@@ -32,11 +32,13 @@ CREATE TABLE ledger_entries (
     note          text        NOT NULL,
     reference     text COLLATE "C",
     created_at    timestamptz NOT NULL DEFAULT now(),
+    author_id     text COLLATE "C", -- who acted through the caller
     -- Ascending, so that new rows go to the end of the index and fill its pages.
     PRIMARY KEY (guild_id, created_at, id)
 );
 
 CREATE INDEX ledger_entries_by_user ON ledger_entries (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_author ON ledger_entries (guild_id, author_id) WHERE author_id IS NOT NULL;
 CREATE INDEX ledger_entries_reference ON ledger_entries (guild_id, reference) WHERE reference IS NOT NULL;
 
 -- A caller's own name of a change, used once in a guild for ever. The primary key decides

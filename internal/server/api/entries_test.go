@@ -177,7 +177,7 @@ func TestAKeyThatNamedAnEntryIsFreeAfterADay(t *testing.T) {
 }
 
 // Of a backup whose keys are back and whose ledger is not, nothing is made twice: a
-// repeat is 404, as when a member is forgotten, until the rest is back.
+// repeat is 422, as when a member is forgotten, until the rest is back.
 // RELIABILITY.md, Operation.
 func TestARepeatOverAHalfRestoredBackupMakesNothing(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestARepeatOverAHalfRestoredBackupMakesNothing(t *testing.T) {
 	first := view.Do(t, "adjustBalance", body).Want(t, 200, "")
 	dbtest.Exec(t, server.DB(), `CREATE TABLE away AS SELECT * FROM ledger_entries WHERE note <> 'test'`)
 	dbtest.Exec(t, server.DB(), `DELETE FROM ledger_entries WHERE note <> 'test'`)
-	view.Do(t, "adjustBalance", body).WantError(t, 404, "not_found")
+	view.Do(t, "adjustBalance", body).WantError(t, 422, "member_forgotten")
 	server.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":1000001}}`)
 	dbtest.Exec(t, server.DB(), `INSERT INTO ledger_entries SELECT * FROM away`)
 	view.Do(t, "adjustBalance", body).WantReplayOf(t, first)

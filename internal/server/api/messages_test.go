@@ -24,7 +24,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		message    string
 	}{
 		// Members nobody knows, and what may be meant.
-		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /amount: is not a member of this object; its members are delta"},
+		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /amount: is not a member of this object; its members are author_id, delta"},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /userId: is not a member of this object; did you mean user_id?"},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /user_id: is required"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","dleta":5}`, 400, "body /dleta: is not a member of this object; did you mean delta?"},

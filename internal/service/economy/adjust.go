@@ -52,6 +52,6 @@ func ownColumns(changes []*change) []any {
 	return []any{
 		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })),
 		nullable(func(c *change) *string { return c.entry.Reason }), db.Array(batch.Each(changes, func(c *change) string { return c.entry.Note })),
-		nullable(func(c *change) *string { return c.entry.Reference }),
+		nullable(func(c *change) *string { return c.entry.Reference }), nullable(func(c *change) *string { return c.entry.AuthorID }),
 	}
 }

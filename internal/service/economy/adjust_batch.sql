@@ -1,8 +1,8 @@
 WITH given AS MATERIALIZED (
 	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
 	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[],
-	            $10::bigint[], $11::text[], $12::text[], $13::text[])
-	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, delta, reason, note, reference, number)
+	            $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[])
+	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, event_id, trace, delta, reason, note, reference, author_id, number)
 ), moved AS MATERIALIZED (
 	UPDATE wallets w
 	SET balance = w.balance + g.delta,
@@ -16,8 +16,8 @@ WITH given AS MATERIALIZED (
 	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.event_id, 23) AS id
 ), entered AS (
-	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-	SELECT m.guild_id /*: $9 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id)
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 ), referenced AS (
 	INSERT INTO ledger_references (guild_id, reference, entry_id)

@@ -229,14 +229,16 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	n := len(rows)
 	members, ids, ats, events := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
+	authors := make([]*string, n)
 	for i, e := range rows {
 		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
-		ats[i], events[i] = e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
+		authors[i], ats[i], events[i] = e.AuthorID, e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
 	}
 	return []any{
 		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
 		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
 		db.Array(ats), db.Array(events), rows[0].Note, by.JSON(), by.Trace,
+		db.Texts(authors),
 	}
 }
 
@@ -249,8 +251,8 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
 			SELECT g.*, $15::text AS note, $16::text AS origin, $17::text AS trace
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id)
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[], $18::text[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id, author_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
@@ -273,8 +275,8 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
-			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id)
+			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), :rank, :told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "told", telling("$1"))

@@ -108,7 +108,7 @@ var (
 	setText = `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN event_id END AS event_id,
-			       is_now - was AS delta, NULL::text AS reason, NULL::text AS reference, $9::text AS note, $10::text AS origin, $11::text AS trace
+			       is_now - was AS delta, NULL::text AS reason, NULL::text AS reference, NULL::text AS author_id, $9::text AS note, $10::text AS origin, $11::text AS trace
 			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::text[], $8::text[])
 				AS g (user_id, there, was, is_now, updated_at, id, event_id)
 		), changed AS (

@@ -5,6 +5,7 @@ package economy
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"guildhall/gen"
@@ -117,18 +118,18 @@ func (c *change) Member() string { return c.entry.UserID }
 
 func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *change {
 	return &change{Change: of, entry: entry{
-		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note,
+		UserID: asked.UserID, Delta: asked.Delta, Reason: asked.Reason, Reference: asked.Reference, Note: note, AuthorID: asked.AuthorID,
 	}}
 }
 
 // Adjusted returns the response of the adjustment that has written a ledger entry. It returns
-// NotFound when the entry is gone because its member was forgotten: the adjustment was made, but
+// Refused when the entry is gone because its member was forgotten: the adjustment was made, but
 // its answer is gone.
 func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
 	e, err := entryOf(ctx, q, guild, id, at)
 	if db.Missing(err) {
-		return nil, fault.New(fault.NotFound, "not_found",
-			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is not here any more, as when a member is forgotten.", id)
+		return nil, fault.New(fault.Refused, "member_forgotten",
+			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is gone, since its member was forgotten.", id)
 	}
 	if err != nil {
 		return nil, err
@@ -181,5 +182,17 @@ func show(e entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
 		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
 		Reason: e.Reason, Reference: e.Reference, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
+		Origin: originOf(e.Note), AuthorID: e.AuthorID,
 	}
+}
+
+// originOf returns who made a ledger entry, as its note says.
+func originOf(note string) gen.EventOrigin {
+	by := auth.By{}
+	for _, prefix := range []string{"api:token=", "bot:key="} {
+		if id, found := strings.CutPrefix(note, prefix); found {
+			by.ID = id
+		}
+	}
+	return gen.EventOrigin{Type: by.Type(), TokenID: by.TokenID(), KeyID: by.KeyID()}
 }

@@ -395,7 +395,7 @@ func TestARepeatOfAChangeThatIsForgotten(t *testing.T) {
 		entry := view.Do(t, "adjustBalance", body).Want(t, 200, "").Str(t, "data.ledger_entry.id")
 		dbtest.Exec(t, api.DB(), `DELETE FROM ledger_entries WHERE guild_id = $1 AND id = $2`, api.Guild, entry)
 		for range 2 {
-			a := view.Do(t, "adjustBalance", body).WantError(t, 404, "not_found")
+			a := view.Do(t, "adjustBalance", body).WantError(t, 422, "member_forgotten")
 			if message := a.Str(t, "error.message"); !strings.Contains(message, entry) {
 				t.Errorf("the message is %q, want the entry %s in it", message, entry)
 			}
@@ -459,8 +459,8 @@ func TestGetEconomyRank(t *testing.T) {
 // Several wallets are read in one statement, in the order asked.
 func TestListWallets(t *testing.T) {
 	t.Parallel()
-	api := apitest.New(t, apitest.Scopes("economy:read"))
-	dbtest.Exec(t, api.DB(), `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '42', 7), ($1, '43', 8)`, api.Guild)
+	api := apitest.New(t)
+	api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"42","delta":7},{"user_id":"43","delta":8}]}`).Want(t, 200, "")
 	ids := func(list string) apitest.Arg { return apitest.Query("user_ids", list) }
 	api.Do(t, "listWallets", "", ids("43,9,42,43")).Want(t, 200, `{"data":[{"user_id":"43","balance":8},
 		{"user_id":"9","balance":0,"updated_at":null},{"user_id":"42","balance":7}],"page":1,"per_page":100,"has_more":false}`)
@@ -468,4 +468,35 @@ func TestListWallets(t *testing.T) {
 		api.Do(t, "listWallets", "", args...).WantError(t, 400, "invalid_request")
 	}
 	api.As(t, "economy:write").Do(t, "listWallets", "", ids("42")).WantError(t, 403, "insufficient_scope")
+}
+
+// An entry says who made it, and who acted through the caller; so does its event.
+func TestWhoMadeALedgerEntry(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t).In(api.Guild)
+	token := api.Do(t, "getMe", "").Str(t, "token.id")
+	key := bot.Do(t, "getMe", "").Str(t, "token.id")
+	byToken, byKey := `"origin":{"type":"api","token_id":"`+token+`","key_id":null}`, `"origin":{"type":"bot","token_id":null,"key_id":"`+key+`"}`
+	for range 2 { // a new wallet's change falls back, the second one is batched
+		entry := api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":"77"}`).
+			Want(t, 200, `{"data":{"ledger_entry":{"author_id":"77",`+byToken+`}}}`).Str(t, "data.ledger_entry.id")
+		api.WantEvent(t, "economy.balance_changed", `{`+byToken+`,"data":{"author_id":"77","ledger_entry_id":"`+entry+`"}}`)
+		api.Do(t, "getLedgerEntry", "", apitest.Path("id", entry)).Want(t, 200, `{"data":{"author_id":"77",`+byToken+`}}`)
+		bot.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, `{"data":{"ledger_entry":{"author_id":null,`+byKey+`}}}`)
+		api.WantEvent(t, "economy.balance_changed", `{`+byKey+`,"data":{"author_id":null}}`)
+	}
+	bot.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"42","delta":1,"author_id":"78"},{"user_id":"43","delta":1}]}`).
+		Want(t, 200, `{"data":[{"ledger_entry":{"author_id":"78",`+byKey+`}},{"ledger_entry":{"author_id":null}}]}`)
+	api.WantEvent(t, "economy.balance_changed", `{"data":{"author_id":"78"}}`)
+	api.WantEvent(t, "economy.balance_changed", `{"data":{"author_id":null}}`)
+	bot.Do(t, "writeRecords", `{"records":[{"record":"wallet","user_id":"44","balance":3}]}`).Want(t, 200, "")
+	api.WantEvent(t, "economy.balance_changed", `{"data":{"author_id":null}}`)
+	dbtest.Exec(t, api.DB(), `UPDATE ledger_entries SET note = 'import' WHERE user_id = '44'`)
+	api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "44")).Want(t, 200, `{"data":[{"origin":{"type":"system","token_id":null,"key_id":null}}]}`)
+	for _, author := range []string{`"x"`, `7`, `""`} {
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":`+author+`}`).WantError(t, 400, "invalid_request")
+	}
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":null}`).Want(t, 200, "")
+	api.WantEvent(t, "economy.balance_changed", `{"data":{"author_id":null}}`)
 }

@@ -30,9 +30,10 @@ type entry struct {
 	Reference    *string   `db:"reference"` // the caller's own name of the change
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
+	AuthorID     *string   `db:"author_id"` // who acted through the caller
 }
 
-const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at"
+const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at, author_id"
 
 // wallet returns the member's wallet, with a balance of zero where there is no row.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
@@ -141,7 +142,7 @@ func usesOf(ctx context.Context, q db.Querier, guild string, references []string
 const usesBy = `
 		SELECT r.reference AS name, coalesce(e.id, '') AS id, coalesce(e.user_id, '') AS user_id, coalesce(e.delta, 0) AS delta,
 		       coalesce(e.balance_after, 0) AS balance_after, e.reason, e.reference, coalesce(e.note, '') AS note,
-		       coalesce(e.created_at, 'epoch') AS created_at
+		       coalesce(e.created_at, 'epoch') AS created_at, e.author_id
 		FROM unnest((SELECT $2::text[])) AS g (reference)
 		CROSS JOIN LATERAL (
 			SELECT reference FROM ledger_references WHERE guild_id = $1 AND reference = g.reference OFFSET 0

@@ -8,5 +8,5 @@ func telling(guild string) string {
 			'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now
 			|| ',"previous_balance":' || moved.is_now - moved.delta || ',"delta":' || moved.delta
 			|| ',"reason":' || coalesce(to_json(moved.reason)::text, 'null') || ',"reference":' || coalesce(to_json(moved.reference)::text, 'null')
-			|| ',"ledger_entry_id":"' || moved.id || '"}'`)
+			|| ',"ledger_entry_id":"' || moved.id || '","author_id":' || coalesce('"' || moved.author_id || '"', 'null') || '}'`)
 }

@@ -17,7 +17,7 @@ import (
 // before, in guilds.
 const tellHow = `
 	WITH moved AS (
-		SELECT guild_id, user_id, event_id, 'entry' AS id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference,
+		SELECT guild_id, user_id, event_id, 'entry' AS id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
 		       $5::timestamptz AS updated_at, $7::text AS origin, ''::text AS trace
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS g (guild_id, user_id, event_id, was)
 	), `

@@ -37,6 +37,14 @@ var parts = []part{
 		LIMIT $4`, changes: []string{`
 		DELETE FROM ledger_entries
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz - ` + longestWrite + ` AND ctid = ANY ($4::text[]::tid[])`}},
+	{what: "authors of ledger entries", most: deleteLimit, find: `
+		SELECT ctid::text
+		FROM ledger_entries
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
+		LIMIT $4`, changes: []string{`
+		UPDATE ledger_entries
+		SET author_id = '` + somebody + `'
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
 	{what: "entries of giveaways", most: 50, find: `
 		SELECT g.id
 		FROM giveaways g
@@ -187,6 +195,7 @@ var knownGuilds = `
 	anyRow(`members r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`levels r WHERE r.guild_id = g.id AND r.user_id = $1`),
 	anyRow(`ledger_entries r WHERE r.guild_id = g.id AND r.user_id = $1`),
+	anyRow(`ledger_entries r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`tickets r WHERE r.guild_id = g.id AND r.opener_id = $1`),
 	anyRow(`ticket_messages r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`chat_intents r WHERE r.guild_id = g.id AND r.author_id = $1`),

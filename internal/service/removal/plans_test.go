@@ -40,7 +40,7 @@ func TestTheGuildsOfAMemberAreProbedByIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	plan := dbtest.Plan(t, d, knownGuilds, "1", db.Array([]string(nil)))
-	for n := 1; n <= 8; n++ {
+	for n := 1; n <= 9; n++ {
 		if !strings.Contains(plan, fmt.Sprintf("(SubPlan %d)", n)) || strings.Contains(plan, "Seq Scan") {
 			t.Fatal(plan)
 		}
