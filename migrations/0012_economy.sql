@@ -33,11 +33,13 @@ CREATE TABLE ledger_entries (
     reference     text COLLATE "C",
     created_at    timestamptz NOT NULL DEFAULT now(),
     author_id     text COLLATE "C", -- who acted through the caller
+    counterparty_id text COLLATE "C", -- the other member of a transfer
     -- Ascending, so that new rows go to the end of the index and fill its pages.
     PRIMARY KEY (guild_id, created_at, id)
 );
 
 CREATE INDEX ledger_entries_by_user ON ledger_entries (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_counterparty ON ledger_entries (guild_id, counterparty_id) WHERE counterparty_id IS NOT NULL;
 CREATE INDEX ledger_entries_author ON ledger_entries (guild_id, author_id) WHERE author_id IS NOT NULL;
 CREATE INDEX ledger_entries_reference ON ledger_entries (guild_id, reference) WHERE reference IS NOT NULL;
 

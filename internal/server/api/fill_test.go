@@ -38,6 +38,7 @@ var requestBodies = map[string]func() any{
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
 	"forgetMember":             func() any { return new(gen.ForgetMemberJSONRequestBody) },
 	"forgetMemberEverywhere":   func() any { return new(gen.ForgetMemberEverywhereJSONRequestBody) },
+	"transferBalance":          func() any { return new(gen.TransferBalanceJSONRequestBody) },
 	"updateMember":             func() any { return new(gen.UpdateMemberJSONRequestBody) },
 	"putBotStream":             func() any { return new(gen.PutBotStreamJSONRequestBody) },
 	"pullBotEvents":            func() any { return new(gen.PullBotEventsJSONRequestBody) },

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/transfer"
 )
 
 // maxBalance is the largest balance: the largest integer that every JSON reader represents
@@ -159,12 +160,14 @@ func beyond(balance, delta int64) error {
 }
 
 // otherThan refuses a change whose reference was used by the ledger entry was, unless the change
-// repeats that entry: same member and delta. Reasons are not compared.
+// repeats that entry: same member, delta and counterparty. Reasons are not compared.
 func otherThan(c, was entry) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Refused, "reference_already_used", format, args...)
 	}
 	switch member, delta := c.UserID != was.UserID, c.Delta != was.Delta; {
+	case was.ID != "" && !transfer.Same(c.Counterparty, was.Counterparty):
+		return refuse("The reference is that of the ledger entry %s, which is another kind of change: an adjustment, or a transfer with another member.", was.ID)
 	case was.ID == "":
 		return refuse("The reference was used by a change that is not here any more: before the guild moved here, or of a member who is forgotten.")
 	case member && delta:
@@ -229,16 +232,17 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	n := len(rows)
 	members, ids, ats, events := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
-	authors := make([]*string, n)
+	authors, counterparties := make([]*string, n), make([]*string, n)
 	for i, e := range rows {
 		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
-		authors[i], ats[i], events[i] = e.AuthorID, e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
+		authors[i], counterparties[i] = e.AuthorID, e.Counterparty
+		ats[i], events[i] = e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
 	}
 	return []any{
 		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
 		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
 		db.Array(ats), db.Array(events), rows[0].Note, by.JSON(), by.Trace,
-		db.Texts(authors),
+		db.Texts(authors), db.Texts(counterparties),
 	}
 }
 
@@ -251,8 +255,8 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
 			SELECT g.*, $15::text AS note, $16::text AS origin, $17::text AS trace
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[], $18::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id, author_id)
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[], $18::text[], $19::text[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id, author_id, counterparty_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
@@ -275,8 +279,8 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
-			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id)
-			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
+			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), :rank, :told
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "told", telling("$1"))

@@ -182,7 +182,7 @@ func show(e entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
 		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
 		Reason: e.Reason, Reference: e.Reference, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
-		Origin: originOf(e.Note), AuthorID: e.AuthorID,
+		Origin: originOf(e.Note), AuthorID: e.AuthorID, CounterpartyID: e.Counterparty,
 	}
 }
 

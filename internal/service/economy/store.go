@@ -30,10 +30,11 @@ type entry struct {
 	Reference    *string   `db:"reference"` // the caller's own name of the change
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
-	AuthorID     *string   `db:"author_id"` // who acted through the caller
+	AuthorID     *string   `db:"author_id"`       // who acted through the caller
+	Counterparty *string   `db:"counterparty_id"` // the other member of a transfer
 }
 
-const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at, author_id"
+const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at, author_id, counterparty_id"
 
 // wallet returns the member's wallet, with a balance of zero where there is no row.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
@@ -142,7 +143,7 @@ func usesOf(ctx context.Context, q db.Querier, guild string, references []string
 const usesBy = `
 		SELECT r.reference AS name, coalesce(e.id, '') AS id, coalesce(e.user_id, '') AS user_id, coalesce(e.delta, 0) AS delta,
 		       coalesce(e.balance_after, 0) AS balance_after, e.reason, e.reference, coalesce(e.note, '') AS note,
-		       coalesce(e.created_at, 'epoch') AS created_at, e.author_id
+		       coalesce(e.created_at, 'epoch') AS created_at, e.author_id, e.counterparty_id
 		FROM unnest((SELECT $2::text[])) AS g (reference)
 		CROSS JOIN LATERAL (
 			SELECT reference FROM ledger_references WHERE guild_id = $1 AND reference = g.reference OFFSET 0

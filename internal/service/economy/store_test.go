@@ -199,7 +199,7 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	for i := 6; i < 14; i++ { // it runs several times, and no row is there twice
 		args[i] = "{}"
 	}
-	args[17] = "{}" // authors
+	args[17], args[18] = "{}", "{}" // authors and counterparties
 	for _, asking := range []int{0, 64} {
 		wantNoScan(t, dbtest.Plan(t, d, manyWritten.For(asking), args...))
 	}

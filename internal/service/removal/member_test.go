@@ -30,7 +30,8 @@ var everything = []string{
 	`INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 3), ($1, '7', 1)`,
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference, created_at)
 		SELECT $1, n::text, $2, 1, n, '', 'r-' || n, now() - (3 - n) * interval '1 hour' FROM generate_series(1, 3) n`,
-	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, author_id) VALUES ($1, '7', '7', 1, 1, '', $2)`,
+	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, author_id, counterparty_id)
+		VALUES ($1, '7', '7', 1, 1, '', $2, $2)`,
 	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text
 			FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
@@ -243,7 +244,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                    "1",
-		`SELECT string_agg(author_id, ' ') FROM ledger_entries WHERE guild_id = $1`: "1",
+		`SELECT string_agg(author_id || counterparty_id, ' ') FROM ledger_entries WHERE guild_id = $1`: "11",
 		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                 "3",
 		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`: "1 1",
 		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata)

@@ -45,6 +45,14 @@ var parts = []part{
 		UPDATE ledger_entries
 		SET author_id = '` + somebody + `'
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
+	{what: "counterparties of ledger entries", most: deleteLimit, find: `
+		SELECT ctid::text
+		FROM ledger_entries
+		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
+		LIMIT $4`, changes: []string{`
+		UPDATE ledger_entries
+		SET counterparty_id = '` + somebody + `'
+		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
 	{what: "entries of giveaways", most: 50, find: `
 		SELECT g.id
 		FROM giveaways g
