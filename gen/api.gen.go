@@ -347,6 +347,21 @@ func (e GuildFileLevelRecord) Valid() bool {
 	}
 }
 
+// Defines values for GuildFileMemberRecord.
+const (
+	GuildFileMemberRecordMember GuildFileMemberRecord = "member"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileMemberRecord enum.
+func (e GuildFileMemberRecord) Valid() bool {
+	switch e {
+	case GuildFileMemberRecordMember:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GuildFileNetworkListingRecord.
 const (
 	GuildFileNetworkListingRecordNetworkListing GuildFileNetworkListingRecord = "network_listing"
@@ -791,6 +806,21 @@ func (e RecordLevelRecord) Valid() bool {
 	}
 }
 
+// Defines values for RecordMemberRecord.
+const (
+	RecordMemberRecordMember RecordMemberRecord = "member"
+)
+
+// Valid indicates whether the value is a known member of the RecordMemberRecord enum.
+func (e RecordMemberRecord) Valid() bool {
+	switch e {
+	case RecordMemberRecordMember:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RecordReferenceRecord.
 const (
 	RecordReferenceRecordReference RecordReferenceRecord = "reference"
@@ -1100,6 +1130,9 @@ const (
 	WebhookDeliveryEventFilterGiveawayUpdated       WebhookDeliveryEventFilter = "giveaway.updated"
 	WebhookDeliveryEventFilterGuildUpdated          WebhookDeliveryEventFilter = "guild.updated"
 	WebhookDeliveryEventFilterMemberForgotten       WebhookDeliveryEventFilter = "member.forgotten"
+	WebhookDeliveryEventFilterMemberJoined          WebhookDeliveryEventFilter = "member.joined"
+	WebhookDeliveryEventFilterMemberLeft            WebhookDeliveryEventFilter = "member.left"
+	WebhookDeliveryEventFilterMemberUpdated         WebhookDeliveryEventFilter = "member.updated"
 	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
 	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
 	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
@@ -1145,6 +1178,12 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterGuildUpdated:
 		return true
 	case WebhookDeliveryEventFilterMemberForgotten:
+		return true
+	case WebhookDeliveryEventFilterMemberJoined:
+		return true
+	case WebhookDeliveryEventFilterMemberLeft:
+		return true
+	case WebhookDeliveryEventFilterMemberUpdated:
 		return true
 	case WebhookDeliveryEventFilterPing:
 		return true
@@ -1247,6 +1286,9 @@ const (
 	WebhookEventTypeGiveawayUpdated       WebhookEventType = "giveaway.updated"
 	WebhookEventTypeGuildUpdated          WebhookEventType = "guild.updated"
 	WebhookEventTypeMemberForgotten       WebhookEventType = "member.forgotten"
+	WebhookEventTypeMemberJoined          WebhookEventType = "member.joined"
+	WebhookEventTypeMemberLeft            WebhookEventType = "member.left"
+	WebhookEventTypeMemberUpdated         WebhookEventType = "member.updated"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
@@ -1291,6 +1333,12 @@ func (e WebhookEventType) Valid() bool {
 	case WebhookEventTypeGuildUpdated:
 		return true
 	case WebhookEventTypeMemberForgotten:
+		return true
+	case WebhookEventTypeMemberJoined:
+		return true
+	case WebhookEventTypeMemberLeft:
+		return true
+	case WebhookEventTypeMemberUpdated:
 		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
@@ -1348,6 +1396,9 @@ type AckWebhookEventsRequest struct {
 
 // AdjustBalanceRequest A relative change of a balance.
 type AdjustBalanceRequest struct {
+	// AuthorID Who acts through the caller; kept in the ledger entry and shown in its event.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// Delta Coins to add; negative takes away; 0 is written like any other.
 	Delta int64 `json:"delta"`
 
@@ -1468,6 +1519,9 @@ type BalanceAdjustmentOfMany struct {
 
 // BalanceChange A change of a balance.
 type BalanceChange struct {
+	// AuthorID Who acted through the caller; null where the caller did not say.
+	AuthorID *string `json:"author_id"`
+
 	// Balance Coins held now.
 	Balance int64 `json:"balance"`
 
@@ -1488,6 +1542,21 @@ type BalanceChange struct {
 
 	// UserID The member.
 	UserID string `json:"user_id"`
+}
+
+// BalanceTransfer Both wallets after a transfer, and the ledger entries of it.
+type BalanceTransfer struct {
+	// From The wallet after the change, and the ledger entry of the change.
+	From BalanceAdjustment `json:"from"`
+
+	// To The wallet after the change, and the ledger entry of the change.
+	To BalanceAdjustment `json:"to"`
+}
+
+// BalanceTransferEnvelope Envelope of a transfer.
+type BalanceTransferEnvelope struct {
+	// Data Both wallets after a transfer, and the ledger entries of it.
+	Data BalanceTransfer `json:"data"`
 }
 
 // BotGuild A guild that a bot key serves.
@@ -2067,6 +2136,78 @@ type EventMemberForgotten struct {
 
 	// Data A member who was forgotten.
 	Data MemberForgotten `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventMemberJoined A member joined or came back.
+type EventMemberJoined struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A member after a change, and what the change was.
+	Data MemberChange `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventMemberLeft A member left.
+type EventMemberLeft struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A member after a change, and what the change was.
+	Data MemberChange `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventMemberUpdated Name, avatar, metadata or instant of joining of a member changed.
+type EventMemberUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A member after a change, and what the change was.
+	Data MemberChange `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -3047,6 +3188,42 @@ type GuildFileLevelling struct {
 	Curve *GuildFileCurve `json:"curve,omitempty"`
 }
 
+// GuildFileMember A person in the guild.
+type GuildFileMember struct {
+	// AvatarURL Picture of the member.
+	AvatarURL *string `json:"avatar_url,omitempty"`
+
+	// CreatedAt When the member was first told of.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// JoinedAt When the member joined.
+	JoinedAt *wire.Time `json:"joined_at,omitempty"`
+
+	// LeftAt When the member left.
+	LeftAt *wire.Time `json:"left_at,omitempty"`
+
+	// Metadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+	Metadata *MemberMetadata `json:"metadata,omitempty"`
+
+	// Name Display name.
+	Name *string `json:"name,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileMemberRecord `json:"record"`
+
+	// UpdatedAt When it last changed; an import gives it its end.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileMemberRecord Kind of the record.
+type GuildFileMemberRecord string
+
 // GuildFileModules Which modules are on; all of them by default.
 type GuildFileModules struct {
 	// Economy Whether the module is on.
@@ -3373,8 +3550,14 @@ type Health struct {
 
 // LedgerEntry One change of a balance.
 type LedgerEntry struct {
+	// AuthorID Who acted through the caller; null where the caller did not say.
+	AuthorID *string `json:"author_id"`
+
 	// BalanceAfter Balance after the change.
 	BalanceAfter int64 `json:"balance_after"`
+
+	// CounterpartyID The other member of a transfer; null for every other change.
+	CounterpartyID *string `json:"counterparty_id"`
 
 	// CreatedAt When it happened.
 	CreatedAt wire.Time `json:"created_at"`
@@ -3387,6 +3570,9 @@ type LedgerEntry struct {
 
 	// Note Who made it: `api:token=<token_id>` and `bot:key=<key_id>` for changes over the API.
 	Note string `json:"note"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
 
 	// Reason Purpose given by the caller.
 	Reason *string `json:"reason"`
@@ -3521,6 +3707,21 @@ type LevelRecordEnvelope struct {
 	Data LevelRecord `json:"data"`
 }
 
+// LevelRecordList The level records of several members.
+type LevelRecordList struct {
+	// Data The items of this page.
+	Data []LevelRecord `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
 // LevelUp A rise or fall in level, of one level or several.
 type LevelUp struct {
 	// Level Level reached.
@@ -3551,11 +3752,77 @@ type Me struct {
 	Token TokenMetadata `json:"token"`
 }
 
+// Member What the bot, or an integrator, has told of a person in the guild.
+type Member struct {
+	// AvatarURL Picture of the member; null where none was told.
+	AvatarURL *string `json:"avatar_url"`
+
+	// CreatedAt When the member was first told of.
+	CreatedAt wire.Time `json:"created_at"`
+
+	// JoinedAt When the member joined last; null where that was not told. It only rises.
+	JoinedAt *wire.Time `json:"joined_at"`
+
+	// LeftAt When the member left last; null where that was not told. It only rises. A member has left where `left_at` is later than `joined_at`.
+	LeftAt *wire.Time `json:"left_at"`
+
+	// Metadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+	Metadata MemberMetadata `json:"metadata"`
+
+	// Name Display name; null where none was told.
+	Name *string `json:"name"`
+
+	// UpdatedAt When what is known of the member last changed.
+	UpdatedAt wire.Time `json:"updated_at"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// MemberChange A member after a change, and what the change was.
+type MemberChange struct {
+	// Changed Members that differ; of a new member those that are set.
+	Changed []string `json:"changed"`
+
+	// Member What the bot, or an integrator, has told of a person in the guild.
+	Member Member `json:"member"`
+}
+
+// MemberEnvelope Envelope of a member.
+type MemberEnvelope struct {
+	// Data What the bot, or an integrator, has told of a person in the guild.
+	Data Member `json:"data"`
+}
+
 // MemberForgotten A member who was forgotten.
 type MemberForgotten struct {
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
+
+// MemberList One page of members.
+type MemberList struct {
+	// Data The items of this page.
+	Data []Member `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
+// MemberMetadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+type MemberMetadata = metadata.Values
+
+// MemberMetadataChange Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+type MemberMetadataChange = metadata.Change
+
+// MemberMetadataValues Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+type MemberMetadataValues = metadata.Change
 
 // Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 type Metadata = metadata.Values
@@ -3886,6 +4153,42 @@ type RecordLevel struct {
 
 // RecordLevelRecord Kind of the record.
 type RecordLevelRecord string
+
+// RecordMember A person in the guild, as the platform shows them. `joined_at` and `left_at` only rise: an earlier instant, and null, change nothing, so that a first fill and the gateway need no order. A blank name and an avatar that is no `https://` URL of at most 512 characters are kept as null; of a longer name the first 100 characters are kept.
+type RecordMember struct {
+	// AvatarURL Picture of the member.
+	AvatarURL nullable.Nullable[string] `json:"avatar_url,omitempty"`
+
+	// CreatedAt When it was first told of; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// JoinedAt When the member joined.
+	JoinedAt *wire.Time `json:"joined_at,omitempty"`
+
+	// LeftAt When the member left.
+	LeftAt *wire.Time `json:"left_at,omitempty"`
+
+	// Metadata Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MemberMetadataChange `json:"metadata,omitempty"`
+
+	// Name Display name.
+	Name nullable.Nullable[string] `json:"name,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordMemberRecord `json:"record"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// RecordMemberRecord Kind of the record.
+type RecordMemberRecord string
 
 // RecordReference A reference that a change of the guild's economy has used.
 type RecordReference struct {
@@ -4340,6 +4643,27 @@ type TokenMetadata struct {
 // TranscriptOrder Which end of a transcript comes first.
 type TranscriptOrder string
 
+// TransferBalanceRequest Coins that one member gives to another.
+type TransferBalanceRequest struct {
+	// Amount Coins that change hands.
+	Amount int64 `json:"amount"`
+
+	// AuthorID Who acts through the caller; kept in the ledger entries and shown in their events.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// FromUserID The member who pays.
+	FromUserID string `json:"from_user_id"`
+
+	// Reason Purpose of the transfer.
+	Reason *string `json:"reason,omitempty"`
+
+	// Reference The caller's own name of the transfer, as that of an adjustment.
+	Reference *string `json:"reference,omitempty"`
+
+	// ToUserID The member who is paid, another one.
+	ToUserID string `json:"to_user_id"`
+}
+
 // UpdateCaseRequest What to change; at least one member.
 type UpdateCaseRequest struct {
 	// ExpiresAt The new expiry; null clears it. May lie in the past.
@@ -4354,6 +4678,12 @@ type UpdateCaseRequest struct {
 
 // UpdateGuildSettingsRequest What to change of the settings, at both levels; members that are left out stay. The level curve is the program's and can only be repeated.
 type UpdateGuildSettingsRequest = json.RawMessage
+
+// UpdateMemberRequest What to change.
+type UpdateMemberRequest struct {
+	// Metadata Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MemberMetadataValues `json:"metadata"`
+}
 
 // UpdateTicketRequest What to change; at least one member besides `author_id`.
 type UpdateTicketRequest struct {
@@ -4440,6 +4770,21 @@ type WalletLeaderboardEntry struct {
 
 	// UserID The member.
 	UserID string `json:"user_id"`
+}
+
+// WalletList The wallets of several members.
+type WalletList struct {
+	// Data The items of this page.
+	Data []Wallet `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
 }
 
 // WalletRank A member's place on the economy leaderboard.
@@ -4894,6 +5239,9 @@ type Page = int
 // PerPage defines model for PerPage.
 type PerPage = int
 
+// RequiredUserIds defines model for RequiredUserIds.
+type RequiredUserIds = []string
+
 // Since defines model for Since.
 type Since = wire.Time
 
@@ -4914,6 +5262,9 @@ type UserID = string
 
 // UserIDFilter defines model for UserIdFilter.
 type UserIDFilter = string
+
+// UserIds defines model for UserIds.
+type UserIds = []string
 
 // WebhookID defines model for WebhookId.
 type WebhookID = string
@@ -5064,6 +5415,12 @@ type ListLedgerEntriesParams struct {
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// ListWalletsParams defines parameters for ListWallets.
+type ListWalletsParams struct {
+	// UserIds The members, up to 100, separated by commas.
+	UserIds RequiredUserIds `form:"user_ids" json:"user_ids"`
+}
+
 // ListGiveawaysParams defines parameters for ListGiveaways.
 type ListGiveawaysParams struct {
 	// Status Only giveaways in this state.
@@ -5125,6 +5482,51 @@ type GetLevellingLeaderboardParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// ListLevelRecordsParams defines parameters for ListLevelRecords.
+type ListLevelRecordsParams struct {
+	// UserIds The members, up to 100, separated by commas.
+	UserIds RequiredUserIds `form:"user_ids" json:"user_ids"`
+}
+
+// ListMembersParams defines parameters for ListMembers.
+type ListMembersParams struct {
+	// UserIds Only these members, up to 100, separated by commas.
+	UserIds UserIds `form:"user_ids,omitempty" json:"user_ids,omitempty"`
+
+	// Name Only members whose name begins so; upper and lower case are alike.
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+
+	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
+	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	//
+	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
+	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	//
+	//     since, page = the beginning, 1
+	//     repeat:
+	//         rows = the list with updated_since = since, page, per_page = 100
+	//         for each row: keep it, unless a newer updated_at of the same id is kept
+	//         if the page is not full:          (caught up)
+	//             wait a while
+	//             since, page = (newest updated_at that is kept) - 15 s, 1
+	//         else if any row was new:
+	//             since, page = updated_at of the last row, 1
+	//         else:
+	//             page = page + 1
+	//
+	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
+
+	// Present Only members who are present, or only those who have left.
+	Present *bool `form:"present,omitempty" json:"present,omitempty"`
+
+	// Page Number of the page, from 1; 1 by default. A page past the end is empty.
+	Page *int `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page; 25 by default.
+	PerPage *int `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
 // ListTicketsParams defines parameters for ListTickets.
@@ -5279,6 +5681,9 @@ type AdjustBalanceJSONRequestBody = AdjustBalanceRequest
 // AdjustBalancesJSONRequestBody defines body for AdjustBalances for application/json ContentType.
 type AdjustBalancesJSONRequestBody = AdjustBalancesRequest
 
+// TransferBalanceJSONRequestBody defines body for TransferBalance for application/json ContentType.
+type TransferBalanceJSONRequestBody = TransferBalanceRequest
+
 // CreateGiveawayJSONRequestBody defines body for CreateGiveaway for application/json ContentType.
 type CreateGiveawayJSONRequestBody = CreateGiveawayRequest
 
@@ -5296,6 +5701,9 @@ type AdjustXPJSONRequestBody = AdjustXPRequest
 
 // AdjustXPOfMembersJSONRequestBody defines body for AdjustXPOfMembers for application/json ContentType.
 type AdjustXPOfMembersJSONRequestBody = AdjustXPOfMembersRequest
+
+// UpdateMemberJSONRequestBody defines body for UpdateMember for application/json ContentType.
+type UpdateMemberJSONRequestBody = UpdateMemberRequest
 
 // ForgetMemberJSONRequestBody defines body for ForgetMember for application/json ContentType.
 type ForgetMemberJSONRequestBody = ForgetMemberRequest
@@ -5395,9 +5803,15 @@ type ServerInterface interface {
 	// GetEconomyRank Get a member's place on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx echo.Context, userID UserID) error
+	// TransferBalance Transfer coins between members
+	// (POST /economy/transfers)
+	TransferBalance(ctx echo.Context) error
 	// GetWallet Get a wallet
 	// (GET /economy/wallet/{userId})
 	GetWallet(ctx echo.Context, userID UserID) error
+	// ListWallets Get several wallets
+	// (GET /economy/wallets)
+	ListWallets(ctx echo.Context, params ListWalletsParams) error
 	// ListGiveaways List giveaways
 	// (GET /giveaways)
 	ListGiveaways(ctx echo.Context, params ListGiveawaysParams) error
@@ -5455,9 +5869,21 @@ type ServerInterface interface {
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx echo.Context, userID UserID) error
+	// ListLevelRecords Get several level records
+	// (GET /levelling/users)
+	ListLevelRecords(ctx echo.Context, params ListLevelRecordsParams) error
 	// GetMe Token metadata
 	// (GET /me)
 	GetMe(ctx echo.Context) error
+	// ListMembers List members
+	// (GET /members)
+	ListMembers(ctx echo.Context, params ListMembersParams) error
+	// GetMember Get a member
+	// (GET /members/{userId})
+	GetMember(ctx echo.Context, userID UserID) error
+	// UpdateMember Change the metadata of a member
+	// (PATCH /members/{userId})
+	UpdateMember(ctx echo.Context, userID UserID) error
 	// ForgetMember Forget a member
 	// (POST /members/{userId}/forget)
 	ForgetMember(ctx echo.Context, userID UserID) error
@@ -5922,6 +6348,15 @@ func (w *ServerInterfaceWrapper) GetEconomyRank(ctx echo.Context) error {
 	return err
 }
 
+// TransferBalance converts echo context to params.
+func (w *ServerInterfaceWrapper) TransferBalance(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TransferBalance(ctx)
+	return err
+}
+
 // GetWallet converts echo context to params.
 func (w *ServerInterfaceWrapper) GetWallet(ctx echo.Context) error {
 	var err error
@@ -5935,6 +6370,24 @@ func (w *ServerInterfaceWrapper) GetWallet(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetWallet(ctx, userID)
+	return err
+}
+
+// ListWallets converts echo context to params.
+func (w *ServerInterfaceWrapper) ListWallets(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWalletsParams
+	// ------------- Required query parameter "user_ids" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, true, "user_ids", ctx.QueryParams(), &params.UserIds, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_ids: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListWallets(ctx, params)
 	return err
 }
 
@@ -6257,12 +6710,115 @@ func (w *ServerInterfaceWrapper) GetLevelRecord(ctx echo.Context) error {
 	return err
 }
 
+// ListLevelRecords converts echo context to params.
+func (w *ServerInterfaceWrapper) ListLevelRecords(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLevelRecordsParams
+	// ------------- Required query parameter "user_ids" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, true, "user_ids", ctx.QueryParams(), &params.UserIds, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_ids: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListLevelRecords(ctx, params)
+	return err
+}
+
 // GetMe converts echo context to params.
 func (w *ServerInterfaceWrapper) GetMe(ctx echo.Context) error {
 	var err error
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetMe(ctx)
+	return err
+}
+
+// ListMembers converts echo context to params.
+func (w *ServerInterfaceWrapper) ListMembers(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMembersParams
+	// ------------- Optional query parameter "user_ids" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "user_ids", ctx.QueryParams(), &params.UserIds, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_ids: %s", err))
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", ctx.QueryParams(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Optional query parameter "updated_since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_since", ctx.QueryParams(), &params.UpdatedSince, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter updated_since: %s", err))
+	}
+
+	// ------------- Optional query parameter "present" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListMembers(ctx, params)
+	return err
+}
+
+// GetMember converts echo context to params.
+func (w *ServerInterfaceWrapper) GetMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetMember(ctx, userID)
+	return err
+}
+
+// UpdateMember converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateMember(ctx, userID)
 	return err
 }
 
@@ -6888,7 +7444,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/economy/ledger", wrapper.ListLedgerEntries, options.OperationMiddlewares["listLedgerEntries"]...)
 	router.GET(options.BaseURL+"/economy/ledger/:id", wrapper.GetLedgerEntry, options.OperationMiddlewares["getLedgerEntry"]...)
 	router.GET(options.BaseURL+"/economy/rank/:userId", wrapper.GetEconomyRank, options.OperationMiddlewares["getEconomyRank"]...)
+	router.POST(options.BaseURL+"/economy/transfers", wrapper.TransferBalance, options.OperationMiddlewares["transferBalance"]...)
 	router.GET(options.BaseURL+"/economy/wallet/:userId", wrapper.GetWallet, options.OperationMiddlewares["getWallet"]...)
+	router.GET(options.BaseURL+"/economy/wallets", wrapper.ListWallets, options.OperationMiddlewares["listWallets"]...)
 	router.GET(options.BaseURL+"/giveaways", wrapper.ListGiveaways, options.OperationMiddlewares["listGiveaways"]...)
 	router.POST(options.BaseURL+"/giveaways", wrapper.CreateGiveaway, options.OperationMiddlewares["createGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id", wrapper.GetGiveaway, options.OperationMiddlewares["getGiveaway"]...)
@@ -6908,7 +7466,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/levelling/leaderboard", wrapper.GetLevellingLeaderboard, options.OperationMiddlewares["getLevellingLeaderboard"]...)
 	router.GET(options.BaseURL+"/levelling/rank/:userId", wrapper.GetLevellingRank, options.OperationMiddlewares["getLevellingRank"]...)
 	router.GET(options.BaseURL+"/levelling/user/:userId", wrapper.GetLevelRecord, options.OperationMiddlewares["getLevelRecord"]...)
+	router.GET(options.BaseURL+"/levelling/users", wrapper.ListLevelRecords, options.OperationMiddlewares["listLevelRecords"]...)
 	router.GET(options.BaseURL+"/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
+	router.GET(options.BaseURL+"/members", wrapper.ListMembers, options.OperationMiddlewares["listMembers"]...)
+	router.GET(options.BaseURL+"/members/:userId", wrapper.GetMember, options.OperationMiddlewares["getMember"]...)
+	router.PATCH(options.BaseURL+"/members/:userId", wrapper.UpdateMember, options.OperationMiddlewares["updateMember"]...)
 	router.POST(options.BaseURL+"/members/:userId/forget", wrapper.ForgetMember, options.OperationMiddlewares["forgetMember"]...)
 	router.GET(options.BaseURL+"/network/lookup/:userId", wrapper.LookupNetworkUser, options.OperationMiddlewares["lookupNetworkUser"]...)
 	router.POST(options.BaseURL+"/records", wrapper.WriteRecords, options.OperationMiddlewares["writeRecords"]...)
@@ -7349,6 +7911,38 @@ func (response GetEconomyRank200JSONResponse) VisitGetEconomyRankResponse(w http
 	return err
 }
 
+type TransferBalanceRequestObject struct {
+	Body *TransferBalanceJSONRequestBody
+}
+
+type TransferBalanceResponseObject interface {
+	VisitTransferBalanceResponse(w http.ResponseWriter) error
+}
+
+type TransferBalance200ResponseHeaders struct {
+	IdempotentReplay *string
+}
+
+type TransferBalance200JSONResponse struct {
+	Body    BalanceTransferEnvelope
+	Headers TransferBalance200ResponseHeaders
+}
+
+func (response TransferBalance200JSONResponse) VisitTransferBalanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetWalletRequestObject struct {
 	UserID UserID `json:"userId"`
 }
@@ -7360,6 +7954,28 @@ type GetWalletResponseObject interface {
 type GetWallet200JSONResponse WalletEnvelope
 
 func (response GetWallet200JSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWalletsRequestObject struct {
+	Params ListWalletsParams
+}
+
+type ListWalletsResponseObject interface {
+	VisitListWalletsResponse(w http.ResponseWriter) error
+}
+
+type ListWallets200JSONResponse WalletList
+
+func (response ListWallets200JSONResponse) VisitListWalletsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -7807,6 +8423,28 @@ func (response GetLevelRecord200JSONResponse) VisitGetLevelRecordResponse(w http
 	return err
 }
 
+type ListLevelRecordsRequestObject struct {
+	Params ListLevelRecordsParams
+}
+
+type ListLevelRecordsResponseObject interface {
+	VisitListLevelRecordsResponse(w http.ResponseWriter) error
+}
+
+type ListLevelRecords200JSONResponse LevelRecordList
+
+func (response ListLevelRecords200JSONResponse) VisitListLevelRecordsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetMeRequestObject struct {
 }
 
@@ -7817,6 +8455,73 @@ type GetMeResponseObject interface {
 type GetMe200JSONResponse Me
 
 func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMembersRequestObject struct {
+	Params ListMembersParams
+}
+
+type ListMembersResponseObject interface {
+	VisitListMembersResponse(w http.ResponseWriter) error
+}
+
+type ListMembers200JSONResponse MemberList
+
+func (response ListMembers200JSONResponse) VisitListMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMemberRequestObject struct {
+	UserID UserID `json:"userId"`
+}
+
+type GetMemberResponseObject interface {
+	VisitGetMemberResponse(w http.ResponseWriter) error
+}
+
+type GetMember200JSONResponse MemberEnvelope
+
+func (response GetMember200JSONResponse) VisitGetMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMemberRequestObject struct {
+	UserID UserID `json:"userId"`
+	Body   *UpdateMemberJSONRequestBody
+}
+
+type UpdateMemberResponseObject interface {
+	VisitUpdateMemberResponse(w http.ResponseWriter) error
+}
+
+type UpdateMember200JSONResponse MemberEnvelope
+
+func (response UpdateMember200JSONResponse) VisitUpdateMemberResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -8452,9 +9157,15 @@ type StrictServerInterface interface {
 	// GetEconomyRank Get a member's place on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx context.Context, request GetEconomyRankRequestObject) (GetEconomyRankResponseObject, error)
+	// TransferBalance Transfer coins between members
+	// (POST /economy/transfers)
+	TransferBalance(ctx context.Context, request TransferBalanceRequestObject) (TransferBalanceResponseObject, error)
 	// GetWallet Get a wallet
 	// (GET /economy/wallet/{userId})
 	GetWallet(ctx context.Context, request GetWalletRequestObject) (GetWalletResponseObject, error)
+	// ListWallets Get several wallets
+	// (GET /economy/wallets)
+	ListWallets(ctx context.Context, request ListWalletsRequestObject) (ListWalletsResponseObject, error)
 	// ListGiveaways List giveaways
 	// (GET /giveaways)
 	ListGiveaways(ctx context.Context, request ListGiveawaysRequestObject) (ListGiveawaysResponseObject, error)
@@ -8512,9 +9223,21 @@ type StrictServerInterface interface {
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx context.Context, request GetLevelRecordRequestObject) (GetLevelRecordResponseObject, error)
+	// ListLevelRecords Get several level records
+	// (GET /levelling/users)
+	ListLevelRecords(ctx context.Context, request ListLevelRecordsRequestObject) (ListLevelRecordsResponseObject, error)
 	// GetMe Token metadata
 	// (GET /me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	// ListMembers List members
+	// (GET /members)
+	ListMembers(ctx context.Context, request ListMembersRequestObject) (ListMembersResponseObject, error)
+	// GetMember Get a member
+	// (GET /members/{userId})
+	GetMember(ctx context.Context, request GetMemberRequestObject) (GetMemberResponseObject, error)
+	// UpdateMember Change the metadata of a member
+	// (PATCH /members/{userId})
+	UpdateMember(ctx context.Context, request UpdateMemberRequestObject) (UpdateMemberResponseObject, error)
 	// ForgetMember Forget a member
 	// (POST /members/{userId}/forget)
 	ForgetMember(ctx context.Context, request ForgetMemberRequestObject) (ForgetMemberResponseObject, error)
@@ -9254,6 +9977,52 @@ func (sh *strictHandler) GetEconomyRank(ctx echo.Context, userID UserID) error {
 	return nil
 }
 
+// TransferBalance operation middleware
+func (sh *strictHandler) TransferBalance(ctx echo.Context) error {
+	var request TransferBalanceRequestObject
+
+	var body TransferBalanceJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TransferBalance(ctx.Request().Context(), request.(TransferBalanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TransferBalance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TransferBalanceResponseObject); ok {
+		return validResponse.VisitTransferBalanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetWallet operation middleware
 func (sh *strictHandler) GetWallet(ctx echo.Context, userID UserID) error {
 	var request GetWalletRequestObject
@@ -9273,6 +10042,31 @@ func (sh *strictHandler) GetWallet(ctx echo.Context, userID UserID) error {
 		return err
 	} else if validResponse, ok := response.(GetWalletResponseObject); ok {
 		return validResponse.VisitGetWalletResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListWallets operation middleware
+func (sh *strictHandler) ListWallets(ctx echo.Context, params ListWalletsParams) error {
+	var request ListWalletsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWallets(ctx.Request().Context(), request.(ListWalletsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWallets")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListWalletsResponseObject); ok {
+		return validResponse.VisitListWalletsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9884,6 +10678,31 @@ func (sh *strictHandler) GetLevelRecord(ctx echo.Context, userID UserID) error {
 	return nil
 }
 
+// ListLevelRecords operation middleware
+func (sh *strictHandler) ListLevelRecords(ctx echo.Context, params ListLevelRecordsParams) error {
+	var request ListLevelRecordsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLevelRecords(ctx.Request().Context(), request.(ListLevelRecordsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLevelRecords")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListLevelRecordsResponseObject); ok {
+		return validResponse.VisitListLevelRecordsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetMe operation middleware
 func (sh *strictHandler) GetMe(ctx echo.Context) error {
 	var request GetMeRequestObject
@@ -9901,6 +10720,104 @@ func (sh *strictHandler) GetMe(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetMeResponseObject); ok {
 		return validResponse.VisitGetMeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListMembers operation middleware
+func (sh *strictHandler) ListMembers(ctx echo.Context, params ListMembersParams) error {
+	var request ListMembersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMembers(ctx.Request().Context(), request.(ListMembersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMembers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListMembersResponseObject); ok {
+		return validResponse.VisitListMembersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetMember operation middleware
+func (sh *strictHandler) GetMember(ctx echo.Context, userID UserID) error {
+	var request GetMemberRequestObject
+
+	request.UserID = userID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetMember(ctx.Request().Context(), request.(GetMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetMemberResponseObject); ok {
+		return validResponse.VisitGetMemberResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateMember operation middleware
+func (sh *strictHandler) UpdateMember(ctx echo.Context, userID UserID) error {
+	var request UpdateMemberRequestObject
+
+	request.UserID = userID
+
+	var body UpdateMemberJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateMember(ctx.Request().Context(), request.(UpdateMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateMemberResponseObject); ok {
+		return validResponse.VisitUpdateMemberResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

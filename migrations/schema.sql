@@ -367,6 +367,8 @@ CREATE TABLE ledger_entries (
     note text NOT NULL,
     reference text COLLATE "C",
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    author_id text COLLATE "C",
+    counterparty_id text COLLATE "C",
     CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, created_at, id)
 );
 
@@ -390,6 +392,21 @@ CREATE TABLE levels (
     CONSTRAINT levels_within_limit CHECK ((total_xp <= '9007199254740991'::bigint))
 ) WITH (fillfactor=85);
 
+CREATE TABLE members (
+    guild_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    name text,
+    folded text COLLATE "C",
+    avatar_url text,
+    joined_at timestamp with time zone,
+    left_at timestamp with time zone,
+    metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT members_pkey PRIMARY KEY (guild_id, user_id),
+    CONSTRAINT members_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+);
+
 CREATE TABLE network_listings (
     user_id text COLLATE "C" NOT NULL,
     trust_score integer NOT NULL,
@@ -411,21 +428,7 @@ CREATE TABLE oldest_program (
     CONSTRAINT oldest_program_single CHECK (single)
 );
 
-CREATE TABLE rank_maps (
-    guild_id text COLLATE "C" NOT NULL,
-    board text COLLATE "C" NOT NULL,
-    version bigint NOT NULL,
-    state text NOT NULL DEFAULT 'draft'::text,
-    awaited text[],
-    ahead bigint[] NOT NULL DEFAULT '{}'::bigint[],
-    CONSTRAINT rank_maps_pkey PRIMARY KEY (guild_id, board, version),
-    CONSTRAINT rank_maps_one UNIQUE (guild_id, board, state),
-    CONSTRAINT rank_maps_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
-    CONSTRAINT rank_maps_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text]))),
-    CONSTRAINT rank_maps_state CHECK ((state = ANY (ARRAY['draft'::text, 'live'::text])))
-);
-
-CREATE TABLE rank_marks (
+CREATE TABLE rank_checkpoints (
     guild_id text COLLATE "C" NOT NULL,
     board text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
@@ -433,8 +436,22 @@ CREATE TABLE rank_marks (
     depth bigint NOT NULL,
     length integer NOT NULL,
     user_id text COLLATE "C" NOT NULL,
-    CONSTRAINT rank_marks_pkey PRIMARY KEY (guild_id, board, version, number),
-    CONSTRAINT rank_marks_guild_id_board_version_fkey FOREIGN KEY (guild_id, board, version) REFERENCES rank_maps(guild_id, board, version) ON DELETE CASCADE
+    CONSTRAINT rank_checkpoints_pkey PRIMARY KEY (guild_id, board, version, number),
+    CONSTRAINT rank_checkpoints_guild_id_board_version_fkey FOREIGN KEY (guild_id, board, version) REFERENCES rank_indexes(guild_id, board, version) ON DELETE CASCADE
+);
+
+CREATE TABLE rank_indexes (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    state text NOT NULL DEFAULT 'draft'::text,
+    awaited text[],
+    ahead bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    CONSTRAINT rank_indexes_pkey PRIMARY KEY (guild_id, board, version),
+    CONSTRAINT rank_indexes_one UNIQUE (guild_id, board, state),
+    CONSTRAINT rank_indexes_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT rank_indexes_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text]))),
+    CONSTRAINT rank_indexes_state CHECK ((state = ANY (ARRAY['draft'::text, 'live'::text])))
 );
 
 CREATE TABLE rank_moves (
@@ -788,11 +805,16 @@ CREATE INDEX guilds_changed ON public.guilds USING btree (updated_at, id);
 CREATE INDEX guilds_facts_due ON public.guilds USING btree (facts_due_at, id) WHERE (removed_at IS NULL);
 CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+CREATE INDEX ledger_entries_author ON public.ledger_entries USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_counterparty ON public.ledger_entries USING btree (guild_id, counterparty_id) WHERE (counterparty_id IS NOT NULL);
 CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guild_id, reference) WHERE (reference IS NOT NULL);
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
-CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) WHERE (state = 'draft'::text);
-CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
+CREATE INDEX members_changed ON public.members USING btree (guild_id, updated_at, user_id);
+CREATE INDEX members_left ON public.members USING btree (guild_id, user_id) WHERE (left_at IS NOT NULL);
+CREATE INDEX members_named ON public.members USING btree (guild_id, folded, user_id) WHERE (folded IS NOT NULL);
+CREATE INDEX rank_checkpoints_place ON public.rank_checkpoints USING btree (guild_id, board, version, depth, length, user_id);
+CREATE INDEX rank_indexes_drafts ON public.rank_indexes USING btree (guild_id, board) WHERE (state = 'draft'::text);
 CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
 CREATE INDEX stream_deliveries_age ON public.stream_deliveries USING btree (event_at);

@@ -11,8 +11,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// readScopes is the scope that reads what the events of a family carry, or of one type
-// that differs from its family.
+// readScopes is the scope that reads what the events of a family carry.
 var readScopes = map[string]string{
 	"case":     "cases:read",
 	"economy":  "economy:read",
@@ -21,8 +20,6 @@ var readScopes = map[string]string{
 	"giveaway": "giveaways:read",
 	"guild":    "guild:read",
 	"member":   "members:read",
-
-	event.MemberForgotten: "guild:read",
 
 	"webhook": "webhooks:manage",
 	"token":   "webhooks:manage",
