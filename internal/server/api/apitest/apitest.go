@@ -257,7 +257,7 @@ func (a *API) May(t testing.TB, op Operation) *API {
 	if op.Scope != auth.ScopeBot {
 		return a
 	}
-	return a.Bot(t, a.Guild).In(a.Guild)
+	return a.Bot(t).In(a.Guild) // of every guild: streams take no other
 }
 
 // Key is the same view whose calls carry an Idempotency-Key.
