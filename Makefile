@@ -48,7 +48,7 @@ SLOW = $(shell grep -rl --include='*_test.go' '^//go:build slow' bench cmd inter
 
 .PHONY: test-slow
 test-slow: postgres bin/postgres ## run the tests that judge time, on a machine with nothing else to do
-	bin/postgres with go test -p 1 -parallel 1 -count=1 -timeout 60m -tags slow $(TESTFLAGS) \
+	bin/postgres with go test -p 1 -parallel 1 -count=1 -timeout 60m $(filter-out -tags browser,$(TESTFLAGS)) -tags slow \
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $(SLOW) | paste -sd'|' -))$$" $(addprefix ./,$(sort $(dir $(SLOW))))
 
 .PHONY: race

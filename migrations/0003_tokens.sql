@@ -13,7 +13,9 @@ CREATE TABLE api_tokens (
     ip_allowlist text[]      NOT NULL DEFAULT '{}',
     expires_at   timestamptz,
     created_at   timestamptz NOT NULL DEFAULT now(),
-    revoked_at   timestamptz
+    revoked_at   timestamptz,
+    rate_read    text, -- as in 1200/1m or off, in place of GUILDHALL_RATE_READ
+    rate_write   text  -- likewise, of GUILDHALL_RATE_WRITE
 );
 
 CREATE INDEX api_tokens_guild ON api_tokens (guild_id, created_at, id);

@@ -424,7 +424,7 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%s is missing", name)
 			}
 		}
-		if len(o) != 9 {
+		if len(o) != 11 { // those, and two limits that are null
 			t.Errorf("members: %v", o)
 		}
 		token, _ := o["token"].(string)
@@ -481,6 +481,36 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A token's limits are chosen when it is made, printed, and changed while its secret stays.
+func TestTokenLimits(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	var made created
+	out := call(t, "", "token", "create", "--database-url", url, "--guild", guild, "--name", "n", "--all-scopes", "--rate-read", "1200/60s", "--json").ok(t)
+	if err := json.Unmarshal([]byte(out), &made); err != nil || made.RateRead == nil || *made.RateRead != "1200/1m" || made.RateWrite != nil {
+		t.Fatalf("made %s, %v", out, err)
+	}
+	limit := func(args ...string) string {
+		return call(t, "", append([]string{"token", "limit", made.ID, "--database-url", url, "--json"}, args...)...).ok(t)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"", `"rate_read": "1200/1m"` + ",\n  " + `"rate_write": null`},
+		{"--rate-write=off", `"rate_read": "1200/1m"` + ",\n  " + `"rate_write": "off"`},
+		{"--rate-read=default", `"rate_read": null` + ",\n  " + `"rate_write": "off"`},
+	} {
+		var args []string
+		if c.args != "" {
+			args = append(args, c.args)
+		}
+		for _, a := range [][]string{args, nil} { // changed, and as it is read afterwards
+			if out := limit(a...); !strings.Contains(out, c.want) {
+				t.Errorf("token limit %v prints %s, want %s", a, out, c.want)
+			}
+		}
+	}
+	call(t, "", "token", "limit", made.ID, "--database-url", url, "--rate-read", "many").refused(t, 2, "is not a rate limit")
 }
 
 // After a break-in, or a restored backup: nothing that was given out works on.

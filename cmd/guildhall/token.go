@@ -17,6 +17,7 @@ import (
 type tokenCommands struct {
 	Create tokenCreate `cmd:"" help:"Make a token and print it, once."`
 	List   tokenList   `cmd:"" help:"List a guild's tokens, revoked and expired ones too."`
+	Limit  tokenLimit  `cmd:"" help:"Print a token's own rate limits, or change them; its secret stays."`
 	Revoke tokenRevoke `cmd:"" help:"Revoke a token. Returns when no node accepts it any more."`
 }
 
@@ -47,6 +48,8 @@ type tokenCreate struct {
 	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
 	Scope     []string `sep:"none" xor:"scopes" help:"A scope the token has; repeat it, or list several with commas." placeholder:"SCOPE"`
 	AllScopes bool     `xor:"scopes" help:"Every scope."`
+	RateRead  string   `help:"Reads that the token may make, or off. Default: GUILDHALL_RATE_READ." placeholder:"1200/1m"`
+	RateWrite string   `help:"Writes that the token may make, or off. Default: GUILDHALL_RATE_WRITE." placeholder:"600/1m"`
 }
 
 // created is a token as `--json` prints it when it is made.
@@ -60,12 +63,30 @@ type created struct {
 	IPAllowlist []string   `json:"ip_allowlist"`
 	ExpiresAt   *wire.Time `json:"expires_at"`
 	CreatedAt   wire.Time  `json:"created_at"`
+	limits
+}
+
+// limits are a token's own limits as `--json` prints them; null: the installation's.
+type limits struct {
+	RateRead  *string `json:"rate_read"`
+	RateWrite *string `json:"rate_write"`
+}
+
+func showLimits(l auth.Limits) (shown limits) {
+	if l.Read != "" {
+		shown.RateRead = &l.Read
+	}
+	if l.Write != "" {
+		shown.RateWrite = &l.Write
+	}
+	return shown
 }
 
 func show(t auth.Token) created {
 	return created{
 		ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
 		IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
+		limits: showLimits(t.Limits),
 	}
 }
 
@@ -81,12 +102,50 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	t, err := auth.Create(ctx, d, auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
+	t, err := auth.Create(ctx, d, auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn, Limits: auth.Limits{Read: c.RateRead, Write: c.RateWrite}})
 	if err != nil {
 		return err
 	}
 	return io.tell(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
 		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
+}
+
+type tokenLimit struct {
+	connection
+	ID        string `arg:"" help:"The token's id."`
+	RateRead  string `help:"Reads that the token may make; off: as many as it likes; default: what GUILDHALL_RATE_READ says." placeholder:"1200/1m|off|default"`
+	RateWrite string `help:"Writes that the token may make; off and default likewise." placeholder:"600/1m|off|default"`
+	JSON      bool   `help:"Print one JSON object."`
+}
+
+// Run changes the limits that are given, and prints those in force.
+func (c *tokenLimit) Run(ctx context.Context, io streams) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	guild, err := auth.GuildOf(ctx, d, c.ID)
+	if err != nil {
+		return err
+	}
+	t, err := auth.Find(ctx, d, guild, c.ID)
+	if err != nil {
+		return err
+	}
+	l := auth.Limits{Read: cmp.Or(c.RateRead, t.Read), Write: cmp.Or(c.RateWrite, t.Write)}
+	if l.Read == "default" {
+		l.Read = ""
+	}
+	if l.Write == "default" {
+		l.Write = ""
+	}
+	if c.RateRead != "" || c.RateWrite != "" {
+		if err := auth.SetLimits(ctx, d, guild, c.ID, l); err != nil {
+			return err
+		}
+	}
+	return io.tell(c.JSON, showLimits(l), "reads   %s\nwrites  %s", cmp.Or(l.Read, "as GUILDHALL_RATE_READ says"), cmp.Or(l.Write, "as GUILDHALL_RATE_WRITE says"))
 }
 
 type tokenList struct {

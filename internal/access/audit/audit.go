@@ -28,6 +28,7 @@ const (
 const (
 	TokenCreated     = "token.created"
 	TokenRevoked     = "token.revoked"
+	TokenLimited     = "token.limited"
 	KeyCreated       = "bot_key.created"
 	KeyRevoked       = "bot_key.revoked"
 	WebhookCreated   = "webhook.created"
@@ -55,7 +56,7 @@ const (
 
 // Actions is every action, in the order in which they are offered as filters.
 var Actions = []string{
-	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
+	TokenCreated, TokenRevoked, TokenLimited, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
 	GuildRemoved, GuildRestored, MemberForgotten,
 	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported,

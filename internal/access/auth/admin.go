@@ -24,6 +24,7 @@ type New struct {
 	Scopes    []string      // at least one of Scopes
 	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
 	ExpiresIn time.Duration // 0: never
+	Limits
 }
 
 // Token is a token as its owner sees it.
@@ -39,6 +40,7 @@ type Token struct {
 	CreatedAt   time.Time
 	LastUsedAt  *time.Time // nil: not yet
 	RevokedAt   *time.Time // nil: not revoked
+	Limits
 }
 
 // LogValue keeps the secret out of logs.
@@ -98,6 +100,9 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 		Hash:    hash[:],
 		Scopes:  scopes,
 		Allow:   allow,
+	}
+	if r.RateRead, r.RateWrite, err = n.columns(); err != nil {
+		return Token{}, err
 	}
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := hasRoom(ctx, tx, r.GuildID); err != nil {
@@ -203,6 +208,7 @@ func show(r row) Token {
 		CreatedAt:   r.CreatedAt,
 		LastUsedAt:  r.LastUsedAt,
 		RevokedAt:   r.RevokedAt,
+		Limits:      r.limits(),
 	}
 }
 
@@ -210,7 +216,7 @@ func show(r row) Token {
 func auditDetails(r row) map[string]any {
 	return map[string]any{
 		"name": r.Name, "preview": r.Preview, "scopes": r.Scopes, "ip_allowlist": r.Allow,
-		"expires_at": r.ExpiresAt, "revoked_at": r.RevokedAt,
+		"expires_at": r.ExpiresAt, "revoked_at": r.RevokedAt, "rate_read": r.RateRead, "rate_write": r.RateWrite,
 	}
 }
 

@@ -190,7 +190,7 @@ func (e *entry) fill(r row) {
 	}
 	p := &Principal{
 		By: By{GuildID: r.GuildID, ID: r.ID}, Name: r.Name, Preview: r.Preview, Allow: r.Allow,
-		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
+		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt, Read: quota(r.RateRead), Write: quota(r.RateWrite),
 	}
 	if p.IsKey() {
 		p.Scopes = keyScopes

@@ -8,6 +8,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"guildhall/internal/access/ratelimit"
 )
 
 // Principal is the credential a request came with, as far as the rest of the
@@ -21,6 +23,9 @@ type Principal struct {
 	ExpiresAt  *time.Time // nil: never
 	CreatedAt  time.Time
 	LastUsedAt time.Time
+
+	// Read and Write are the token's own limits; nil: the installation's.
+	Read, Write *ratelimit.Quota
 
 	guilds []string // that a bot key serves; nil: every guild
 }

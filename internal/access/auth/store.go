@@ -26,6 +26,9 @@ type row struct {
 	Now        time.Time  `db:"now"`
 	// Guilds are those of a bot key, which has no one guild; empty: every guild.
 	Guilds db.Strings `db:"guild_ids"`
+	// RateRead and RateWrite are a token's own limits; null: the installation's.
+	RateRead  *string `db:"rate_read"`
+	RateWrite *string `db:"rate_write"`
 }
 
 // byHashes returns the tokens and bot keys with these digests, revoked and expired ones too.
@@ -37,14 +40,14 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
-		       clock_timestamp() AS now, '{}'::text[] AS guild_ids
+		       clock_timestamp() AS now, '{}'::text[] AS guild_ids, t.rate_read, t.rate_write
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
 		WHERE t.hash = ANY ($1)
 		UNION ALL
 		SELECT k.id, '', k.name, k.preview, k.hash, '{}', k.ip_allowlist,
 		       k.expires_at, k.created_at, k.revoked_at, u.last_used_at,
-		       clock_timestamp(), coalesce(k.guild_ids, '{}')
+		       clock_timestamp(), coalesce(k.guild_ids, '{}'), NULL, NULL
 		FROM bot_keys k
 		LEFT JOIN bot_key_uses u ON u.key_id = k.id
 		WHERE k.hash = ANY ($1)`, db.ByteArray(list))
@@ -54,7 +57,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 // rowsOfGuild reads the tokens of a guild; conditions and an order may follow.
 const rowsOfGuild = `
 	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
-	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now, t.rate_read, t.rate_write
 	FROM api_tokens t
 	LEFT JOIN api_token_uses u ON u.token_id = t.id
 	WHERE t.guild_id = $1`
@@ -70,11 +73,11 @@ func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
 // or never when it is zero.
 func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
 	stored, err := db.Get[row](ctx, tx, `
-		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second')
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, rate_read, rate_write)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second', $9, $10)
 		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
-		          expires_at, created_at, revoked_at, now() AS now`,
-		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds(expiresIn))
+		          expires_at, created_at, revoked_at, now() AS now, rate_read, rate_write`,
+		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds(expiresIn), r.RateRead, r.RateWrite)
 	return stored, fault.Wrap(err, "insert a token of guild", r.GuildID)
 }
 
@@ -123,6 +126,23 @@ func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoc
 	}
 	epoch, err = db.Get[int64](ctx, tx, `SELECT epoch FROM auth_epoch`)
 	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
+}
+
+// limit stores the limits of a token. It returns the token before and after. It is
+// db.Missing when the guild has no such token, or the token was revoked.
+func limit(ctx context.Context, tx *db.Tx, guild, id string, read, write *string) (was, is row, err error) {
+	was, err = db.Get[row](ctx, tx, `
+		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now, rate_read, rate_write
+		FROM api_tokens
+		WHERE guild_id = $1 AND id = $2 AND revoked_at IS NULL
+		FOR UPDATE`, guild, id)
+	if err != nil {
+		return row{}, row{}, fault.Wrap(err, "find token", id, "of guild", guild)
+	}
+	is = was
+	is.RateRead, is.RateWrite = read, write
+	_, err = db.Exec(ctx, tx, `UPDATE api_tokens SET rate_read = $3, rate_write = $4 WHERE guild_id = $1 AND id = $2`, guild, id, read, write)
+	return was, is, fault.Wrap(err, "limit token", id)
 }
 
 // revokeOf marks the guild's tokens that are not revoked and returns them, with the

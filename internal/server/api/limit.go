@@ -6,10 +6,11 @@ import (
 
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/service/meta"
 )
 
 // Quotas are the sizes of the buckets.
-type Quotas struct{ Read, Write, Bot, Login ratelimit.Quota }
+type Quotas = meta.Quotas
 
 // limitRate spends the token's read or write bucket. A request that is no operation
 // counts as a read. A bot key has two in each guild, and two of its own for what it
@@ -28,13 +29,14 @@ func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 // spend takes one request out of the token's bucket and tells the caller what is
 // left.
 func spend(rs *reqState, limits *ratelimit.Limiter, q *Quotas) error {
-	bucket, quota := "read", q.Read
+	read, write := q.Of(rs.by)
+	bucket, quota := "read", read
 	if rs.op != nil && !rs.op.reads() {
-		bucket, quota = "write", q.Write
+		bucket, quota = "write", write
 	}
 	key, whose := rs.by.ID, "this token"
 	if rs.by.IsKey() {
-		quota, whose = q.Bot, "this key"
+		whose = "this key"
 		if rs.by.GuildID != "" {
 			key, whose = key+":"+rs.by.GuildID, "this key in this guild"
 		}

@@ -85,7 +85,7 @@ func Work() *work.Service {
 
 func newOperations(cfg Config, h batch.Host) operations {
 	return operations{
-		metaOps:      &meta.Service{Env: cfg.Env},
+		metaOps:      &meta.Service{Env: cfg.Env, Quotas: cfg.Quotas},
 		guildsOps:    &guilds.Service{Curve: records.Curve},
 		casesOps:     &cases.Service{},
 		economyOps:   economy.New(h),

@@ -245,7 +245,7 @@ func (c *call) byOperation(rows []usage.Operation) []usageRow {
 
 // replaceQuery fills the form for a token like this one.
 func replaceQuery(t tokenRow) string {
-	q := url.Values{"name": {t.Name}, "scopes": t.Scopes, "expires_in_days": {t.Days()}}
+	q := url.Values{"name": {t.Name}, "scopes": t.Scopes, "expires_in_days": {t.Days()}, "replaces": {t.ID}}
 	if len(t.IPAllowlist) > 0 {
 		q.Set("ip_allowlist", strings.Join(t.IPAllowlist, " "))
 	}

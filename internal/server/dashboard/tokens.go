@@ -118,6 +118,7 @@ type tokenForm struct {
 	Name, Allow, Days string
 	Other             bool // the days are typed, not one of the usual ones
 	Chosen            []string
+	Replaces          string   // the id of the token whose limits the new one takes over; empty: none
 	Once              string   // so that sending the same form again makes no second token
 	Unknown           []string // scopes that the link to the form names and that do not exist
 	Groups            []scopeGroup
@@ -142,7 +143,7 @@ func (f *tokenForm) Understood() []netip.Prefix {
 // newToken shows the form, filled in by the query string if that says how.
 func newToken(c *call) (reply, error) {
 	q := c.r.URL.Query()
-	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Once: rand.Text()}
+	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Replaces: q.Get("replaces"), Once: rand.Text()}
 	if q.Has("expires_in_days") {
 		f.Days = q.Get("expires_in_days")
 	}
@@ -182,6 +183,13 @@ func createToken(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if f.Replaces != "" {
+		old, err := auth.Find(ctx, c.cfg.DB, c.guild.ID, f.Replaces)
+		if err != nil {
+			return reply{}, err
+		}
+		n.Limits = old.Limits
+	}
 	t, err := auth.Create(ctx, onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
 	if errors.Is(err, errMade) {
 		return reply{page: "token-again", frame: frame{Title: "Already made", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}}}}, nil
@@ -202,7 +210,7 @@ func createToken(c *call) (reply, error) {
 func (c *call) readToken() *tokenForm {
 	f := &tokenForm{
 		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
-		Chosen: wire.Items(c.form["scopes"]...), Once: c.form.Get("once"),
+		Chosen: wire.Items(c.form["scopes"]...), Replaces: c.form.Get("replaces"), Once: c.form.Get("once"),
 	}
 	if f.Other = f.Days == "other"; f.Other {
 		f.Days = strings.TrimSpace(c.form.Get("days"))
