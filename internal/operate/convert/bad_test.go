@@ -62,22 +62,22 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		want       string
 	}{
 		"a number that is none": {
-			mee6, "a.json", players(player(`"1"`, 1), player(`"2"`, `"12k"`)),
+			mee6, "a.json", players(player(quoted(ada), 1), player(quoted(bo), `"12k"`)),
 			`a.json: line 1: /players/1/xp: must be a whole number; it is "12k"`,
 		},
 		"on the middle line": {mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 +
-			"\"},\n\"players\":[\n{\"id\":\"7\",\n\"xp\":\n\"x\"\n}\n]\n}", `a.json: line 5: /players/0/xp: must be a whole number; it is "x"`},
+			"\"},\n\"players\":[\n{\"id\":\"" + ada + "\",\n\"xp\":\n\"x\"\n}\n]\n}", `a.json: line 5: /players/0/xp: must be a whole number; it is "x"`},
 		"on the middle line, CRLF": {mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 +
-			"\"},\r\n\"players\":[\r\n{\"id\":\"7\",\r\n\"xp\":\"x\"}]}", `a.json: line 4: /players/0/xp: must be a whole number; it is "x"`},
+			"\"},\r\n\"players\":[\r\n{\"id\":\"" + ada + "\",\r\n\"xp\":\"x\"}]}", `a.json: line 4: /players/0/xp: must be a whole number; it is "x"`},
 		"on the last line": {
 			mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 + "\"},\n\n\"players\":[]}\n\n{\"players\":[7]}",
 			`a.json: line 5: /players/0: must be an object; it is 7`,
 		},
 		"in the second document": {
-			mee6, "a.json", players(player(`"1"`, 1)) + "\n" + players(player(`"2"`, "true")),
+			mee6, "a.json", players(player(quoted(ada), 1)) + "\n" + players(player(quoted(bo), "true")),
 			`a.json: line 2: /players/0/xp: must be a whole number; it is true`,
 		},
-		"a member is missing":    {mee6, "a.json", players(player(`"1"`, 1), `{"id":"2"}`), `a.json: line 1: /players/1/xp: is missing`},
+		"a member is missing":    {mee6, "a.json", players(player(quoted(ada), 1), `{"id":"2"}`), `a.json: line 1: /players/1/xp: is missing`},
 		"a list in place of one": {mee6, "a.json", players(`[1]`), `a.json: line 1: /players/0: must be an object; it is a list`},
 		"a private leaderboard": {
 			mee6, "a.json", `{"error":{"message":"no"},"status_code":401}`,
@@ -87,12 +87,14 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			mee6, "a.json", `{"status_code":500,"error":{}}`,
 			`a.json: the leaderboard cannot be read (500); fetch it again`,
 		},
-		"another guild": {Options{From: "mee6", Guild: "7"}, "a.json", players(player(`"1"`, 1)), `a.json: names guild ` + g1 +
-			` and not 7; if that is the one to take, say so: --source-guild ` + "ID"},
+		"another guild": {Options{From: "mee6", Guild: "7"}, "a.json", players(player(quoted(ada), 1)), `a.json: line 1: /guild/id: is of guild ` +
+			g1 + `, and --guild says 7; to take one guild's rows: --source-guild ID`},
+		"another guild than the source": {Options{From: "mee6", SourceGuild: "7"}, "a.json", players(player(quoted(ada), 1)), `a.json: names guild ` +
+			g1 + ` and not 7; if that is the one to take, say so: --source-guild ID`},
 		"only members of another": {
 			Options{From: "mee6", Guild: "7"},
 			"a.json", `{"players":[{"id":"1","xp":1,"guild_id":"8"}]}`,
-			`a.json: names guild 8 and not 7; if that is the one to take, say so: --source-guild ID`,
+			`a.json: line 1: /players/0/guild_id: is of guild 8, and --guild says 7; to take one guild's rows: --source-guild ID`,
 		},
 		"a guild that is no id": {
 			mee6, "a.json", `{"guild":{"id":"x"},"players":[]}`,
@@ -183,8 +185,8 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		"no column for the coins": {wallet, "a.csv", "id,Name\n", `a.csv: there is no column for balance; the columns are id, Name. Say ` +
 			`which: --map balance=COLUMN`},
 		"two columns for one": {
-			wallet, "a.csv", "id,User,coins\n",
-			`a.csv: columns "id" and "User" could both be user_id. Say which: --map user_id=COLUMN`,
+			wallet, "a.csv", "Member id,User,coins\n",
+			`a.csv: columns "Member id" and "User" could both be user_id. Say which: --map user_id=COLUMN`,
 		},
 		"a column that is not": {
 			Options{From: "csv", Record: "wallet", Guild: g1, Map: []string{"balance=Gold"}},
@@ -238,20 +240,20 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		"a zip of another": {
 			Options{From: "discord-tickets", Guild: "7"},
 			"a.zip", zipped(t, comment, "tickets.jsonl", oneTicket),
-			`a.zip: names guild ` + g1 + ` and not 7; if that is the one to take, say so: --source-guild ID`,
+			`a.zip: comment: line 1: /originalGuildId: is of guild ` + g1 + `, and --guild says 7; to take one guild's rows: --source-guild ID`,
 		},
 		"a ticket without a member": {Options{From: "discord-tickets"}, "a.zip", zipped(t, comment, "tickets.jsonl", oneTicket+"\n"+
 			`{"id":"1","createdAt":"x"}`), `a.zip: tickets.jsonl: line 2: /createdById: is missing`},
 		"a message that is none": {
 			Options{From: "discord-tickets"},
 			"a.zip", zipped(t, comment, "tickets.jsonl", strings.TrimSuffix(
-				oneTicket, "}")+`,"archivedMessages":[{"id":"1","authorId":"2","content":"hello","createdAt":1}]}`),
+				oneTicket, "}")+`,"archivedMessages":[{"id":"1","authorId":"`+bo+`","content":"hello","createdAt":1700000000}]}`),
 			`a.zip: tickets.jsonl: line 1: /archivedMessages/0/content: must be a message as JSON; it is "hello"`,
 		},
 		"a message's text": {
 			Options{From: "discord-tickets"},
 			"a.zip", zipped(t, comment, "tickets.jsonl", strings.TrimSuffix(
-				oneTicket, "}")+`,"archivedMessages":[{"id":"1","authorId":"2","content":"{\"content\":[]}","createdAt":1700000000}]}`),
+				oneTicket, "}")+`,"archivedMessages":[{"id":"1","authorId":"`+bo+`","content":"{\"content\":[]}","createdAt":1700000000}]}`),
 			`a.zip: tickets.jsonl: line 1: /archivedMessages/0/content/content: must be a text; it is a list`,
 		},
 		"settings that are cut": {Options{From: "discord-tickets"}, "a.zip", zipped(t, comment, "settings.json", "{\n", "tickets.jsonl",
@@ -290,11 +292,11 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 func TestACallThatCannotBeCarriedOutSaysWhichFlagIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
-		"--from: there is no format":                   {From: "dyno"},
+		"--from: there is no format":                   {From: "carl"},
 		"--balance means nothing for mee6":             {From: "mee6", Balance: "cash"},
 		"--record means nothing for mee6":              {From: "mee6", Record: "wallet"},
 		"--running means nothing for red":              {From: "red", Running: true},
-		"--source-guild means nothing for csv":         {From: "csv", SourceGuild: "1"},
+		"--source-guild means nothing for zeppelin":    {From: "zeppelin", SourceGuild: "1"},
 		"--guild: must be an id":                       {From: "mee6", Guild: "x"},
 		"--moderator: must be an id":                   {From: "red", Moderator: "mo"},
 		"--source-guild: must be an id":                {From: "mee6", SourceGuild: "global"},
@@ -363,14 +365,14 @@ func TestAValueHasABoundAndAZipNone(t *testing.T) {
 	if r := of(t, Options{From: "discord-tickets"}, "a.zip", long(60<<20)); r.err != nil {
 		t.Errorf("a zip that is packed well: %v", r.err)
 	}
-	r = of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":[{"id":"1","xp":1,"x":[`+strings.Repeat("1,", 1_000_000)+`1]}]}`)
+	r = of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":[{"id":"`+ada+`","xp":1,"x":[`+strings.Repeat("1,", 1_000_000)+`1]}]}`)
 	if r.err == nil || !strings.Contains(r.err.Error(), "holds more than 1,000,000 others") {
 		t.Errorf("a crowd: %v", r.err)
 	}
 	for name, text := range map[string]string{
-		"many":     `{"id":"1","xp":1,"x":[` + strings.Repeat("1,", 990_000) + `1]}`,
-		"deep":     `{"id":"1","xp":1,"x":` + strings.Repeat("[", 120) + strings.Repeat("]", 120) + `}`,
-		"a number": `{"id":"1","xp":1` + strings.Repeat("0", 990) + `}`,
+		"many":     `{"id":"` + ada + `","xp":1,"x":[` + strings.Repeat("1,", 990_000) + `1]}`,
+		"deep":     `{"id":"` + ada + `","xp":1,"x":` + strings.Repeat("[", 120) + strings.Repeat("]", 120) + `}`,
+		"a number": `{"id":"` + ada + `","xp":1` + strings.Repeat("0", 990) + `}`,
 	} {
 		if r := of(t, Options{From: "mee6", Guild: g1}, "a.json", players(text)); r.err != nil {
 			t.Errorf("%s: %v", name, r.err)

@@ -8,57 +8,61 @@ import (
 	"time"
 )
 
-// incident is a case as a format has read it.
+// incident is a case as a format's reader has parsed it.
 type incident struct {
 	at                 *value
 	id                 string
-	number             int64 // 0: none
+	number             int64 // 0 where the source has no number
 	user, moderator    *value
-	member             string // the user, where no value of its own says so
+	member             string // the user's id, where it is a key and not a value
 	kind               string
 	reason             string
 	reasonAt           *value
 	made, ends, change *stamp
 }
 
-// becomes is what a kind of case is here.
+// becomes says what a source's kind of case turns into in a guild file.
 type becomes struct {
 	kind string // empty: the record is left out
 	mark bool   // the source's kind stands before the reason
-	ends string // the kind of case that it puts an end to
+	ends string // the kind of case that it ends, such as ban for an unban
 }
 
-// kinds are those that bots have under these names. Any other is a note that names it.
+// kinds maps the names that bots give to kinds of case. A case of any other kind becomes
+// a note whose reason begins with the kind.
 var kinds = map[string]becomes{
 	"note": {kind: "note"}, "warn": {kind: "warn"}, "kick": {kind: "kick"}, "ban": {kind: "ban"}, "mute": {kind: "mute"}, "timeout": {kind: "timeout"},
 	"softban": {kind: "kick", mark: true}, "hackban": {kind: "ban"}, "tempban": {kind: "ban"}, "forceban": {kind: "ban"},
 	"warning": {kind: "warn"}, "tempmute": {kind: "mute"},
-	"unban": {ends: "ban"}, "unmute": {ends: "mute"},
+	"banned": {kind: "ban"}, "tempbanned": {kind: "ban"}, "muted": {kind: "mute"}, "tempmuted": {kind: "mute"}, "timedout": {kind: "timeout"},
+	"kicked": {kind: "kick"}, "softbanned": {kind: "kick", mark: true}, "warned": {kind: "warn"}, "noted": {kind: "note"},
+	"unban": {ends: "ban"}, "unbanned": {ends: "ban"},
+	"unmute": {ends: "mute"}, "unmuted": {ends: "mute"}, "untimeout": {ends: "mute"}, "timeoutremoved": {ends: "mute"},
 }
 
-// span is a ban or a mute, and end what puts an end to one.
+// span is a ban or a mute with its beginning and end, or the unban or unmute that ends one.
 type span struct {
 	user     string
 	kind     string // ban or mute; a timeout is a mute here
-	at, over int64  // ms; over 0: not known
+	at, over int64  // ms since the epoch; over is 0 where the end is not known
 	seq      int    // among all cases of the input
 }
 
-// casebook knows what the whole input decides about a case: whether it was ended
-// later, and whether it holds now.
+// casebook collects what only the whole input tells about a case: whether a later unban
+// or unmute ended it, and whether it is still in force.
 type casebook struct {
 	named   map[string]becomes // --case-type
 	seq     int
 	numbers map[int64]bool
 
-	spans, ends []span         // while the input is surveyed
+	spans, ends []span         // collected by the survey
 	revoked     map[int]*stamp // by seq
-	used        map[int]string // what became of an end, by seq
+	used        map[int]string // why an unban or unmute ended nothing, by seq; empty where it ended a case
 	force       []*inForce
 	holding     map[int]*inForce
 }
 
-// inForce is a ban or a mute that holds now, as the caller says.
+// inForce is a row of --in-force: a ban or a mute that is in force now.
 type inForce struct {
 	user, kind string
 	until      *stamp
@@ -73,23 +77,28 @@ func newCasebook(r *conversion) (*casebook, error) {
 	b := &casebook{named: map[string]becomes{}, revoked: map[int]*stamp{}, used: map[int]string{}, holding: map[int]*inForce{}}
 	for _, s := range r.o.CaseTypes {
 		name, kind, ok := strings.Cut(s, "=")
-		types := []string{"note", "warn", "kick", "ban", "timeout", "mute", ""}
+		types := []string{"note", "warn", "kick", "ban", "timeout", "mute", "unban", "unmute", ""}
 		if !ok || !slices.Contains(types, kind) || kindName(name) == "" {
-			return nil, usage("--case-type %q: must be NAME=TYPE, where TYPE is note, warn, kick, ban, timeout, mute or empty", s)
+			return nil, usage("--case-type %q: must be NAME=TYPE, where TYPE is note, warn, kick, ban, timeout, mute, unban, unmute or empty", s)
 		}
 		if _, twice := b.named[kindName(name)]; twice {
 			return nil, usage("--case-type: %q is given twice", kindName(name))
 		}
 		b.named[kindName(name)] = becomes{kind: kind}
+		if ends, ok := strings.CutPrefix(kind, "un"); ok {
+			b.named[kindName(name)] = becomes{ends: ends}
+		}
 	}
 	return b, nil
 }
 
-func kindName(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+// kindName is a kind of case without case, blanks, _ and -, which bots and people
+// write in any way.
+func kindName(s string) string { return plain(strings.Join(strings.Fields(s), "")) }
 
 func (b *casebook) rewind() { b.seq, b.numbers = 0, map[int64]bool{} }
 
-// class is the kind under which a case can be ended.
+// class returns the kind that an unban (ban) or an unmute (mute, timeout) ends.
 func class(kind string) string {
 	switch kind {
 	case "ban":
@@ -100,8 +109,9 @@ func class(kind string) string {
 	return ""
 }
 
-// settle reads what holds now, and finds out what ended which case.
-func (b *casebook) settle(r *conversion) error {
+// match reads --in-force and finds the cases that each unban, unmute and row of
+// --in-force refers to.
+func (b *casebook) match(r *conversion) error {
 	if r.o.InForce != "" {
 		if err := b.readInForce(r); err != nil {
 			return err
@@ -120,7 +130,12 @@ func (b *casebook) settle(r *conversion) error {
 			of[s.user+s.kind] = append(of[s.user+s.kind], s)
 		}
 	}
-	order := func(a, b span) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }
+	order := func(a, b span) int {
+		if r.f.newestFirst {
+			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.seq, a.seq))
+		}
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq))
+	}
 	for _, list := range of {
 		slices.SortFunc(list, order)
 	}
@@ -138,24 +153,26 @@ func (b *casebook) settle(r *conversion) error {
 	return nil
 }
 
-// end revokes the last case before an end, and says why if it does not.
+// end revokes every case of list that was in force when e happened, because whoever lifts
+// a ban wants the member to be free. It returns the reason where there is no such case.
 func (b *casebook) end(e span, list []span, order func(a, b span) int) string {
 	n, _ := slices.BinarySearchFunc(list, e, order)
-	if n == 0 {
-		return "ends a " + e.kind + " that is not in the input"
+	why := "ends a " + e.kind + " that is not in the input"
+	ended := false
+	for _, s := range list[:n] {
+		switch {
+		case b.revoked[s.seq] != nil:
+			why = "ends a " + e.kind + " that was ended before"
+		case s.over != 0 && s.over <= e.at:
+			why = "ends a " + e.kind + " that was over already"
+		default:
+			b.revoked[s.seq], ended = &stamp{time.UnixMilli(e.at).UTC()}, true
+		}
 	}
-	s := list[n-1]
-	switch {
-	case b.revoked[s.seq] != nil:
-		return "ends a " + e.kind + " that was ended before"
-	case s.over != 0 && s.over <= e.at:
-		return "ends a " + e.kind + " that was over already"
-	}
-	b.revoked[s.seq] = &stamp{time.UnixMilli(e.at).UTC()}
-	return ""
+	return cond(ended, "", why)
 }
 
-// incident writes a case, or lets it put an end to another.
+// incident writes a case. An unban or unmute is not written; it ends other cases.
 func (r *conversion) incident(c incident) error {
 	user, err := c.member, error(nil)
 	if user == "" {
@@ -200,7 +217,7 @@ func (r *conversion) incident(c incident) error {
 	return r.write("GuildFileCase", "case", record, c.at)
 }
 
-// numbered is the case's number, if it has one that no other case has.
+// numbered returns the case's number, or 0 where it has none or another case has the same.
 func (r *conversion) numbered(c incident) int64 {
 	if r.o.Numbers == "new" || c.number == 0 {
 		return 0
@@ -213,9 +230,10 @@ func (r *conversion) numbered(c incident) int64 {
 	return c.number
 }
 
-// moderator is who acted; where the source does not say, the caller's stand-in.
+// moderator returns the id of the moderator. Where the source names none, it returns
+// --moderator, or the guild's id.
 func (r *conversion) moderator(c incident) (string, error) {
-	id, err := r.id(c.moderator)
+	id, err := r.person(c.moderator, "moderator_id")
 	if err != nil || id != "" {
 		return id, err
 	}
@@ -228,7 +246,7 @@ func (r *conversion) moderator(c incident) (string, error) {
 	return stand, nil
 }
 
-// kind is what a case becomes.
+// kind looks up what the case's kind becomes.
 func (r *conversion) kind(c incident) becomes {
 	name := kindName(c.kind)
 	if b, ok := r.cases.named[name]; ok {
@@ -242,12 +260,12 @@ func (r *conversion) kind(c incident) becomes {
 		b = becomes{kind: "note", mark: true}
 	}
 	if b.mark {
-		r.change(c.at, strconv.Quote(shorten(oneLine(name), 40))+" became a "+b.kind+", with its kind before the reason", c.kind)
+		r.change(c.at, strconv.Quote(shorten(strings.ToLower(oneLine(c.kind)), 40))+" became a "+b.kind+", with its kind before the reason", c.kind)
 	}
 	return b
 }
 
-// ended keeps an end for the survey's result, and says what became of it.
+// ended records an unban or unmute during the survey, and reports its outcome while writing.
 func (r *conversion) ended(c incident, user, kind string) error {
 	if r.stage == surveying {
 		r.cases.ends = append(r.cases.ends, span{user: user, kind: kind, at: milli(c.made), seq: r.cases.seq})
@@ -261,8 +279,8 @@ func (r *conversion) ended(c incident, user, kind string) error {
 	return nil
 }
 
-// absorb keeps an end as the status and the instant of the case that it ended. Only
-// its moderator and its reason have no place there, which is no change of what is kept.
+// absorb reports an unban or unmute that ended a case. The case keeps its instant as
+// status and updated_at; its moderator and its reason have no place in a guild file.
 func (r *conversion) absorb(c incident, kind string) {
 	for _, has := range []struct {
 		what string
@@ -275,8 +293,8 @@ func (r *conversion) absorb(c incident, kind string) {
 	r.fail(r.lost.add(r.place(c.at), "ended a "+kind+", whose record is revoked; its moderator and reason have no place", c.at.whole()))
 }
 
-// state says whether a case still holds. A case that is over must come in as over: an
-// active case past its end would expire after the import, with an event.
+// state sets the status of a case. A case that is over must be imported as over: an active
+// case past its end would expire right after the import and emit an event.
 func (r *conversion) state(c *caseRecord, at *value) {
 	c.Status = "active"
 	open := c.Type == "mute" || c.Type == "timeout"
@@ -298,7 +316,7 @@ func (r *conversion) state(c *caseRecord, at *value) {
 	}
 }
 
-// unmatched lists what holds now and has no case.
+// unmatched reports the rows of --in-force for which the input has no case.
 func (b *casebook) unmatched(r *conversion) {
 	for _, f := range b.force {
 		if !f.found {
@@ -314,7 +332,7 @@ func milli(at *stamp) int64 {
 	return at.UnixMilli()
 }
 
-// oneLine makes a name of what may hold anything.
+// oneLine returns s as a single line without zero bytes, for use in names and messages.
 func oneLine(s string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\x00", "")), " ")
 }

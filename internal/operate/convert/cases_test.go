@@ -57,12 +57,12 @@ func TestWhatIsOverComesInAsOver(t *testing.T) {
 	wants(t, r.report.Warnings, "says no end and comes in as over", 2)
 }
 
-func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {
+func TestAnUnbanEndsEveryBanBeforeIt(t *testing.T) {
 	t.Parallel()
 	all, r := casesOf(t, Options{}, strings.Join([]string{
 		ada + ",unban,2024-03-01 00:00:00,,Appeal", // 1: comes before its ban in the file
 		ada + ",ban,2024-01-01 00:00:00,,",         // 2
-		ada + ",ban,2024-02-01 00:00:00,,",         // 3: the last before 1
+		ada + ",ban,2024-02-01 00:00:00,,",         // 3: before 1 as well
 		ada + ",ban,2024-04-01 00:00:00,,",         // 4: after it
 		ada + ",mute,2024-02-15 00:00:00,2025-01-01 00:00:00,",
 		bo + ",ban,2024-02-20 00:00:00,,",                    // 6: another member
@@ -76,7 +76,7 @@ func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {
 		mo + ",unban,2024-03-01 00:00:00,,", // 14: at the very end of 13
 	}, "\n"))
 	for id, want := range map[string]string{
-		"csv-2": "active ", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",
+		"csv-2": "revoked 2024-03-01T00:00:00Z", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",
 		"csv-8":  "expired ",
 		"csv-10": "revoked 2024-02-01T00:00:00Z", "csv-13": "expired ",
 	} {

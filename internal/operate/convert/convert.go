@@ -21,7 +21,7 @@ import (
 	_ "time/tzdata" // --timezone names a zone where the machine knows none
 )
 
-// Options are what a caller decides. Empty is the format's default.
+// Options are the flags of a conversion. An empty option stands for the format's default.
 type Options struct {
 	From        string
 	Guild       string
@@ -34,14 +34,16 @@ type Options struct {
 	CaseTypes                              []string
 	Settings, Running                      bool
 
-	// Of tables.
-	Record, Separator, Timezone string
-	Map                         []string
-	NoHeader                    bool
+	// Of tables and of JSON.
+	Record, Path, Timezone, Dates string
+	Separator, Decimal            string
+	Map                           []string
+	NoHeader                      bool
 }
 
-// The input is read up to three times: to find the guild that it names, to look at
-// what decides about what stands before it, and to write.
+// stage is one pass over the input. The finding pass looks for the guild's id. The
+// surveying pass collects what decides about earlier items, such as an unban about its
+// ban. The writing pass writes the guild file.
 type stage int
 
 const (
@@ -57,14 +59,14 @@ type conversion struct {
 	f   *format
 	h   handler
 
-	guild  string // that is written
-	source string // whose data is taken
+	guild  string // id of the guild in the guild file
+	source string // id of the guild whose data is read from the input
 	found  map[string]bool
 	stage  stage
 
 	report    *Report
 	lost      *lost
-	failed    error // writing what was left out has failed
+	failed    error // the first error of writing --left-out
 	out       *sheet
 	schemas   schemas
 	documents int
@@ -72,21 +74,31 @@ type conversion struct {
 	ids     rounding
 	wallets map[uint64]int64
 	levels  map[uint64]int64
-	records map[string]int64 // ids of cases, tickets and giveaways, with their rows
-	names   []string         // of the files that have been begun
-	cases   *casebook
-	curve   *curve // the source's, nil if it is not known
-	own     *curve // that of guild files
-	tz      *time.Location
-	keep    bool // the number of XP, not the level
+	members map[uint64]int64
+	seenAs  map[uint64]int64 // what a member's first item said, where a second may say the same
+	records map[string]int64 // rows of cases, tickets and giveaways, by record id
+	names   []string         // of the files that have been opened in this pass
+
+	ofGuilds   bool   // the items stand below the ids of guilds, among which --guild chooses
+	namesGuild bool   // a row or an item has named its guild
+	nameless   *Error // the first row or item that has not
+	cases      *casebook
+	channels   map[string]openTicket // found by the survey
+	curve      *curve                // of the source; nil if it is not known
+	own        *curve                // Guildhall's own
+	tz         *time.Location
+	layout     string // of the last instant that was parsed
+	keep       bool   // keep the number of XP, not the level
 }
 
-// ErrStrict is a conversion that was well but for what the report lists.
+// ErrStrict is returned under --strict when the report lists something that was left out,
+// changed or unknown.
 var ErrStrict = errors.New("something was left out, changed or is unknown, and --strict was given")
 
-// Run reads the inputs and writes a guild file. It writes to leftOut, which may be nil,
-// what it left out or changed, and tells the report before the file is whole. When it
-// fails after lines have gone out, the last is one that no import takes.
+// Run reads the inputs and writes a guild file to out. It writes to leftOut, unless that is
+// nil, what was left out or changed, and calls tell with the report before the last lines
+// are written. If it fails after lines were written, it ends with a line that makes every
+// import refuse the file.
 func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer, tell func(*Report) error) error {
 	r, err := newRun(o, out, leftOut)
 	if err != nil {
@@ -108,7 +120,7 @@ func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer
 	return r.out.flush()
 }
 
-// Check says what is wrong with options, before anything is read.
+// Check validates the options without reading any input.
 func (o Options) Check() error {
 	_, err := newRun(o, io.Discard, nil)
 	return err
@@ -121,7 +133,7 @@ func newRun(o Options, out, leftOut io.Writer) (*conversion, error) {
 	}
 	r := &conversion{
 		o: o, f: f, guild: o.Guild, source: o.SourceGuild, found: map[string]bool{},
-		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: xpAtLevel}, tz: time.UTC,
+		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: xpAtLevel}, tz: time.UTC, channels: map[string]openTicket{},
 	}
 	if r.source == "" {
 		r.source = r.guild
@@ -134,13 +146,14 @@ func newRun(o Options, out, leftOut io.Writer) (*conversion, error) {
 	return r, err
 }
 
-// check refuses flags that mean nothing.
+// check refuses flags that have no meaning for the format, and parses the others.
 func (r *conversion) check() error {
 	o := &r.o
 	given := map[string]bool{
 		"source-guild": o.SourceGuild != "", "xp": o.XP != "", "curve": o.Curve != "", "balance": o.Balance != "", "moderator": o.Moderator != "",
 		"numbers": o.Numbers != "", "in-force": o.InForce != "", "case-type": len(o.CaseTypes) > 0, "settings": o.Settings, "running": o.Running,
 		"record": o.Record != "", "map": len(o.Map) > 0, "no-header": o.NoHeader, "separator": o.Separator != "", "timezone": o.Timezone != "",
+		"path": o.Path != "", "dates": o.Dates != "", "decimal": o.Decimal != "",
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if given[name] && !slices.Contains(r.f.flags, name) {
@@ -152,7 +165,8 @@ func (r *conversion) check() error {
 			return usage("--%s: must be an id of digits; it is %q", flag, id)
 		}
 	}
-	for flag, of := range map[string][]string{"xp": {o.XP, "keep", "level"}, "balance": {o.Balance, "total", "cash", "bank"}, "numbers": {o.Numbers, "keep", "new"}} {
+	for flag, of := range map[string][]string{"xp": {o.XP, "keep", "level"}, "balance": {o.Balance, "total", "cash", "bank"}, "numbers": {o.Numbers, "keep", "new"},
+		"dates": {o.Dates, "dmy", "mdy"}, "decimal": {o.Decimal, ".", ","}} {
 		if of[0] != "" && !slices.Contains(of[1:], of[0]) {
 			return usage("--%s: must be one of %s", flag, strings.Join(of[1:], ", "))
 		}
@@ -201,11 +215,11 @@ func (r *conversion) convert(inputs []*Input) error {
 	return r.finish()
 }
 
-// pass goes through all the input once.
+// pass reads all files once.
 func (r *conversion) pass(s stage, inputs []*Input) error {
 	r.stage, r.documents = s, 0
-	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]int64{}
-	r.names = nil
+	r.wallets, r.levels, r.members, r.seenAs, r.records = map[uint64]int64{}, map[uint64]int64{}, map[uint64]int64{}, map[uint64]int64{}, map[string]int64{}
+	r.names, r.namesGuild, r.nameless = nil, false, nil
 	r.cases.rewind()
 	if s == writing {
 		if err := r.open(); err != nil {
@@ -221,7 +235,7 @@ func (r *conversion) pass(s stage, inputs []*Input) error {
 		return r.choose(inputs)
 	}
 	if s == surveying {
-		return errors.Join(r.cases.settle(r), r.h.end())
+		return errors.Join(r.cases.match(r), r.h.end())
 	}
 	return r.h.end()
 }
@@ -248,7 +262,7 @@ func (r *conversion) file(in *Input) error {
 	return nil
 }
 
-// choose takes the one guild that the files name.
+// choose picks the guild when --guild was not given: the only one that the files name.
 func (r *conversion) choose(inputs []*Input) error {
 	all := slices.Sorted(maps.Keys(r.found))
 	switch {
@@ -274,12 +288,59 @@ func (r *conversion) choose(inputs []*Input) error {
 	return nil
 }
 
+// otherGuild reports whether a row or an item belongs to another guild than the one
+// whose data is taken, and counts it then. named is the value that says so. Only who
+// says --source-guild, or gives the files of a whole bot, wants a part of the data.
+func (r *conversion) otherGuild(named, of *value) (bool, error) {
+	if named.none() || strings.TrimSpace(named.text) == "" {
+		if r.nameless == nil {
+			r.nameless, _ = errors.AsType[*Error](wrong(of, "names no guild, and others do"))
+		}
+	} else {
+		guild, err := snowflake(named)
+		if err != nil {
+			return false, err
+		}
+		r.namesGuild = true
+		if r.stage == finding {
+			r.found[guild] = true
+		} else if guild != r.source {
+			if !r.manyGuilds() && r.o.SourceGuild == "" {
+				return false, r.foreign(named, guild)
+			}
+			r.passOver(guild)
+			return true, nil
+		}
+	}
+	if r.f.people != "" && r.namesGuild && r.nameless != nil {
+		return false, r.nameless
+	}
+	return r.stage == finding, nil
+}
+
+// manyGuilds reports whether the files are those of a whole bot.
+func (r *conversion) manyGuilds() bool { return r.f.manyGuilds || r.ofGuilds }
+
+// foreign refuses the data of another guild.
+func (r *conversion) foreign(v *value, guild string) error {
+	err, _ := errors.AsType[*Error](wrong(v, "is of guild "+guild+", and --guild says "+r.guild+"; to take one guild's rows: --source-guild ID"))
+	err.missing = true // the whole file may be of another format
+	return err
+}
+
+// passOver counts what belongs to another guild, which is no loss.
+func (r *conversion) passOver(guild string) {
+	if r.stage == writing {
+		r.report.OtherGuilds[guild]++
+	}
+}
+
 func (r *conversion) elsewhere(file string, guilds map[string]bool) error {
 	all := strings.Join(slices.Sorted(maps.Keys(guilds)), ", ")
 	return &Error{File: file, Text: "names guild " + shorten(all, 200) + " and not " + r.source + "; if that is the one to take, say so: --source-guild ID"}
 }
 
-// finish says what only the end shows.
+// finish returns the errors that only show after all input was read.
 func (r *conversion) finish() error {
 	if err := r.ids.judge(); err != nil {
 		return err
@@ -294,7 +355,7 @@ func (r *conversion) finish() error {
 	return r.failed
 }
 
-// reasons is why there is nothing to write, if anything was left out.
+// reasons lists the first reasons for which items were left out.
 func (r *conversion) reasons() string {
 	var texts []string
 	for _, f := range r.report.LeftOut[:min(len(r.report.LeftOut), 3)] {

@@ -13,7 +13,7 @@ import (
 
 const maxRow = 1 << 20
 
-// cell is what stands between two separators.
+// cell is one field of a row.
 type cell struct {
 	text   string
 	quoted bool
@@ -140,13 +140,13 @@ func (t *tableReader) broken(err error) error {
 	return t.fail("a quote stands in the middle of a cell; put quotes around the whole cell and write each inside twice")
 }
 
-// columnMap says where the members of a record stand.
+// columnMap holds the index of the column of each member of a record.
 type columnMap struct {
 	headings []string
 	of       map[string]int // by member
 }
 
-// rows reads a table and gives each row to do, as an object whose members are its
+// rows reads a table and calls do with each row, as an object whose member names are the
 // headings.
 func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columnMap, error), do func(it *item, c columnMap) error) (int64, error) {
 	t, err := newTable(in, src, sep)
@@ -171,7 +171,7 @@ func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choos
 	if err != nil {
 		return 0, err
 	}
-	base, unique := position{file: in, table: true}, distinct(headings)
+	base, unique := position{file: in, table: true, separator: byte(t.csv.Comma)}, distinct(headings)
 	var all nodes
 	for items := int64(0); ; items++ {
 		if header || items > 0 {
@@ -199,7 +199,7 @@ func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choos
 	}
 }
 
-// distinct makes different names of headings that are the same.
+// distinct numbers headings that occur more than once, so that all names differ.
 func distinct(headings []string) []string {
 	seen := map[string]int{}
 	all := make([]string, len(headings))
@@ -216,14 +216,14 @@ func asObject(all *nodes, cells []cell, headings []string) *value {
 	for i, c := range cells {
 		v := all.add(row, headings[i], c.line)
 		v.kind, v.text, v.quoted = kindText, c.text, c.quoted
-		if !c.quoted && (c.text == "NULL" || c.text == `\N`) { // MySQL's nothing
+		if !c.quoted && (c.text == "NULL" || c.text == `\N`) { // how MySQL exports NULL
 			v.text = ""
 		}
 	}
 	return row
 }
 
-// cell is the cell of a member, nil if the table has no column for it.
+// cell returns the cell of a member, or nil if the table has no column for it.
 func (c columnMap) cell(it *item, member string) *value {
 	n, ok := c.of[member]
 	if !ok {
@@ -236,16 +236,7 @@ func (c columnMap) cell(it *item, member string) *value {
 	return v
 }
 
-// filled is cell, nil also where there is nothing in it.
-func (c columnMap) filled(it *item, member string) *value {
-	v := c.cell(it, member)
-	if v == nil || strings.TrimSpace(v.text) == "" {
-		return nil
-	}
-	return v
-}
-
-// readInForce reads what holds now: user_id,type,expires_at.
+// readInForce reads the table of --in-force: user_id, type, expires_at.
 func (b *casebook) readInForce(r *conversion) error {
 	inputs, done, err := Inputs([]string{r.o.InForce}, nil)
 	defer done()
@@ -273,7 +264,7 @@ func (b *casebook) readInForce(r *conversion) error {
 		if listed[user+kind] {
 			return wrong(c.cell(it, "user_id"), "member "+user+" comes twice with a "+kind+"; leave one row of each")
 		}
-		if end := c.filled(it, "expires_at"); end != nil {
+		if end := c.cell(it, "expires_at"); end != nil {
 			if f.until, err = r.deadline(end); err != nil {
 				return err
 			}
@@ -285,7 +276,7 @@ func (b *casebook) readInForce(r *conversion) error {
 	return err
 }
 
-// detached is a copy of a row that lasts.
+// detached copies a row out of the memory that the next row reuses.
 func detached(v *value) *value {
 	c := &value{kind: v.kind, line: v.line, at: v.at}
 	for m := v.first; m != nil; m = m.next {

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// headingsOf are the names under which people and bots have a member, without case,
-// blanks, _ and -.
+// headingsOf lists the headings that mean a member, in lower case without blanks, _ and -.
 var headingsOf = map[string][]string{
 	"user_id":      {"userid", "id", "discordid", "memberid", "user"},
 	"balance":      {"balance", "coins", "points", "money", "total"},
@@ -24,35 +22,47 @@ var headingsOf = map[string][]string{
 	"expires_at":   {"expiresat", "until"},
 	"number":       {"number", "case", "caseid", "casenumber"},
 	"updated_at":   {"updatedat"},
+	"duration":     {"duration", "length"},
+	"name":         {"name", "username", "nickname", "displayname"},
+	"avatar_url":   {"avatarurl"},
+	"joined_at":    {"joinedat", "joined"},
+	"left_at":      {"leftat", "left"},
+	"guild":        {"guildid", "guild", "serverid", "server", "gid"},
 }
 
-// tables are the members of each record that a table can hold; the first must be there.
+// tables lists the members of each record that a row can hold. The first one is required.
 var tables = map[string][]string{
-	"wallet": {"user_id", "balance", "cash", "bank", "updated_at"},
-	"level":  {"user_id", "total_xp", "level", "updated_at"},
-	"case":   {"user_id", "type", "moderator_id", "reason", "created_at", "expires_at", "number", "updated_at"},
+	"wallet": {"user_id", "balance", "cash", "bank", "updated_at", "guild"},
+	"level":  {"user_id", "total_xp", "level", "updated_at", "guild"},
+	"case":   {"user_id", "type", "moderator_id", "reason", "created_at", "expires_at", "duration", "number", "updated_at", "guild"},
+	"member": {"user_id", "name", "avatar_url", "joined_at", "left_at", "guild"},
 }
 
 var csvFormat = &format{
-	name: "csv", title: "Tables", items: "row", once: true, xp: "keep",
+	name: "csv", title: "Tables", items: "row", once: true, xp: "keep", people: "column",
 	where: "any table: an export, a spreadsheet saved as CSV, or what a query of a bot's database gives (see the recipes).\n" +
-		"Say what a row is: --record wallet, level or case. Columns are found by their headings, or named with --map.",
+		"Say what a row is: --record wallet, level, case or member. Columns are found by their headings, or named with --map.",
 	notes: []string{
 		"A case has the id csv-NUMBER or, without a column for numbers, csv-ROW. So give all cases of a guild in one call: " +
 			"those of another table would change the first's.",
 		"NULL and \\N without quotes, as MySQL writes them, are nothing.",
 	},
-	flags: []string{"record", "map", "no-header", "separator", "timezone", "xp", "curve", "balance", "moderator", "numbers", "in-force", "case-type"},
+	flags: []string{
+		"record", "map", "no-header", "separator", "timezone", "dates", "decimal", "source-guild",
+		"xp", "curve", "balance", "moderator", "numbers", "in-force", "case-type",
+	},
 	table: headingRows(),
 	start: func(r *conversion) (handler, error) { return newCSV(r) },
 	read: func(r *conversion, in *Input, src *source) (int64, error) {
 		h := r.h.(*csvHandler)
-		return r.rows(in.Name, src, h.sep, !r.o.NoHeader, h.choose(in.Name), h.row)
+		return r.rows(in.Name, src, h.sep, !r.o.NoHeader, h.choose(in.Name), func(it *item, c columnMap) error {
+			return h.row(it, func(member string) *value { return c.cell(it, member) }, func() { r.unread(c) })
+		})
 	},
 	survey: func(r *conversion) bool { return r.o.Record == "case" },
 }
 
-// headingRows is the table of the format, made of the headings.
+// headingRows makes the format's table from the headings.
 func headingRows() []row {
 	var rows []row
 	for _, record := range slices.Sorted(maps.Keys(tables)) {
@@ -65,21 +75,16 @@ func headingRows() []row {
 }
 
 type csvHandler struct {
-	r       *conversion
-	sep     byte
-	mapping map[string]string
-	n       int // rows of all files
+	rowHandler
+	sep byte
 }
 
 func newCSV(r *conversion) (*csvHandler, error) {
-	h := &csvHandler{r: r, mapping: map[string]string{}}
-	members, ok := tables[r.o.Record]
-	if !ok {
-		return nil, usage("--record: say what a row is: wallet, level or case")
-	}
-	if err := h.named(members); err != nil {
+	rows, err := newRows(r)
+	if err != nil {
 		return nil, err
 	}
+	h := &csvHandler{rowHandler: rows}
 	switch r.o.Separator {
 	case "":
 	case "tab", "\t":
@@ -92,38 +97,7 @@ func newCSV(r *conversion) (*csvHandler, error) {
 	if r.o.NoHeader && h.mapping["user_id"] == "" {
 		return nil, usage("--no-header: say which columns are meant, by number: --map user_id=1")
 	}
-	// A flag that this record does not know would be passed over in silence.
-	for flag, of := range map[string]struct {
-		given  bool
-		record string
-	}{
-		"balance": {r.o.Balance != "", "wallet"}, "xp": {r.o.XP != "", "level"}, "curve": {r.o.Curve != "", "level"}, "moderator": {r.o.Moderator != "", "case"},
-		"numbers": {r.o.Numbers != "", "case"}, "in-force": {r.o.InForce != "", "case"}, "case-type": {len(r.o.CaseTypes) > 0, "case"},
-	} {
-		if of.given && of.record != r.o.Record {
-			return nil, usage("--%s means nothing for --record %s", flag, r.o.Record)
-		}
-	}
 	return h, nil
-}
-
-// named reads --map.
-func (h *csvHandler) named(members []string) error {
-	o := &h.r.o
-	for _, m := range o.Map {
-		member, column, ok := strings.Cut(m, "=")
-		if !ok || column == "" || !slices.Contains(members, member) {
-			return usage("--map %q: must be MEMBER=COLUMN; the members of a %s are %s", m, o.Record, strings.Join(members, ", "))
-		}
-		if h.mapping[member] != "" {
-			return usage("--map: %s is given twice", member)
-		}
-		h.mapping[member] = column
-	}
-	if h.mapping["balance"] != "" && (h.mapping["cash"] != "" || h.mapping["bank"] != "" || o.Balance != "") {
-		return usage("--map balance says where all coins are: leave out --balance, and --map for cash and bank")
-	}
-	return nil
 }
 
 func plain(s string) string {
@@ -150,7 +124,7 @@ func (h *csvHandler) choose(file string) func(headings []string) (columnMap, err
 		if err := h.enough(file, c); err != nil {
 			return c, err
 		}
-		// Two pockets are added up here; a sum beside them has no place.
+		// Cash and bank are added up here, so a column with their sum has no place.
 		_, cash := c.of["cash"]
 		if _, bank := c.of["bank"]; bank && cash && h.mapping["balance"] == "" {
 			delete(c.of, "balance")
@@ -162,7 +136,7 @@ func (h *csvHandler) choose(file string) func(headings []string) (columnMap, err
 	}
 }
 
-// enough says what else a table must have.
+// enough refuses a table that lacks a column which the record or a flag requires.
 func (h *csvHandler) enough(file string, c columnMap) error {
 	has := func(m string) bool { _, ok := c.of[m]; return ok }
 	var missing string
@@ -188,8 +162,8 @@ func noColumn(file, member string, headings []string) error {
 		member, shorten(strings.Join(headings, ", "), 400), member)}
 }
 
-// chooseColumns finds the column of each member: the one that the caller names, or
-// the one whose heading means it.
+// chooseColumns finds the column of each member: the one named with --map, or else the one
+// whose heading means the member.
 func chooseColumns(file string, headings []string, aliases map[string][]string, need []string, mapping map[string]string) (columnMap, error) {
 	c := columnMap{headings: headings, of: map[string]int{}}
 	taken := map[int]bool{}
@@ -212,6 +186,14 @@ func chooseColumns(file string, headings []string, aliases map[string][]string, 
 				continue
 			}
 			if before, twice := c.of[member]; twice {
+				// Where another column names the member, a column called id holds the row's own id.
+				if member == "user_id" && plain(headings[before]) == "id" {
+					c.of[member] = n
+					continue
+				}
+				if member == "user_id" && plain(heading) == "id" {
+					continue
+				}
 				return c, &Error{File: file, Text: fmt.Sprintf("columns %q and %q could both be %s. Say which: --map %s=COLUMN", headings[before], heading, member, member)}
 			}
 			c.of[member] = n
@@ -225,7 +207,8 @@ func chooseColumns(file string, headings []string, aliases map[string][]string, 
 	return c, nil
 }
 
-// named is the column of that heading, or of that number where there are none.
+// named returns the index of the column with that heading, or with that number where the
+// table has no headings.
 func named(file string, headings []string, member, column string) (int, error) {
 	found := -1
 	for n, heading := range headings {
@@ -242,11 +225,9 @@ func named(file string, headings []string, member, column string) (int, error) {
 	return found, nil
 }
 
-func (h *csvHandler) fact(string, *value) error { return nil }
-func (h *csvHandler) end() error                { h.n = 0; return nil }
-func (h *csvHandler) item(*item) error          { return nil }
+func (h *csvHandler) item(*item) error { return nil }
 
-// unread counts the columns of a row that are no member's.
+// unread counts the columns of a row that no member is made of.
 func (r *conversion) unread(c columnMap) {
 	mapped := slices.Collect(maps.Values(c.of))
 	for n, heading := range c.headings {
@@ -254,108 +235,4 @@ func (r *conversion) unread(c columnMap) {
 			r.dropAt(deeper("", heading))
 		}
 	}
-}
-
-// row makes a record of a row.
-func (h *csvHandler) row(it *item, c columnMap) error {
-	h.n++
-	r := h.r
-	r.unread(c)
-	it.who = c.cell(it, "user_id")
-	user, err := r.subject(it.who, it.value)
-	if err != nil || user == "" {
-		return err
-	}
-	if r.o.Record != "case" {
-		if it.since, err = r.instant(c.cell(it, "updated_at")); err != nil {
-			return err
-		}
-	}
-	switch r.o.Record {
-	case "wallet":
-		return h.wallet(it, c, user)
-	case "level":
-		s := standing{xp: c.filled(it, "total_xp"), level: c.filled(it, "level"), none: c.cell(it, "level") == nil}
-		if s.xp == nil && (s.level == nil || r.o.XP == "keep") {
-			return wrong(cond(c.cell(it, "total_xp") != nil, c.cell(it, "total_xp"), c.cell(it, "level")), `must be a whole number; it is ""`)
-		}
-		if s.level == nil && !s.none && !r.keep {
-			return wrong(c.cell(it, "level"), `must be a whole number; it is ""`)
-		}
-		return r.level(it, user, s)
-	default:
-		return h.incident(it, c, user)
-	}
-}
-
-// wallet makes a wallet of one column, or of two pockets.
-func (h *csvHandler) wallet(it *item, c columnMap, user string) error {
-	if cash := c.cell(it, "cash"); cash != nil {
-		return h.r.pockets(it, user, cash, c.cell(it, "bank"))
-	}
-	v := c.cell(it, "balance")
-	coins, err := h.r.coins(v)
-	if err != nil {
-		return err
-	}
-	return h.r.wallet(it, user, h.r.settle(coins, v, v.whole()))
-}
-
-// pockets makes a wallet of cash and bank, by --balance.
-func (r *conversion) pockets(it *item, user string, cash, bank *value) error {
-	var sum amount
-	for _, p := range []struct {
-		pocket string
-		v      *value
-	}{{"cash", cash}, {"bank", bank}} {
-		coins, err := r.coins(p.v)
-		if err != nil {
-			return err
-		}
-		if r.o.Balance == "" || r.o.Balance == "total" || r.o.Balance == p.pocket {
-			// A sum without a bottom stays so, whatever is in the other pocket.
-			if sum.n != tooLarge && sum.n != -tooLarge {
-				sum.n = cond(coins.n == tooLarge || coins.n == -tooLarge, coins.n, sum.n+coins.n)
-			}
-			sum.fraction = sum.fraction || coins.fraction
-		}
-	}
-	was := map[string]any{"cash": cash.whole(), "bank": bank.whole()}
-	return r.wallet(it, user, r.settle(sum, it.value, was))
-}
-
-// incident makes a case of a row.
-func (h *csvHandler) incident(it *item, c columnMap, user string) error {
-	r := h.r
-	kind := c.cell(it, "type")
-	if strings.TrimSpace(kind.text) == "" {
-		return wrong(kind, "must name the kind of case; it is empty")
-	}
-	i := incident{at: it.value, id: "csv-" + strconv.Itoa(h.n), member: user, moderator: c.cell(it, "moderator_id"), kind: kind.text, reasonAt: c.cell(it, "reason")}
-	var err error
-	if _, has := c.of["number"]; has {
-		i.id = "csv-row-" + strconv.Itoa(h.n)
-		if number := c.filled(it, "number"); number != nil {
-			if i.number, err = r.whole(number); err != nil {
-				return err
-			}
-			i.id = "csv-" + strconv.FormatInt(i.number, 10)
-		}
-	}
-	if i.reason, err = r.prose(i.reasonAt); err != nil {
-		return err
-	}
-	if i.made, err = r.instant(c.cell(it, "created_at")); err != nil {
-		return err
-	}
-	if i.ends, err = r.deadline(c.cell(it, "expires_at")); err != nil {
-		return err
-	}
-	if i.change, err = r.instant(c.cell(it, "updated_at")); err != nil {
-		return err
-	}
-	if r.records[i.id] > 0 {
-		return wrong(c.cell(it, "number"), fmt.Sprintf("case %d comes twice, first on %s; leave one row of each case", i.number, r.rowPlace(r.records[i.id])))
-	}
-	return r.incident(i)
 }

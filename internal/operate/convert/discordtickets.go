@@ -4,14 +4,17 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
 var ticketsFormat = &format{
-	name: "discord-tickets", title: "Discord Tickets", items: "ticket", seeks: true,
+	name: "discord-tickets", title: "Discord Tickets", items: "ticket",
+	needs: []needed{{members: "id=id createdById=id createdAt=text"}},
+	seeks: true,
 	where: "the dashboard's export of a server, a zip with settings.json, tickets.jsonl and icon.png. Databases are not read: their texts are encrypted.",
-	notes: []string{"Answers to a category's questions become one note at the ticket's opening, feedback becomes another. A message's text, the addresses of " +
-		"its attachments and its embeds become one entry; it keeps the id of the message in the channel."},
+	notes: []string{"Answers to a category's questions become one note at the ticket's opening, feedback becomes another. A message's text and its " +
+		"embeds become one entry, which has its attachments and keeps the id of the message in the channel."},
 	flags: []string{"source-guild", "numbers"},
 	table: []row{
 		{path: "", item: true},
@@ -27,20 +30,65 @@ var ticketsFormat = &format{
 		{path: "/closedAt", to: "ticket.closed_at"},
 		{path: "/archivedUsers/#/userId", to: "ticket_message.author_type"},
 		{path: "/archivedUsers/#/bot", to: "ticket_message.author_type"},
-		{path: "/archivedUsers/#"},
+		{path: "/archivedUsers/#/avatar"},
+		{path: "/archivedUsers/#/discriminator"},
+		{path: "/archivedUsers/#/displayName"},
+		{path: "/archivedUsers/#/roleId"},
+		{path: "/archivedUsers/#/ticketId"},
+		{path: "/archivedUsers/#/username"},
 		{path: "/archivedMessages/#/id", to: "ticket_message.id, ticket_message.channel_message_id"},
 		{path: "/archivedMessages/#/authorId", to: "ticket_message.author_id"},
 		{path: "/archivedMessages/#/createdAt", to: "ticket_message.created_at"},
+		{path: "/archivedMessages/#/deleted", to: "ticket_message.deleted_at"},
 		{path: "/archivedMessages/#/content/content", to: "ticket_message.content"},
-		{path: "/archivedMessages/#/content/attachments/#/url", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/attachments/#/name", to: "ticket_message.attachments"},
+		{path: "/archivedMessages/#/content/attachments/#/url", to: "ticket_message.attachments"},
+		{path: "/archivedMessages/#/content/attachments/#/contentType", to: "ticket_message.attachments"},
+		{path: "/archivedMessages/#/content/attachments/#/size", to: "ticket_message.attachments"},
+		{path: "/archivedMessages/#/content/attachments/#/attachment"},
+		{path: "/archivedMessages/#/content/attachments/#/description"},
+		{path: "/archivedMessages/#/content/attachments/#/duration"},
+		{path: "/archivedMessages/#/content/attachments/#/ephemeral"},
+		{path: "/archivedMessages/#/content/attachments/#/flags"},
+		{path: "/archivedMessages/#/content/attachments/#/height"},
+		{path: "/archivedMessages/#/content/attachments/#/id"},
+		{path: "/archivedMessages/#/content/attachments/#/proxyURL"},
+		{path: "/archivedMessages/#/content/attachments/#/title"},
+		{path: "/archivedMessages/#/content/attachments/#/waveform"},
+		{path: "/archivedMessages/#/content/attachments/#/width"},
 		{path: "/archivedMessages/#/content/embeds/#/title", to: "ticket_message.content"},
 		{path: "/archivedMessages/#/content/embeds/#/description", to: "ticket_message.content"},
-		{path: "/archivedMessages/#/content/attachments/#"},
-		{path: "/archivedMessages/#/content/embeds/#"},
+		{path: "/archivedMessages/#/content/embeds/#/fields/#/name", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/fields/#/value", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/fields/#/inline"},
+		{path: "/archivedMessages/#/content/embeds/#/author"},
+		{path: "/archivedMessages/#/content/embeds/#/color"},
+		{path: "/archivedMessages/#/content/embeds/#/footer"},
+		{path: "/archivedMessages/#/content/embeds/#/image"},
+		{path: "/archivedMessages/#/content/embeds/#/provider"},
+		{path: "/archivedMessages/#/content/embeds/#/thumbnail"},
+		{path: "/archivedMessages/#/content/embeds/#/timestamp"},
+		{path: "/archivedMessages/#/content/embeds/#/type"},
+		{path: "/archivedMessages/#/content/embeds/#/url"},
+		{path: "/archivedMessages/#/content/embeds/#/video"},
+		{path: "/archivedMessages/#/content/embeds/#/data/title", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/data/description", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/data/fields/#/name", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/data/fields/#/value", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/data/fields/#/inline"},
+		{path: "/archivedMessages/#/content/embeds/#/data/author"},
+		{path: "/archivedMessages/#/content/embeds/#/data/color"},
+		{path: "/archivedMessages/#/content/embeds/#/data/footer"},
+		{path: "/archivedMessages/#/content/embeds/#/data/image"},
+		{path: "/archivedMessages/#/content/embeds/#/data/provider"},
+		{path: "/archivedMessages/#/content/embeds/#/data/thumbnail"},
+		{path: "/archivedMessages/#/content/embeds/#/data/timestamp"},
+		{path: "/archivedMessages/#/content/embeds/#/data/type"},
+		{path: "/archivedMessages/#/content/embeds/#/data/url"},
+		{path: "/archivedMessages/#/content/embeds/#/data/video"},
 		{path: "/archivedMessages/#/content/components"},
 		{path: "/archivedMessages/#/content/reference"},
 		{path: "/archivedMessages/#/ticketId"},
-		{path: "/archivedMessages/#/deleted"},
 		{path: "/archivedMessages/#/edited"},
 		{path: "/archivedMessages/#/external"},
 		{path: "/questionAnswers/#/questionId", to: "ticket_message.content"},
@@ -56,9 +104,10 @@ var ticketsFormat = &format{
 		{path: "/feedback/ticketId"},
 		{path: "/feedback/guildId"},
 		{path: "/feedback/id"},
+		{path: "/categoryId", to: "ticket.category, by settings.json"},
+		{path: "/priority", to: "ticket.priority"},
 		{path: "/archivedChannels"},
 		{path: "/archivedRoles"},
-		{path: "/categoryId"},
 		{path: "/deleted"},
 		{path: "/feedbackId"},
 		{path: "/firstResponseAt"},
@@ -69,36 +118,38 @@ var ticketsFormat = &format{
 		{path: "/openingMessageId"},
 		{path: "/pinnedMessages"},
 		{path: "/pinnedMessageIds"},
-		{path: "/priority"},
 		{path: "/referencesMessageId"},
 		{path: "/referencesTicketId"},
 	},
-	start: func(r *conversion) (handler, error) { return &tickets{r: r, labels: map[string]string{}}, nil },
+	start: func(r *conversion) (handler, error) {
+		return &tickets{r: r, labels: map[string]string{}, categories: map[string]string{}}, nil
+	},
 	read: func(r *conversion, in *Input, _ *source) (int64, error) {
 		return r.h.(*tickets).read(in)
 	},
 }
 
-// settingsTable is what settings.json and the comment of the zip hold.
+// settingsTable describes settings.json; commentTable describes the comment of the zip.
 var (
 	settingsTable = about([]row{
-		{path: "/categories/#/questions/#", item: true},
+		{path: "/categories/#", item: true},
+		{path: "/categories/#/id", to: "a category"},
+		{path: "/categories/#/name", to: "a category"},
 		{path: "/categories/#/questions/#/id", to: "a label"},
 		{path: "/categories/#/questions/#/label", to: "a label"},
-		{path: "/categories/#"},
 		{path: ""},
 	})
 	commentTable = grow([]row{{path: "/originalGuildId", to: "guild"}, {path: ""}})
 )
 
-// about is a table of a part that need not hold what it is about.
+// about builds the table of a part of the export that may hold no items.
 func about(rows []row) *pattern {
 	p := grow(rows)
 	p.list, p.object = true, true
 	return p
 }
 
-// inner reads JSON that stands in texts.
+// inner reads JSON that is the content of a JSON string.
 type inner struct {
 	s    *scanner
 	text strings.Reader
@@ -121,13 +172,14 @@ func (i *inner) of(text string, beside *nodes) (*value, error) {
 }
 
 type tickets struct {
-	r      *conversion
-	labels map[string]string // of questions
-	inner  inner
+	r          *conversion
+	labels     map[string]string // of questions
+	categories map[string]string // names by id
+	inner      inner
 	silent
 }
 
-// read goes through an export: the comment, the settings, then the tickets.
+// read reads an export: the zip's comment, settings.json, then tickets.jsonl.
 func (t *tickets) read(in *Input) (int64, error) {
 	info, err := in.file.Stat()
 	if err != nil {
@@ -152,7 +204,7 @@ func (t *tickets) read(in *Input) (int64, error) {
 	}
 	f := entryOf(z, "tickets.jsonl")
 	if f == nil {
-		return 0, &Error{File: in.Name, Text: "there is no tickets.jsonl in it; export the server again, with tickets"}
+		return 0, &Error{File: in.Name, Text: "there is no tickets.jsonl in it; export the server again, with tickets", missing: true}
 	}
 	if f.UncompressedSize64 == 0 {
 		return 0, nil
@@ -171,15 +223,15 @@ func entryOf(z *zip.Reader, name string) *zip.File {
 
 func (t *tickets) part(in *Input, f *zip.File, root *pattern) (int64, error) {
 	name := in.Name + ": " + f.Name
-	content, err := f.Open()
-	if err != nil {
-		return 0, &Error{File: name, Text: "cannot be unpacked (" + err.Error() + "); fetch the file again", cause: err}
-	}
-	defer content.Close()
-	return t.r.walk(name, content, root)
+	var items int64
+	err := unpacked(name, f, func(src io.Reader) (err error) {
+		items, err = t.r.walk(name, src, root)
+		return err
+	})
+	return items, err
 }
 
-// comment takes the guild from the comment of the zip.
+// comment reads the guild's id from the comment of the zip.
 func (t *tickets) comment(file, comment string) (bool, error) {
 	s := newScanner(file+": comment", strings.NewReader(comment))
 	v, err := s.value()
@@ -196,7 +248,7 @@ func (t *tickets) comment(file, comment string) (bool, error) {
 
 func (t *tickets) item(it *item) error {
 	if len(it.at.steps) > 0 {
-		return t.question(it)
+		return t.category(it)
 	}
 	members, err := needs(it.value, "id", "createdById", "createdAt")
 	if err != nil {
@@ -222,13 +274,42 @@ func (t *tickets) item(it *item) error {
 	return t.feedback(it, channel, opener)
 }
 
-func (t *tickets) question(it *item) error {
-	id, err := t.r.prose(it.get("id"))
-	if err != nil {
-		return err
+// category keeps the name of a category and the labels of its questions.
+func (t *tickets) category(it *item) error {
+	if id := it.get("id"); !id.none() {
+		name, err := t.r.text(it.get("name"), 50)
+		if err != nil {
+			return err
+		}
+		t.categories[id.text] = name
 	}
-	t.labels[id], err = t.r.prose(it.get("label"))
-	return err
+	for _, q := range it.get("questions").list() {
+		id, err := t.r.prose(q.get("id"))
+		if err != nil {
+			return err
+		}
+		if t.labels[id], err = t.r.prose(q.get("label")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// priority is the platform-independent name of a ticket's priority.
+func (t *tickets) priority(v *value) (string, error) {
+	s, err := t.r.prose(v)
+	switch s {
+	case "":
+		return "", err
+	case "LOW":
+		return "low", nil
+	case "MEDIUM":
+		return "normal", nil
+	case "HIGH":
+		return "high", nil
+	}
+	t.r.change(v, "is a priority that is not known, and is left out", s)
+	return "", nil
 }
 
 func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool, err error) {
@@ -242,13 +323,19 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	if record.Subject, err = r.text(it.get("topic"), 256); err != nil {
 		return false, err
 	}
-	if record.ClaimedByID, err = r.id(it.get("claimedById")); err != nil {
+	if c := it.get("categoryId"); !c.none() {
+		record.Category = t.categories[c.text]
+	}
+	if record.Priority, err = t.priority(it.get("priority")); err != nil {
+		return false, err
+	}
+	if record.ClaimedByID, err = r.person(it.get("claimedById"), "claimed_by_id"); err != nil {
 		return false, err
 	}
 	if record.CreatedAt, err = r.since(made, channel, it.value); err != nil {
 		return false, err
 	}
-	isOpen, err := truth(it.get("open"))
+	isOpen, err := parseFlag(it.get("open"))
 	if err != nil {
 		return false, err
 	}
@@ -257,7 +344,7 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 		r.unused(it.value, "a ticket that is open", "closedById", "closedReason", "closedAt")
 		return r.ticket(record, it.value)
 	}
-	if record.ClosedByID, err = r.id(it.get("closedById")); err != nil {
+	if record.ClosedByID, err = r.person(it.get("closedById"), "closed_by_id"); err != nil {
 		return false, err
 	}
 	if record.CloseReason, err = r.text(it.get("closedReason"), 1000); err != nil {
@@ -269,7 +356,7 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	return r.ticket(record, it.value)
 }
 
-// answers makes one note of what a member answered when opening the ticket.
+// answers writes one note with the answers that the member gave when opening the ticket.
 func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 	var texts []string
 	list := it.get("questionAnswers")
@@ -305,12 +392,12 @@ func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 func (t *tickets) messages(it *item, channel, opener string) error {
 	bots := map[string]bool{}
 	for _, u := range it.get("archivedUsers").list() {
-		isBot, err := truth(u.get("bot"))
+		isBot, err := parseFlag(u.get("bot"))
 		if err != nil {
 			return err
 		}
 		if isBot {
-			id, err := t.r.id(u.get("userId"))
+			id, err := t.r.person(u.get("userId"), "author_id")
 			if err != nil {
 				return err
 			}
@@ -345,7 +432,7 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 		Record: "ticket_message", GuildID: r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-" + id,
 		Kind: "message", AuthorType: "staff", ChannelMessageID: id,
 	}
-	if record.AuthorID, err = r.id(members[1]); err != nil {
+	if record.AuthorID, err = r.person(members[1], "author_id"); err != nil {
 		return err
 	}
 	switch {
@@ -357,19 +444,29 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 	if record.CreatedAt, err = r.since(members[3], id, m); err != nil {
 		return err
 	}
-	if record.Content, err = t.content(members[2], nodes); err != nil {
+	p, err := t.content(members[2], nodes)
+	if err != nil {
 		return err
+	}
+	p.into(&record)
+	deleted, err := parseFlag(m.get("deleted"))
+	if err != nil {
+		return err
+	}
+	if deleted {
+		r.change(m.get("deleted"), "was deleted at an instant that is not said; its own is taken", true)
+		record.DeletedAt = record.CreatedAt
 	}
 	return r.entry(record, m)
 }
 
-// content makes one text of a message. It is JSON within a text, which takes the
-// place of that text, so that its members are held against the table too.
-func (t *tickets) content(v *value, nodes *nodes) (string, error) {
+// content reads what a message shows. It is JSON within a text, which takes the place of
+// that text, so that its members are held against the table too.
+func (t *tickets) content(v *value, nodes *nodes) (p post, err error) {
 	if v.kind == kindText {
 		inner, err := t.inner.of(v.text, nodes)
 		if err != nil {
-			return "", wrong(v, "must be a message as JSON; it is "+v.shown())
+			return p, wrong(v, "must be a message as JSON; it is "+v.shown())
 		}
 		v.kind, v.first, v.last, v.count = inner.kind, inner.first, inner.last, inner.count
 		for c := v.first; c != nil; c = c.next {
@@ -378,39 +475,15 @@ func (t *tickets) content(v *value, nodes *nodes) (string, error) {
 		v.relined()
 	}
 	if v.kind != kindObject {
-		return "", wrong(v, "must be a message as JSON; it is "+v.shown())
+		return p, wrong(v, "must be a message as JSON; it is "+v.shown())
 	}
-	var lines []string
-	err := t.lines(&lines, v.get("content"))
-	for _, a := range v.get("attachments").list() {
-		if err == nil {
-			err = t.lines(&lines, a.get("url"))
-		}
+	if err = p.say(t.r, "", v.get("content")); err != nil {
+		return p, err
 	}
-	for _, e := range v.get("embeds").list() {
-		var embed []string
-		if err == nil {
-			err = t.lines(&embed, e.get("title"), e.get("description"))
-		}
-		if len(embed) > 0 {
-			lines = append(append(lines, "[embed] "+embed[0]), embed[1:]...)
-		}
+	if err = p.embeds(t.r, v.get("embeds")); err != nil {
+		return p, err
 	}
-	return strings.Join(lines, "\n"), err
-}
-
-// lines adds the texts that are not empty.
-func (t *tickets) lines(to *[]string, of ...*value) error {
-	for _, v := range of {
-		s, err := t.r.prose(v)
-		if err != nil {
-			return err
-		}
-		if s != "" {
-			*to = append(*to, s)
-		}
-	}
-	return nil
+	return p, p.attachAll(t.r, v.get("attachments"))
 }
 
 func (t *tickets) feedback(it *item, channel, opener string) error {
@@ -434,7 +507,7 @@ func (t *tickets) feedback(it *item, channel, opener string) error {
 		Record: "ticket_message", GuildID: t.r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-feedback-" + channel,
 		Kind: "note", AuthorType: "staff", Content: strings.TrimSpace(fmt.Sprintf("[feedback %d/5] %s", stars.n, comment)),
 	}
-	if record.AuthorID, err = t.r.id(f.get("userId")); err != nil {
+	if record.AuthorID, err = t.r.person(f.get("userId"), "author_id"); err != nil {
 		return err
 	}
 	if record.AuthorID == opener {

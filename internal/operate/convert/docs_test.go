@@ -64,7 +64,7 @@ func TestTheHelpSaysOfEachPathWhatBecomesOfIt(t *testing.T) {
 		}
 	}
 	for _, f := range formats {
-		if f.name == "csv" {
+		if f.name == "csv" || f.name == "json" {
 			continue
 		}
 		var paths []string

@@ -98,7 +98,7 @@ func TestADiskThatIsFullInTheMiddleIsAnError(t *testing.T) {
 	t.Parallel()
 	var list []string
 	for i := range 3000 {
-		list = append(list, player(quoted(fmt.Sprint(i+1)), i))
+		list = append(list, player(quoted(fmt.Sprint(190320984123768832+i)), i))
 	}
 	inputs, done, err := Inputs([]string{"-"}, strings.NewReader(players(list...)))
 	defer done()

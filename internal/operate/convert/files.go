@@ -10,11 +10,11 @@ import (
 	"os"
 )
 
-// Input is a file to read.
+// Input is a file to convert.
 type Input struct {
-	Name string // as the caller wrote it
+	Name string // as given on the command line
 	file *os.File
-	src  io.Reader // standard input, until it is held
+	src  io.Reader // standard input or a pipe, until hold has copied it
 }
 
 // Inputs opens files; - is standard input, and may be named once. close is to be
@@ -22,7 +22,7 @@ type Input struct {
 func Inputs(paths []string, stdin io.Reader) (all []*Input, closeAll func(), err error) {
 	closeAll = func() {
 		for _, in := range all {
-			in.file.Close() // nothing, where there is none
+			in.file.Close() // Close on a nil file only returns an error
 		}
 	}
 	standard := false
@@ -54,8 +54,8 @@ func Inputs(paths []string, stdin io.Reader) (all []*Input, closeAll func(), err
 	return all, closeAll, nil
 }
 
-// hold makes sure that what is read more than once can be: a pipe is copied to a
-// file that has no name any more and is its owner's alone.
+// hold copies pipes to unlinked temporary files with mode 0600, if the input is read more
+// than once.
 func hold(inputs []*Input, again bool) error {
 	for _, in := range inputs {
 		if in.src == nil || !again {
@@ -72,13 +72,13 @@ func hold(inputs []*Input, again bool) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: cannot be copied to be read again: %w", in.Name, err), f.Close())
 		}
-		in.file.Close() // nothing, where there is none
+		in.file.Close() // Close on a nil file only returns an error
 		in.file, in.src = f, nil
 	}
 	return nil
 }
 
-// source is a file while it is read once.
+// source is an Input during one pass. It computes the file's size and digest on the way.
 type source struct {
 	in   *Input
 	from io.Reader
@@ -86,7 +86,7 @@ type source struct {
 	size int64
 }
 
-// open begins a file, at its first byte.
+// open returns the file at its first byte.
 func (in *Input) open() (*source, error) {
 	s := &source{in: in, from: in.src, hash: sha256.New()}
 	if in.src == nil {
@@ -105,7 +105,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sum is the digest of the file, whose rest is read for it.
+// sum reads the rest of the file and returns the digest of the whole.
 func (s *source) sum() (digest string, size int64, err error) {
 	_, err = io.Copy(io.Discard, s)
 	return hex.EncodeToString(s.hash.Sum(nil)), s.size, err

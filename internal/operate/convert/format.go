@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,32 +8,41 @@ import (
 	"unicode/utf8"
 )
 
-// format is what is known of one source.
+// format describes one source: where its files come from, its table and its handler.
 type format struct {
-	name  string
-	title string // the bot's own name
-	where string // where its file comes from, for people
-	items string // what its items are called
-	table []row
-	flags []string // besides those of every format
-	xp    string   // what --xp is without the flag
-	curve string   // what --curve is without the flag
-	kinds map[string]becomes
-	once  bool // two items of one member are an error
-	seeks bool // the file is not read from front to back
-	notes []string
+	name       string
+	title      string // the bot's own name
+	where      string // where its files come from, as the help says it
+	items      string // what the report calls its items
+	table      []row
+	flags      []string // besides those that every format has
+	xp         string   // default of --xp
+	curve      string   // default of --curve
+	kinds      map[string]becomes
+	once       bool // two items of one member are an error
+	equalTwice bool // … unless they say the same
+	// people is what names a member's id, column or path, where the caller can say which:
+	// --map user_id=COLUMN. Mentions are ids there.
+	people        string
+	needs         []needed // by which a file of the format is told
+	newestFirst   bool     // of two cases of one instant the first is the later one
+	nullIsEndless bool     // a balance of null has no bound
+	// manyGuilds says that the files are those of a whole bot: --guild chooses in them.
+	manyGuilds bool
+	seeks      bool // the file is read by position, so a pipe has to be copied first
+	notes      []string
 
 	start  func(r *conversion) (handler, error)
 	read   func(r *conversion, in *Input, src *source) (int64, error)
-	survey func(r *conversion) bool // the input is looked at once before it is written
-	// prepare changes an item before it is read.
+	survey func(r *conversion) bool // reports whether the input needs a surveying pass
+	// prepare rewrites an item before the handler sees it.
 	prepare func(v *value)
 	roots   []*pattern
 }
 
-// formats in the order of the help.
+// formats lists all formats in the order of the help.
 var formats = []*format{
-	csvFormat, mee6Format, unbelievaboatFormat, zeppelinFormat, redFormat, ticketsFormat, modmailFormat,
+	csvFormat, jsonFormat, mee6Format, unbelievaboatFormat, zeppelinFormat, dynoFormat, redFormat, ticketsFormat, ticketsBotFormat, ticketToolFormat, modmailFormat,
 	ladders[0].asFormat(), ladders[1].asFormat(), ladders[2].asFormat(), ladders[3].asFormat(), ladders[4].asFormat(), giveawaysFormat,
 }
 
@@ -43,8 +51,8 @@ func init() {
 		if f.survey == nil {
 			f.survey = func(*conversion) bool { return false }
 		}
-		if f.name == "csv" {
-			continue
+		if f == csvFormat || f == jsonFormat {
+			continue // what is mapped follows from the call
 		}
 		root := grow(f.table)
 		f.roots = []*pattern{root}
@@ -69,7 +77,7 @@ func formatNames() []string {
 	return names
 }
 
-// Help writes each format: where its file comes from, and what becomes of it.
+// Help writes for each format where its files come from and what becomes of each path.
 func Help(w io.Writer) error {
 	const legend = "Paths: # is each item of a list, a name in braces each id. \"No place\" is what Guildhall has no field for; it is counted.\n\n"
 	if _, err := io.WriteString(w, legend); err != nil {
@@ -107,7 +115,7 @@ func (f *format) flagNames() []string {
 
 func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
 
-// folded breaks prose into lines of at most 99 columns.
+// folded wraps prose at 99 columns.
 func folded(text string) string {
 	var b strings.Builder
 	column := 0
@@ -127,7 +135,7 @@ func folded(text string) string {
 	return b.String()
 }
 
-// Markdown writes the tables of the formats as they stand in the documents.
+// Markdown writes the tables of all formats for docs/bot/convert.md.
 func Markdown(w io.Writer) error {
 	for _, f := range formats {
 		text := "### " + f.title + " (`--from " + f.name + "`)\n\n" + folded(f.where) + "\n\n| In the file | Becomes |\n|---|---|\n"
@@ -158,23 +166,10 @@ func Markdown(w io.Writer) error {
 	return nil
 }
 
-// export is what the format's files are called.
+// export names the format's files in a sentence: a table, an Amari export.
 func (f *format) export() string {
 	if f.name == "csv" {
 		return "a table"
 	}
 	return cond(strings.ContainsAny(f.title[:1], "AEIOU"), "an ", "a ") + f.title + " export"
-}
-
-// misread says what a file may be that is not what it was said to be.
-func (r *conversion) misread(in *Input, err error) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || !e.missing || in.file == nil {
-		return err
-	}
-	like := r.likeness(in)
-	if like == nil || like == r.f {
-		return err
-	}
-	return &Error{File: e.File, Line: e.Line, Text: "this looks like " + like.export() + ": --from " + like.name}
 }

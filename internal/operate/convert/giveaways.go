@@ -1,47 +1,46 @@
 package convert
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
 
 var giveawaysFormat = &format{
 	name: "discord-giveaways", title: "discord-giveaways", items: "giveaway",
-	where: "giveaways.json of a bot that uses the npm library discord-giveaways.",
+	needs:      []needed{{path: "/#", members: "messageId|messageID=id channelId|channelID=id winnerCount=number prize=text"}},
+	manyGuilds: true,
+	where:      "giveaways.json of a bot that uses the npm library discord-giveaways.",
 	notes: []string{"Entries are reactions and not in the file, so giveaways that run are left out; with --running they come too, and their entries have to come " +
 		"from the bot before the end. Program text in the file is never run."},
 	flags: []string{"source-guild", "running"},
-	table: []row{
-		{path: "/#", item: true},
-		{path: "/#/messageId", to: "giveaway.id, giveaway.message_id"},
-		{path: "/#/channelId", to: "giveaway.channel_id"},
-		{path: "/#/guildId", to: "guild"},
-		{path: "/#/startAt", to: "giveaway.starts_at, giveaway.created_at"},
-		{path: "/#/endAt", to: "giveaway.ends_at, giveaway.ended_at"},
-		{path: "/#/ended", to: "giveaway.status"},
-		{path: "/#/pauseOptions/isPaused", to: "giveaway.status"},
-		{path: "/#/winnerCount", to: "giveaway.winner_count"},
-		{path: "/#/prize", to: "giveaway.prize"},
-		{path: "/#/hostedBy", to: "giveaway.host_id"},
-		{path: "/#/winnerIds/#", to: "giveaway.winners"},
-		{path: "/#/allowedMentions"},
-		{path: "/#/bonusEntries"},
-		{path: "/#/botsCanWin"},
-		{path: "/#/embedColor"},
-		{path: "/#/embedColorEnd"},
-		{path: "/#/exemptMembers"},
-		{path: "/#/exemptPermissions"},
-		{path: "/#/extraData"},
-		{path: "/#/image"},
-		{path: "/#/isDrop"},
-		{path: "/#/lastChance"},
-		{path: "/#/messages"},
-		{path: "/#/pauseOptions"},
-		{path: "/#/reaction"},
-		{path: "/#/thumbnail"},
-	},
+	table: giveawayTable(), prepare: unwrap,
 	start: func(r *conversion) (handler, error) { return &giveaways{r: r}, nil },
+}
+
+// giveawayTable has an array, and a document a line as mongoexport writes it. Before
+// version 5 of the library ids ended in ID.
+func giveawayTable() []row {
+	var rows []row
+	for _, of := range []string{"/#", ""} {
+		rows = append(rows, row{path: of, item: true})
+		for _, m := range [][2]string{
+			{"messageId", "giveaway.id, giveaway.message_id"}, {"messageID", "giveaway.id, giveaway.message_id"},
+			{"channelId", "giveaway.channel_id"}, {"channelID", "giveaway.channel_id"}, {"guildId", "guild"}, {"guildID", "guild"},
+			{"startAt", "giveaway.starts_at, giveaway.created_at"}, {"endAt", "giveaway.ends_at, giveaway.ended_at"}, {"ended", "giveaway.status"},
+			{"pauseOptions/isPaused", "giveaway.status"}, {"winnerCount", "giveaway.winner_count"}, {"prize", "giveaway.prize"},
+			{"hostedBy", "giveaway.host_id"}, {"winnerIds/#", "giveaway.winners"}, {"winnerIDs/#", "giveaway.winners"},
+		} {
+			rows = append(rows, row{path: of + "/" + m[0], to: m[1]})
+		}
+		for _, name := range []string{
+			"_id", "__v", "allowedMentions", "bonusEntries", "botsCanWin", "embedColor", "embedColorEnd", "entrantIds", "exemptMembers", "exemptPermissions",
+			"extraData", "image", "isDrop", "lastChance", "messages", "pauseOptions/content", "pauseOptions/unPauseAfter", "pauseOptions/unpauseAfter",
+			"pauseOptions/embedColor", "pauseOptions/durationAfterPause", "pauseOptions/infiniteDurationText", "reaction", "thumbnail",
+		} {
+			rows = append(rows, row{path: of + "/" + name})
+		}
+	}
+	return rows
 }
 
 type giveaways struct {
@@ -52,7 +51,7 @@ type giveaways struct {
 const maxWinners = 100
 
 func (g *giveaways) item(it *item) error {
-	members, err := needs(it.value, "messageId", "channelId", "endAt", "winnerCount", "prize")
+	members, err := needs(it.value, either(it.value, "messageId", "messageID"), either(it.value, "channelId", "channelID"), "endAt", "winnerCount", "prize")
 	if err != nil {
 		return err
 	}
@@ -95,16 +94,19 @@ func (g *giveaways) item(it *item) error {
 	return g.r.write("GuildFileGiveaway", "giveaway", record, it.value)
 }
 
+// either is the older name of a member where the object has that one, else the name.
+func either(v *value, name, older string) string { return cond(v.get(older) != nil, older, name) }
+
 func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err error) {
 	if record.StartsAt, err = g.r.since(it.get("startAt"), record.MessageID, it.value); err != nil {
 		return err
 	}
 	record.CreatedAt = record.StartsAt
-	over, err := truth(it.get("ended"))
+	over, err := parseFlag(it.get("ended"))
 	if err != nil {
 		return err
 	}
-	paused, err := truth(it.get("pauseOptions").get("isPaused"))
+	paused, err := parseFlag(it.get("pauseOptions").get("isPaused"))
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err err
 	return err
 }
 
-// unfit says why a giveaway cannot be written; empty if it can.
+// unfit returns the reason why a giveaway cannot be written, or an empty string.
 func (g *giveaways) unfit(record *giveawayRecord, end *value) string {
 	switch {
 	case record.Status != "ended" && !g.r.o.Running:
@@ -139,9 +141,7 @@ func (g *giveaways) unfit(record *giveawayRecord, end *value) string {
 	return ""
 }
 
-var mention = regexp.MustCompile(`^<@!?([0-9]+)>$`)
-
-// host is who is mentioned as the host; some bots write a name, which is no member.
+// host reads the mention of the host. Some bots write a name instead, which is left out.
 func (g *giveaways) host(v *value) (string, error) {
 	s, err := g.r.prose(v)
 	if err != nil || s == "" {
@@ -151,20 +151,19 @@ func (g *giveaways) host(v *value) (string, error) {
 	if m := mention.FindStringSubmatch(s); m != nil {
 		s = m[1]
 	}
-	id := &value{kind: kindText, text: s}
+	id := v.as(s)
 	if _, err := snowflake(id); err != nil {
 		if s != "0" {
 			g.r.change(v, "names no member as its host, and has none", v.text)
 		}
 		return "", nil
 	}
-	id.line, id.name, id.parent = v.line, v.name, v.parent
-	return g.r.id(id)
+	return g.r.person(id, "host_id")
 }
 
 func (g *giveaways) winners(it *item, record *giveawayRecord) error {
-	for _, w := range it.get("winnerIds").list() {
-		id, err := g.r.id(w)
+	for _, w := range it.get(either(it.value, "winnerIds", "winnerIDs")).list() {
+		id, err := g.r.person(w, "winners")
 		if err != nil {
 			return err
 		}

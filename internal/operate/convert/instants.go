@@ -1,61 +1,161 @@
 package convert
 
 import (
+	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-var (
-	// theFirst is when the platform began; before it nothing can have happened.
-	theFirst = time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
-	layouts  = []string{
-		time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02 15:04:05-0700", "2006-01-02 15:04:05 -0700",
-		"2006-01-02 15:04:05-07", // of Postgres
-		"2006-01-02 15:04:05", "2006-01-02T15:04:05",
-	}
-)
+// theFirst is when the platform began; nothing can have happened before it.
+var theFirst = time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
 	epoch        = 1420070400000 // ms; ids of the platform count from then
 	milliseconds = 1e11          // from here on a number of time is one of milliseconds
 	lastInstant  = 253402300799  // s; the year 9999
+	firstEpoch   = 1e8           // s; a smaller number is no epoch: 1973 is before any bot
+	firstDay     = 20000         // of a spreadsheet: 1954
+	lastDay      = 80000         // of a spreadsheet: 2119
 )
 
-// clock reads an instant in any form that bots write; ok is false where there is none.
-func (r *conversion) clock(v *value, zone *time.Location) (at *stamp, err error) {
+// dateLayouts are the forms of a day, by the character that tells them apart.
+var dateLayouts = map[string][]string{
+	"iso":   {"2006-1-2", "2006/1/2"},
+	"point": {"2.1.2006"},
+	"dmy":   {"2/1/2006"},
+	"mdy":   {"1/2/2006"},
+	"words": {"Jan 2, 2006", "Jan 2 2006", "2 Jan 2006", "January 2, 2006", "January 2 2006", "2 January 2006"},
+}
+
+var (
+	timeLayouts   = []string{" 15:04:05", "T15:04:05", " 15:04", "T15:04", "", " 3:04 PM", " 3:04:05 PM"}
+	offsetLayouts = []string{"Z07:00", " Z07:00", "-0700", " -0700", "-07", " -07"} // the shortest is that of Postgres
+
+	timestamp   = regexp.MustCompile(`^<t:(-?[0-9]+)(?::[tTdDfFR])?>$`)
+	slashedDate = regexp.MustCompile(`^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}(?:[ T]|$)`)
+)
+
+// clock reads an instant in any form that bots and people write. It returns nil where
+// there is none. A time without an offset is one of zone.
+func (r *conversion) clock(v *value, zone *time.Location) (*stamp, error) {
 	if v.none() || strings.TrimSpace(v.text) == "" && v.kind == kindText {
 		return nil, nil
 	}
 	s := strings.TrimSpace(v.text)
-	if isNumber([]byte(s)) {
-		if t, ok := fromEpoch(s); ok {
-			return &stamp{t}, nil
-		}
+	if number := r.plainNumber(v, s); isNumber([]byte(number)) {
+		return r.counted(v, number, zone)
 	}
 	if v.kind == kindText {
-		for _, layout := range layouts {
-			if t, err := time.ParseInLocation(layout, s, zone); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-				return &stamp{t.UTC().Truncate(time.Millisecond)}, nil
-			}
+		if m := timestamp.FindStringSubmatch(s); m != nil {
+			return r.counted(v, m[1], zone)
+		}
+		if slashedDate.MatchString(s) && r.o.Dates == "" && slices.Contains(r.f.flags, "dates") {
+			return nil, wrong(v, fmt.Sprintf("%q is a day whose order is not known; say --dates dmy if the day stands first, --dates mdy if the month does", shorten(s, 40)))
+		}
+		if at := r.written(strings.ToUpper(s), zone); at != nil {
+			return at, nil
 		}
 	}
 	return nil, wrong(v, "must be a date and time such as 2024-03-01 10:00:00, or a number of seconds; it is "+v.shown())
 }
 
-func fromEpoch(s string) (time.Time, bool) {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return time.Time{}, false
+// written reads a day, or a day and a time. It tries the layout of the last instant
+// first, because the rows of a file agree.
+func (r *conversion) written(s string, zone *time.Location) *stamp {
+	form := "words"
+	switch date, _, _ := strings.Cut(s, " "); {
+	case len(s) > 4 && digits(s[:4]):
+		form = "iso"
+	case strings.Contains(date, "."):
+		form = "point"
+	case strings.Contains(date, "/"):
+		form = r.o.Dates
 	}
-	if math.Abs(f) >= milliseconds {
+	layouts := layoutsOf[form]
+	if at := readAs(r.layout, s, zone); at != nil {
+		return at
+	}
+	for _, layout := range layouts {
+		if at := readAs(layout, s, zone); at != nil {
+			r.layout = layout
+			return at
+		}
+	}
+	return nil
+}
+
+// layoutsOf are the forms of an instant: a day, a time, an offset.
+var layoutsOf = func() map[string][]string {
+	all := map[string][]string{}
+	for form, dates := range dateLayouts {
+		for _, date := range dates {
+			for _, clock := range timeLayouts {
+				all[form] = append(all[form], date+clock)
+				if strings.Contains(clock, "15") {
+					for _, offset := range offsetLayouts {
+						all[form] = append(all[form], date+clock+offset)
+					}
+				}
+			}
+		}
+	}
+	return all
+}()
+
+// readAs reads s in a layout, or returns nil.
+func readAs(layout, s string, zone *time.Location) *stamp {
+	t, err := time.Parse(layout, s)
+	if layout == "" || err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
+		return nil
+	}
+	if !strings.Contains(layout, "07") {
+		t = local(t, zone)
+	}
+	return &stamp{t.UTC().Truncate(time.Millisecond)}
+}
+
+// local returns the instant at which the clocks of zone showed wall, whose own zone is
+// UTC. Of an hour that a change of clocks has twice it takes the earlier one; an hour
+// that a change of clocks leaves out moves on.
+func local(wall time.Time, zone *time.Location) time.Time {
+	offset := func(at time.Time) time.Duration {
+		_, seconds := at.In(zone).Zone()
+		return time.Duration(seconds) * time.Second
+	}
+	const day = 24 * time.Hour // a zone changes its clocks less often
+	before, after := wall.Add(-offset(wall.Add(-day))), wall.Add(-offset(wall.Add(day)))
+	switch {
+	case offset(before) == offset(wall.Add(-day)):
+		return before
+	case offset(after) == offset(wall.Add(day)):
+		return after
+	}
+	return before
+}
+
+// counted reads an instant that is a number: seconds or milliseconds of the Unix epoch,
+// or a spreadsheet's day.
+func (r *conversion) counted(v *value, number string, zone *time.Location) (*stamp, error) {
+	f, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+	case f >= firstDay && f <= lastDay:
+		r.warn(v, "is a number that a spreadsheet shows as a day, and is read as that day")
+		seconds := int64(math.Round(f * 86400))
+		return &stamp{local(time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC).Add(time.Duration(seconds)*time.Second), zone).UTC()}, nil
+	case math.Abs(f) < firstEpoch:
+		return nil, wrong(v, "is no date: a number below 100000000 is no number of seconds; it is "+v.shown())
+	case math.Abs(f) >= milliseconds:
 		f /= 1000
 	}
-	if math.Abs(f) > lastInstant || f < -62135596800 {
-		return time.Time{}, false
+	if err != nil || math.Abs(f) > lastInstant || f < -62135596800 {
+		return nil, wrong(v, "must be a date and time such as 2024-03-01 10:00:00, or a number of seconds; it is "+v.shown())
 	}
-	return time.UnixMilli(int64(math.Round(f * 1000))).UTC(), true
+	return &stamp{time.UnixMilli(int64(math.Round(f * 1000))).UTC()}, nil
 }
 
 // instant is when something happened: not before the platform, and not later than now.
@@ -72,13 +172,55 @@ func (r *conversion) instant(v *value) (*stamp, error) {
 	return at, nil
 }
 
-// deadline is when something ends, which may lie ahead.
+// endless are the words for an end that never comes.
+var endless = []string{"", "0", "-", "–", "n/a", "none", "never", "permanent", "perma", "forever", "infinite"}
+
+// isEndless reports whether a value says that there is no end.
+func isEndless(v *value) bool {
+	return v.none() || slices.Contains(endless, strings.ToLower(strings.TrimSpace(v.text))) && v.kind != kindBoolean
+}
+
+// deadline is when something ends, which may lie ahead; nil where it has no end.
 func (r *conversion) deadline(v *value) (*stamp, error) {
+	if isEndless(v) {
+		return nil, nil
+	}
 	at, err := r.clock(v, r.tz)
 	if at != nil {
 		r.early(v, at)
 	}
 	return at, err
+}
+
+var lengths = regexp.MustCompile(`^(?i)(?:([0-9]+)w)?\s*(?:([0-9]+)d)?\s*(?:([0-9]+)h)?\s*(?:([0-9]+)m)?\s*(?:([0-9]+)s)?$`)
+
+// lasting reads how long something lasts, in seconds or as 1w 7d 2h 30m, and returns
+// its end; nil where it has none.
+func (r *conversion) lasting(v *value, from *stamp) (*stamp, error) {
+	if isEndless(v) {
+		return nil, nil
+	}
+	s := strings.TrimSpace(v.text)
+	seconds := 0.0
+	if number := r.plainNumber(v, s); isNumber([]byte(number)) {
+		seconds, _ = strconv.ParseFloat(number, 64) // ±Inf where it is too long, which is refused below
+	} else if parts := lengths.FindStringSubmatch(s); parts != nil {
+		for i, unit := range []float64{7 * 86400, 86400, 3600, 60, 1} {
+			n, _ := strconv.ParseFloat("0"+parts[i+1], 64)
+			seconds += n * unit
+		}
+	}
+	switch {
+	case seconds <= 0 || seconds > lastInstant:
+		return nil, wrong(v, "must be a number of seconds or a length such as 1w 7d 2h 30m; it is "+v.shown())
+	case from == nil:
+		return nil, wrong(v, "is a length, and nothing says when it began")
+	}
+	end := from.Unix() + int64(seconds)
+	if end > lastInstant {
+		return nil, nil // beyond the year 9999: no end that anybody sees
+	}
+	return &stamp{time.UnixMilli(from.UnixMilli() + int64(math.Round(seconds*1000))).UTC()}, nil
 }
 
 func (r *conversion) early(v *value, at *stamp) {
@@ -90,7 +232,7 @@ func (r *conversion) early(v *value, at *stamp) {
 // mintedAt is the instant at which the platform gave an id; none if it cannot have.
 func mintedAt(id string) *stamp {
 	n, err := strconv.ParseUint(id, 10, 64)
-	if err != nil || len(id) < 15 {
+	if err != nil || len(id) < minPerson {
 		return nil
 	}
 	return &stamp{time.UnixMilli(int64(n>>22) + epoch).UTC()}

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// xpAtLevel is Guildhall's own curve: the XP at which a level begins. A test compares it
-// with the program's.
+// xpAtLevel is Guildhall's own curve: the total XP at which a level begins. A test compares
+// it with the curve of package levelling.
 func xpAtLevel(level int64) int64 { return 5 * level * (2*level*level + 27*level + 91) / 6 }
 
-// maxLevel is the highest level that a record can hold the XP of.
+// maxLevel is the highest level whose XP fit into a record.
 var maxLevel = func() int64 {
 	l := int64(0)
 	for xpAtLevel(l+1) <= maxWhole {
@@ -20,14 +20,14 @@ var maxLevel = func() int64 {
 	return l
 }()
 
-// curve is a source's: where its levels begin. It grows as levels are asked for.
+// curve tells where the levels of a source begin. Starts are computed on demand and kept.
 type curve struct {
 	starts []int64
 	total  func(n int64) int64 // XP in all at which level n begins, n ≥ 1; or
 	step   func(n int64) int64 // XP from level n to the next
 }
 
-// start is the XP at which a level begins.
+// start returns the total XP at which a level begins.
 func (c *curve) start(level int64) int64 {
 	if len(c.starts) == 0 {
 		c.starts = []int64{0}
@@ -44,7 +44,7 @@ func (c *curve) start(level int64) int64 {
 	return c.starts[level]
 }
 
-// level is the highest level that XP pay for.
+// level returns the highest level that begins at or below xp.
 func (c *curve) level(xp int64) int64 {
 	low, high := int64(0), int64(1)
 	for high < maxLevel && c.start(high) <= xp {
@@ -65,7 +65,7 @@ var curves = map[string]string{
 	"arcane-linear": "step:75,100", "arcane-exponential": "step:75,50,5", "arcane-flat": "step:1000",
 }
 
-// curveNamed reads --curve: a name, or the factors of a polynomial of the level.
+// curveNamed parses --curve: a name, or the factors of a polynomial of the level.
 func curveNamed(s string) (*curve, error) {
 	if c, ok := curves[s]; ok {
 		s = c
@@ -90,7 +90,7 @@ func curveNamed(s string) (*curve, error) {
 	return c, nil
 }
 
-// polynomial is exact for every level whose XP a record can hold.
+// polynomial evaluates factors at n. It is exact for every level whose XP fit into a record.
 func polynomial(factors []float64, n int64) float64 {
 	sum := 0.0
 	for k := len(factors) - 1; k >= 0; k-- {
@@ -106,14 +106,14 @@ func clamp(x float64) int64 {
 	return int64(min(max(x, -tooLarge), tooLarge))
 }
 
-// standing is what a source says of a member's level.
+// standing holds the XP and the level that a source states for a member.
 type standing struct {
 	xp, level *value
-	within    bool // the XP are those since the level began
-	none      bool // the bot writes no level; it follows from the XP
+	within    bool // xp counts from the beginning of the level
+	none      bool // the source states no level; it follows from the XP
 }
 
-// level writes the XP of a member, once.
+// level writes the level record of a member, at most once per member.
 func (r *conversion) level(it *item, user string, s standing) error {
 	total, err := r.total(s, it.value)
 	if err != nil {
@@ -126,8 +126,8 @@ func (r *conversion) level(it *item, user string, s standing) error {
 	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total, Updated: it.since}, it.value)
 }
 
-// total is the XP that a member gets. A level that the source states is kept, with
-// the share of the way to the next; what its curve would say is only counted.
+// total returns the XP that a member gets. A level that the source states is kept, with the
+// share of the way to the next level; a curve that disagrees is only counted.
 func (r *conversion) total(s standing, at *value) (int64, error) {
 	xp, level := int64(0), int64(0)
 	var err error
@@ -158,7 +158,7 @@ func (r *conversion) total(s standing, at *value) (int64, error) {
 	return min(xpAtLevel(level)+r.share(s, xp, level), maxWhole), nil
 }
 
-// share is the part of the way to the next level, in XP of guild files.
+// share returns how far the member is on the way to the next level, in Guildhall's XP.
 func (r *conversion) share(s standing, xp, level int64) int64 {
 	if r.curve == nil || s.xp == nil {
 		return 0
@@ -189,7 +189,7 @@ func (r *conversion) differ() {
 	}
 }
 
-// wallet writes the coins of a member, once.
+// wallet writes the wallet record of a member, at most once per member.
 func (r *conversion) wallet(it *item, user string, balance int64) error {
 	first, err := r.first(r.wallets, it, user, balance)
 	if !first {
@@ -198,9 +198,9 @@ func (r *conversion) wallet(it *item, user string, balance int64) error {
 	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
 }
 
-// first reports whether a member comes for the first time, and never beside an error.
-// Pages move while they are fetched, so the others are only counted; in a table, which a
-// person keeps, two rows of one member are a doubt that a person has to settle.
+// first reports whether this is the first item of a member; it is false with every error.
+// Pages shift while they are fetched, so later items of a member are only counted. A table
+// is kept by a person, so there two rows of one member are an error.
 func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
 	key, err := strconv.ParseUint(user, 10, 64)
 	if err != nil {
@@ -210,8 +210,13 @@ func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64
 	switch {
 	case !twice && r.f.once:
 		seen[key] = r.row(it.value)
+		if r.f.equalTwice {
+			r.seenAs[key] = n
+		}
 	case !twice:
 		seen[key] = n
+	case r.f.equalTwice && r.seenAs[key] == n:
+		r.leave(it.value, "came twice")
 	case r.f.once:
 		return false, wrong(it.who, "member "+user+" comes twice, first on "+r.rowPlace(before)+"; leave one row of each member")
 	case before != n:

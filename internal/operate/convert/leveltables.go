@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// ladder is what differs between bots that keep levels and nothing else.
+// ladder describes a bot that keeps levels and nothing else.
 type ladder struct {
 	format
 	lists    []string // paths of the list's items
 	user, xp string   // names of members; user may be several
 	level    string   // empty: the bot writes none
-	within   bool     // the XP are those since the level began
+	within   bool     // xp counts from the beginning of the level
 	none     []string // members of an item without a place
 	more     []row
 }
@@ -24,9 +24,10 @@ var ladders = []ladder{
 			name: "lurkr", title: "Lurkr", items: "member", xp: "level", curve: "lurkr",
 			where: "the bot's dashboard, Danger Zone, Download Leveling Data.",
 			notes: []string{"Level n begins at 50n² − 100n + 150 XP unless the owner has changed it; then name the curve with --curve. Members keep level and progress."},
-			flags: []string{"xp", "curve"},
+			flags: []string{"source-guild", "xp", "curve"},
 		},
 		lists: []string{"/levels/#"}, user: "userId", xp: "xp", level: "level", none: []string{"avatar", "messageCount", "tag"},
+		more: []row{{path: "/guild/id", to: "guild"}},
 	},
 	{
 		format: format{
@@ -58,10 +59,12 @@ var ladders = []ladder{
 		},
 		lists: []string{"/users/{user}", "/#"}, user: "id", xp: "xp", none: []string{"cooldown", "hidden", "username", "tag"},
 		more: []row{
-			{path: "/settings"},
 			{path: "/settings/curve/{power}", to: "the curve"},
 			{path: "/settings/rounding", to: "the curve"},
 			{path: "/settings/maxLevel", to: "the highest level"},
+			{path: "/settings/enabled"}, {path: "/settings/gain"}, {path: "/settings/hideMultipliers"}, {path: "/settings/leaderboard"},
+			{path: "/settings/levelUp"}, {path: "/settings/manualPerms"}, {path: "/settings/multipliers"}, {path: "/settings/rankCard"},
+			{path: "/settings/rewardSyncing"}, {path: "/settings/rewards"},
 			{path: "/info"},
 			{path: "/_id"},
 		},
@@ -81,6 +84,17 @@ var ladders = []ladder{
 func (l *ladder) asFormat() *format {
 	f := &l.format
 	for _, list := range l.lists {
+		n := needed{path: list, members: l.xp + "=number"}
+		if !strings.HasSuffix(list, "}") {
+			n.members += " " + strings.ReplaceAll(cond(list == "/levels/#", strings.Fields(l.user)[len(strings.Fields(l.user))-1], l.user), " ", "|") + "=id"
+		}
+		if l.level != "" {
+			n.members += " " + l.level + "=number"
+		}
+		if l.within {
+			n.without = "detailed_xp" // of MEE6, whose XP are all of a member's
+		}
+		f.needs = append(f.needs, n)
 		f.table = append(f.table, row{path: list, item: true})
 		for user := range strings.FieldsSeq(l.user) {
 			if !strings.HasSuffix(list, "}") {

@@ -1,7 +1,12 @@
 package convert
 
 import (
+	"archive/zip"
 	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -9,64 +14,233 @@ import (
 // lookAhead is how much of a file is looked at to tell its format.
 const lookAhead = 256 << 10
 
-// likeness is the format whose table fits a file best; nil if none does.
-func (r *conversion) likeness(in *Input) *format {
+// needed is what every item of a format has: where the items stand, and their members.
+type needed struct {
+	path    string
+	members string // name=kind, separated by blanks; a|b stands for either name
+	without string // a member that shows that the items are of another format
+}
+
+// misread says what a file may be that is not what it was said to be.
+func (r *conversion) misread(in *Input, err error) error {
+	e, ok := asError(err)
+	if !ok || !e.missing || in.file == nil {
+		return err
+	}
 	head := make([]byte, lookAhead)
 	n, _ := in.file.ReadAt(head, 0)
-	head = bytes.TrimPrefix(head[:n], []byte("\xef\xbb\xbf"))
+	head = bytes.TrimPrefix(head[:n], byteOrderMark)
+	say := func(text string) error { return &Error{File: e.File, Line: e.Line, Text: text} }
+	if text := r.otherFile(in.file, head); text != "" {
+		return say(text)
+	}
 	begin := bytes.TrimSpace(head)
-	switch {
-	case len(begin) == 0:
-		return nil
-	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return formatNamed("discord-tickets")
-	case begin[0] != '{' && begin[0] != '[':
+	if len(begin) == 0 || begin[0] != '{' && begin[0] != '[' {
 		line, _, _ := bytes.Cut(begin, []byte("\n"))
-		if bytes.ContainsAny(line, ",;\t") && utf8.Valid(line) {
-			return formatNamed("csv")
+		if bytes.ContainsAny(line, ",;\t") && utf8.Valid(line) && r.f.name != "csv" {
+			return say("this looks like a table: --from csv")
 		}
-		return nil
+		return err
 	}
 	s := newScanner(in.Name, bytes.NewReader(head))
 	_, _ = s.value() // it may end in the middle of the tree
 	if s.nodes.n == 0 {
-		return nil
+		return err
 	}
-	var best *format
-	most := 0
-	for _, f := range formats {
-		for _, root := range f.roots {
-			if fit, items := root.fit(&s.nodes.chunks[0][0]); items > 0 && fit > most {
-				best, most = f, fit
-			}
-		}
+	if text := r.otherJSON(&s.nodes.chunks[0][0], n == lookAhead, e.Path == ""); text != "" {
+		return say(text)
 	}
-	return best
+	return err
 }
 
-// fit counts what a table knows of a tree against what it does not, and the members
-// of items that become something.
-func (p *pattern) fit(v *value) (fit, items int) {
+var (
+	hexDump  = regexp.MustCompile(`^[0-9a-fA-F]{64,}\s*$`)
+	sqlBegin = regexp.MustCompile(`(?i)^(--|/\*!|create table|insert into|pragma |begin transaction)`)
+)
+
+const encrypted = "is a dump whose texts are encrypted; use Export in the dashboard (4.0.29)"
+
+// otherFile tells what is no JSON and no table.
+func (r *conversion) otherFile(file *os.File, head []byte) string {
+	begin := bytes.TrimSpace(head)
 	switch {
-	case p == nil:
-		return -2, 0
-	case p.interior && (v.kind == kindObject || v.kind == kindArray):
-		for c := v.first; c != nil; c = c.next {
-			child := p.index
-			if v.kind == kindObject {
-				child = p.member(c.name)
-			}
-			if child == nil && p.dropped() {
-				continue
-			}
-			f, i := child.fit(c)
-			fit, items = fit+f, items+i
-		}
-		return fit, items
-	case p.mapped():
-		return 3, cond(strings.Contains(p.shown, "*") || v.parent != nil && v.parent.parent == nil, 1, 0)
-	case p.dropped():
-		return 1, 0
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return r.likeZip(file)
+	case bytes.HasPrefix(head, []byte("SQLite format 3\x00")):
+		return "is a database of SQLite; give the result of a query: --from csv"
+	case bytes.Contains(head, []byte("let messages")):
+		return r.looksLike(formatNamed("ticket-tool"))
+	case bytes.HasPrefix(begin, []byte("<")):
+		return "is a page (HTML) and holds no data; fetch the export again"
+	case sqlBegin.Match(begin):
+		return "is SQL, which is never run; give the result of a query: --from csv"
+	case hexDump.Match(begin):
+		return encrypted
 	}
-	return 0, 0
+	return ""
+}
+
+// likeZip tells a zip by the names in it.
+func (r *conversion) likeZip(file *os.File) string {
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	z, err := zip.NewReader(file, info.Size())
+	if err != nil {
+		return ""
+	}
+	for _, f := range z.File {
+		if f.Name == "tickets.jsonl" {
+			return r.looksLike(formatNamed("discord-tickets"))
+		}
+		if f.Name == "data.json" || strings.HasPrefix(f.Name, "transcripts/") {
+			return r.looksLike(formatNamed("tickets-bot"))
+		}
+	}
+	return ""
+}
+
+// looksLike names the format that a file is of; empty where the caller has named it.
+func (r *conversion) looksLike(f *format) string {
+	return cond(f == r.f, "", "this looks like "+f.export()+": --from "+f.name)
+}
+
+// refusalMembers are those of an API's answer that refuses.
+var refusalMembers = strings.Fields("message error errors detail code status status_code statusCode success retry_after global")
+
+// otherJSON tells JSON that is not of the format. cut says that the tree lacks its end,
+// whole that the error is about no value of the document.
+func (r *conversion) otherJSON(root *value, cut, whole bool) string {
+	if text := refusal(root); text != "" {
+		return text
+	}
+	if first := root.first; root.kind == kindArray && first != nil && first.kind == kindArray && first.count == 2 &&
+		first.first.kind == kindText && first.last.kind == kindArray {
+		return encrypted
+	}
+	var like []*format
+	for _, f := range formats {
+		if slices.ContainsFunc(f.needs, func(n needed) bool { return n.fits(root, cut) }) {
+			like = append(like, f)
+		}
+	}
+	switch {
+	case slices.Contains(like, r.f):
+		return "" // the error itself says more
+	case len(like) == 1:
+		return r.looksLike(like[0])
+	case len(like) == 0:
+		return cond(whole || root.kind == kindArray, r.anyJSON(root), "")
+	}
+	names := make([]string, len(like))
+	for i, f := range like {
+		names[i] = f.name
+	}
+	last := len(names) - 1
+	return holds(root) + "; could be " + strings.Join(names[:last], ", ") + " or " + names[last] + ": say which bot it is from"
+}
+
+// refusal is the text of an answer that refuses, if the document is one.
+func refusal(root *value) string {
+	text := root.get("message")
+	if text.none() {
+		text = root.get("error")
+	}
+	if text == nil {
+		return ""
+	}
+	for _, m := range root.members() {
+		if !slices.Contains(refusalMembers, m.name) {
+			return ""
+		}
+	}
+	return "is an answer that refuses (" + text.shown() + "); fetch it again"
+}
+
+// holds describes a document by its first item.
+func holds(root *value) string {
+	of, item := "an object with ", root
+	if root.kind == kindArray {
+		if of, item = "a list of objects with ", root.first; item == nil || item.kind != kindObject {
+			return "holds a list"
+		}
+	}
+	var names []string
+	for _, m := range item.members() {
+		names = append(names, shorten(m.name, 40))
+	}
+	if len(names) > 8 {
+		names = append(names[:8], "…")
+	}
+	return "holds " + of + strings.Join(names, ", ")
+}
+
+// anyJSON names the format that reads what no bot's format fits.
+func (r *conversion) anyJSON(root *value) string {
+	if paths := jsonPaths(root); len(paths) > 0 && r.f.name != "json" {
+		return fmt.Sprintf("%s; --from json reads any: --path %s", holds(root), paths[0])
+	}
+	return ""
+}
+
+// fits reports whether at least one item has all members with their types, and none
+// lacks one. Of a tree that was cut the last item of a list doesn't count.
+func (n needed) fits(root *value, cut bool) bool {
+	items := []*value{root}
+	for word := range strings.SplitSeq(strings.TrimPrefix(n.path, "/"), "/") {
+		if n.path == "" {
+			break
+		}
+		var below []*value
+		for _, v := range items {
+			switch {
+			case word == "#":
+				below = append(below, v.list()...)
+			case strings.HasPrefix(word, "{"):
+				below = append(below, v.members()...)
+			case v.get(word) != nil:
+				below = append(below, v.get(word))
+			}
+		}
+		if items = below; cut && len(items) > 1 && (word == "#" || word[0] == '{') {
+			items = items[:len(items)-1]
+		}
+	}
+	for _, item := range items {
+		if item.kind != kindObject || n.without != "" && item.get(n.without) != nil {
+			return false
+		}
+		for m := range strings.FieldsSeq(n.members) {
+			names, kind, _ := strings.Cut(m, "=")
+			has := false
+			for name := range strings.SplitSeq(names, "|") {
+				has = has || item.get(name).is(kind)
+			}
+			if !has {
+				return false
+			}
+		}
+	}
+	return len(items) > 0
+}
+
+// is reports whether a value is of a kind that an item needs.
+func (v *value) is(kind string) bool {
+	if v == nil {
+		return false
+	}
+	switch kind {
+	case "id":
+		return (v.kind == kindText || v.kind == kindNumber) && digits(strings.TrimSpace(v.text))
+	case "number":
+		return v.kind == kindNumber || v.kind == kindText && isNumber([]byte(v.text))
+	case "text":
+		return v.kind == kindText
+	case "list":
+		return v.kind == kindArray
+	case "object":
+		return v.kind == kindObject
+	}
+	return true
 }

@@ -3,41 +3,49 @@ package convert
 import "fmt"
 
 var mee6Format = &format{
-	name: "mee6", title: "MEE6", items: "player", xp: "keep", curve: "mee6",
+	name: "mee6", title: "MEE6", items: "player",
+	needs: []needed{{path: "/players/#", members: "id=id xp=number"}, {path: "/#", members: "id=id xp=number"}, {path: "/#/players/#", members: "id=id xp=number"}},
+	xp:    "keep", curve: "mee6",
 	where: "https://mee6.xyz/api/plugins/levels/leaderboard/GUILD?limit=1000&page=N, for N from 0 until players is empty, a file each.\n" +
 		"The owner has to make the leaderboard public first. Fetch slowly: it is rate limited.",
-	notes: []string{"Its curve is Guildhall's, so everybody keeps XP and level. Members who have left are in it. MEE6's cases and coins have no export."},
+	notes: []string{"An array of players, as scripts save it, and an array of pages are read too.", "Its curve is Guildhall's, so everybody keeps XP and level. Members who have left are in it. MEE6's cases and coins have no export."},
 	flags: []string{"source-guild", "xp", "curve"},
-	table: []row{
-		{path: "/guild/id", to: "guild"},
-		{path: "/players/#", item: true},
-		{path: "/players/#/id", to: "level.user_id"},
-		{path: "/players/#/guild_id", to: "guild"},
-		{path: "/players/#/xp", to: "level.total_xp"},
-		{path: "/players/#/level", to: "the level, which is held against the curve"},
+	table: mee6Table(),
+	start: func(r *conversion) (handler, error) { return &mee6{r: r}, nil },
+}
+
+// mee6Table has a page, an array of players as scripts save it, and an array of pages.
+func mee6Table() []row {
+	rows := []row{
 		{path: "/status_code", to: "an error"},
 		{path: "/error"},
-		{path: "/page"},
-		{path: "/guild"},
-		{path: "/xp_rate"},
-		{path: "/xp_per_message"},
-		{path: "/role_rewards"},
-		{path: "/admin"},
-		{path: "/banner_url"},
-		{path: "/country"},
-		{path: "/is_member"},
-		{path: "/monetize_options"},
-		{path: "/player"},
-		{path: "/user_guild_settings"},
-		{path: "/players/#/avatar"},
-		{path: "/players/#/detailed_xp"},
-		{path: "/players/#/discriminator"},
-		{path: "/players/#/is_monetize_subscriber"},
-		{path: "/players/#/message_count"},
-		{path: "/players/#/monetize_xp_boost"},
-		{path: "/players/#/username"},
-	},
-	start: func(r *conversion) (handler, error) { return &mee6{r: r}, nil },
+		{path: "/players/#", item: true},
+		{path: "/#", item: true},
+	}
+	for _, page := range []string{"", "/#"} {
+		rows = append(rows, row{path: page + "/guild/id", to: "guild"})
+		for _, name := range []string{
+			"page", "guild/allow_join", "guild/application_commands_enabled", "guild/commands_prefix", "guild/icon", "guild/invite_leaderboard",
+			"guild/leaderboard_url", "guild/name", "guild/premium", "xp_rate", "xp_per_message", "role_rewards", "admin", "banner_url", "country", "is_member", "monetize_options", "player",
+			"user_guild_settings",
+		} {
+			rows = append(rows, row{path: page + "/" + name})
+		}
+	}
+	for _, player := range []string{"/players/#", "/#/players/#", "/#"} {
+		rows = append(rows, []row{
+			{path: player + "/id", to: "level.user_id"},
+			{path: player + "/guild_id", to: "guild"},
+			{path: player + "/xp", to: "level.total_xp"},
+			{path: player + "/level", to: "the level, which is held against the curve"},
+		}...)
+		for _, name := range []string{
+			"avatar", "detailed_xp", "discriminator", "is_monetize_subscriber", "message_count", "monetize_xp_boost", "username",
+		} {
+			rows = append(rows, row{path: player + "/" + name})
+		}
+	}
+	return rows
 }
 
 type mee6 struct {
@@ -61,6 +69,28 @@ func (m *mee6) fact(_ string, v *value) error {
 }
 
 func (m *mee6) item(it *item) error {
+	players := it.get("players")
+	if players == nil {
+		return m.player(it)
+	}
+	if players.kind != kindArray {
+		return wrong(players, "must be a list; it is "+players.shown())
+	}
+	for p := players.first; p != nil; p = p.next {
+		if p.kind != kindObject {
+			return wrong(p, "must be an object; it is "+p.shown())
+		}
+		if elsewhere, err := m.r.otherGuild(p.get("guild_id"), p); err != nil || elsewhere {
+			return err
+		}
+		if err := m.player(&item{value: p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mee6) player(it *item) error {
 	id, err := required(it.value, "id")
 	if err != nil {
 		return err

@@ -8,12 +8,17 @@ import (
 
 var modmailFormat = &format{
 	name: "modmail", title: "Modmail", items: "document",
+	needs: []needed{
+		{members: "_id=any recipient=object messages=list"}, {path: "/#", members: "_id=any recipient=object messages=list"},
+		{members: "_id=any recipient=any message=text author=object"}, {path: "/#", members: "_id=any recipient=any message=text author=object"},
+	},
 	where: "mongoexport of the bot's collections: --collection logs --sort '{created_at: 1}' (a line a thread, or --jsonArray), and --collection notes.",
 	notes: []string{"Threads have no numbers there and get the guild's next ones, so export them in the order of created_at. Messages among staff become notes. " +
 		"A document of the collection notes becomes a case about its member."},
 	flags:   []string{"source-guild", "moderator", "case-type"},
 	table:   modmailTable(),
 	start:   func(r *conversion) (handler, error) { return &modmail{r: r}, nil },
+	survey:  func(*conversion) bool { return true }, // which ticket keeps a channel
 	prepare: unwrap,
 }
 
@@ -41,21 +46,29 @@ func modmailTable() []row {
 			{path: m + "author/mod", to: "ticket_message.author_type"},
 			{path: m + "content", to: "ticket_message.content"},
 			{path: m + "type", to: "ticket_message.kind"},
-			{path: m + "attachments/#", to: "ticket_message.content, an address"},
-			{path: m + "attachments/#/url", to: "ticket_message.content"},
+			{path: m + "attachments/#", to: "ticket_message.attachments, an address"},
+			{path: m + "attachments/#/url", to: "ticket_message.attachments"},
 			{path: of + "/message", to: "case.reason, of a note"},
 			{path: of + "/message_id", to: "case.created_at, of a note"},
 			{path: of + "/author/id", to: "case.moderator_id, of a note"},
-			{path: of + "/author"},
+			{path: of + "/author/name"},
+			{path: of + "/author/discriminator"},
+			{path: of + "/author/avatar_url"},
+			{path: of + "/author/mod"},
 			{path: of + "/key"},
 			{path: of + "/recipient/name"},
 			{path: of + "/recipient/discriminator"},
 			{path: of + "/recipient/avatar_url"},
 			{path: of + "/recipient/mod"},
 			{path: of + "/creator"},
-			{path: of + "/closer"},
+			{path: of + "/closer/name"},
+			{path: of + "/closer/discriminator"},
+			{path: of + "/closer/avatar_url"},
+			{path: of + "/closer/mod"},
 			{path: of + "/nsfw"},
-			{path: m + "author"},
+			{path: m + "author/name"},
+			{path: m + "author/discriminator"},
+			{path: m + "author/avatar_url"},
 			{path: m + "edited"},
 			{path: m + "attachments/#/id"},
 			{path: m + "attachments/#/filename"},
@@ -147,7 +160,7 @@ func (m *modmail) thread(it *item, key, opener string, made *value) (ok bool, er
 	if record.CreatedAt, err = r.instant(made); err != nil {
 		return false, err
 	}
-	isOpen, err := truth(it.get("open"))
+	isOpen, err := parseFlag(it.get("open"))
 	if err != nil {
 		return false, err
 	}
@@ -160,7 +173,7 @@ func (m *modmail) thread(it *item, key, opener string, made *value) (ok bool, er
 		return r.ticket(record, it.value)
 	}
 	if closer := it.get("closer"); !closer.none() {
-		if record.ClosedByID, err = r.id(closer.get("id")); err != nil {
+		if record.ClosedByID, err = r.person(closer.get("id"), "closed_by_id"); err != nil {
 			return false, err
 		}
 	}
@@ -179,10 +192,10 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 		return wrong(v, "must be an object; it is "+v.shown())
 	}
 	author := v.get("author")
-	if record.AuthorID, err = r.id(author.get("id")); err != nil {
+	if record.AuthorID, err = r.person(author.get("id"), "author_id"); err != nil {
 		return err
 	}
-	staff, err := truth(author.get("mod"))
+	staff, err := parseFlag(author.get("mod"))
 	switch {
 	case err != nil:
 		return err
@@ -206,22 +219,19 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	} else if id != "" {
 		seen[id] = true
 	}
-	content, err := r.prose(v.get("content"))
-	if err != nil {
+	var p post
+	if err := p.say(r, "", v.get("content")); err != nil {
 		return err
 	}
-	lines := []string{content}
 	for _, a := range v.get("attachments").list() {
 		if a.kind == kindObject {
 			a = a.get("url")
 		}
-		address, err := r.prose(a)
-		if err != nil {
+		if err := p.attach(r, a, nil); err != nil {
 			return err
 		}
-		lines = append(lines, address)
 	}
-	record.Content = strings.TrimPrefix(strings.Join(lines, "\n"), "\n")
+	p.into(&record)
 	return r.entry(record, v)
 }
 

@@ -1,21 +1,23 @@
 package convert
 
 import (
+	"fmt"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-// amount is a number as a bot wrote it: rounded down, and held within what can be
-// added without running over.
+// amount is a number of the source, rounded down and clamped so that two amounts can be
+// added without overflow.
 type amount struct {
 	n        int64
 	fraction bool
 }
 
-const tooLarge = 1 << 60 // stands for everything that is too much
+const tooLarge = 1 << 60 // the clamp: any larger number counts as this one
 
-// decimal reads a number as it was written.
+// decimal parses a number with any number of digits.
 func decimal(s string) (amount, bool) {
 	if len(s) > maxDigits {
 		return amount{}, false
@@ -28,7 +30,7 @@ func decimal(s string) (amount, bool) {
 	}
 	mantissa, exponent, has := strings.Cut(strings.ToLower(s), "e")
 	if has {
-		e, _ := strconv.Atoi(exponent) // the largest or the smallest, where it is beyond them
+		e, _ := strconv.Atoi(exponent) // out of range gives the largest or smallest int
 		switch {
 		case strings.Trim(mantissa, "+-0.") == "":
 			return amount{}, true
@@ -53,24 +55,58 @@ func decimal(s string) (amount, bool) {
 	return a, true
 }
 
-// number reads XP or coins. In a table thousands may stand apart, in quotes.
+// number parses XP or coins. Cells of a table may have separators between thousands.
 func (r *conversion) number(v *value) (amount, error) {
 	s := strings.TrimSpace(v.text)
-	if v.quoted && thousands(s) {
-		s = strings.ReplaceAll(s, ",", "")
+	if r.o.Decimal == "" && v.unclear(s) {
+		return amount{}, wrong(v, fmt.Sprintf("%q could be %s or %s; say which sign begins the decimals: --decimal , or --decimal .", shorten(s, 40),
+			strings.NewReplacer(".", "", ",", "").Replace(s), strings.ReplaceAll(s, ",", ".")))
 	}
 	if v.kind == kindNumber || v.kind == kindText {
-		if a, ok := decimal(s); ok {
+		if a, ok := decimal(r.plainNumber(v, s)); ok {
 			return a, nil
 		}
 	}
 	return amount{}, wrong(v, "must be a whole number; it is "+v.shown())
 }
 
-// thousands reports whether a text is 1,234,567.
-func thousands(s string) bool {
-	whole, _, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
-	groups := strings.Split(whole, ",")
+var (
+	threeDecimals = regexp.MustCompile(`^[+-]?[0-9]{1,3}\.[0-9]{3}$`)
+	withComma     = regexp.MustCompile(`^[+-]?[0-9]+,[0-9]+$`)
+)
+
+// unclear reports whether a cell could be two numbers. A table that a comma does not
+// separate may come from a place where 1.250 is more than a thousand.
+func (v *value) unclear(s string) bool {
+	at := v.table()
+	return at != nil && at.separator != ',' && (threeDecimals.MatchString(s) || withComma.MatchString(s) && !v.quoted)
+}
+
+// plainNumber removes the separators between thousands from a cell's number and writes a
+// point before its decimals. Any other text is returned as it is.
+func (r *conversion) plainNumber(v *value, s string) string {
+	point, divides := ".", ","
+	switch {
+	case v.table() == nil:
+		return s
+	case r.o.Decimal == "" && !v.quoted:
+		return s
+	case r.o.Decimal == ",":
+		point, divides = ",", "."
+	}
+	if r.o.Decimal != "" {
+		s = strings.NewReplacer(" ", divides, "\u00a0", divides, "\u202f", divides).Replace(s)
+	}
+	whole, decimals, has := strings.Cut(s, point)
+	if thousands(whole, divides) {
+		whole = strings.ReplaceAll(whole, divides, "")
+	}
+	return whole + cond(has, ".", "") + decimals
+}
+
+// thousands reports whether a text is digits in groups of three: 1,234,567.
+func thousands(s, divides string) bool {
+	groups := strings.Split(strings.TrimPrefix(s, "-"), divides)
 	for i, g := range groups {
 		if !digits(g) || len(g) > 3 || i > 0 && len(g) < 3 {
 			return false
@@ -79,9 +115,13 @@ func thousands(s string) bool {
 	return len(groups) > 1
 }
 
-// coins reads a pocket, which may be without a bottom.
+// coins parses a balance, which may be infinite. UnbelievaBoat writes null for an infinite
+// balance; other bots write null where nothing was ever stored.
 func (r *conversion) coins(v *value) (amount, error) {
 	switch {
+	case v.kind == kindNull && !r.f.nullIsEndless:
+		r.change(v, "was null and became 0", nil)
+		return amount{}, nil
 	case v.kind == kindNull, v.text == "Infinity":
 		return amount{n: tooLarge}, nil
 	case v.text == "-Infinity":
@@ -90,9 +130,9 @@ func (r *conversion) coins(v *value) (amount, error) {
 	return r.number(v)
 }
 
-// settle makes of a number one that a record can hold, and says where that changed
-// it. was is what is listed, at where it stood.
-func (r *conversion) settle(a amount, at *value, was any) int64 {
+// inRange returns the nearest number that a record can hold, and reports a change at the
+// given value with was as the old number.
+func (r *conversion) inRange(a amount, at *value, was any) int64 {
 	switch {
 	case a.n < 0:
 		r.change(at, "was below 0 and became 0", was)
@@ -106,16 +146,16 @@ func (r *conversion) settle(a amount, at *value, was any) int64 {
 	return a.n
 }
 
-// xp reads a number of XP.
+// xp parses a number of XP.
 func (r *conversion) xp(v *value) (int64, error) {
 	a, err := r.number(v)
 	if err != nil {
 		return 0, err
 	}
-	return r.settle(a, v, v.whole()), nil
+	return r.inRange(a, v, v.whole()), nil
 }
 
-// whole reads a number that counts something, such as a case's own.
+// whole parses a positive whole number, such as a case's number.
 func (r *conversion) whole(v *value) (int64, error) {
 	a, err := r.number(v)
 	if err != nil || a.fraction || a.n < 1 || a.n > maxNumber {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -10,12 +11,20 @@ const (
 	redBank     = "/384734293238749"
 	redModLog   = "/1354799444"
 	redWarnings = "/5757575755"
+	redLevelUp  = "/117117117" // before version 4
+	redWarn     = "/260"       // WarnSystem
 )
 
 var redFormat = &format{
-	name: "red", title: "Red", items: "entry", xp: "level",
+	name: "red", title: "Red", items: "entry",
+	needs: []needed{
+		{path: redBank + "/MEMBER/{guild}/{user}"}, {path: redBank + "/USER/{user}"}, {path: redModLog + "/CASES/{guild}/{number}", members: "action_type=text"},
+		{path: redModLog + "/GUILD/{guild}/cases/{number}", members: "action_type=text"}, {path: redWarnings + "/MEMBER/{guild}/{user}"},
+		{path: "/configs/{guild}/users/{user}", members: "xp=number"}, {path: "/users/{user}", members: "xp=number level=number"},
+	},
+	xp: "level", manyGuilds: true,
 	where: "files of the JSON backend below the bot's data folder, any of them in one call: Bank/settings.json, ModLog/settings.json,\n" +
-		"Warnings/settings.json of core and LevelUp.json (or a server's backup of it). Of Postgres first make files: redbot-setup convert INSTANCE json.",
+		"Warnings/settings.json of core, LevelUp.json (or a server's backup of it), LevelUp/settings.json, WarnSystem/settings.json. Of Postgres first make files: redbot-setup convert INSTANCE json.",
 	notes: []string{
 		"A global bank belongs to no guild; --source-guild global with --guild ID takes it for one. The currency's name comes with --settings only.",
 		"The other kinds of case end, mute or become notes: smute, vmute, cmute and voiceban are mutes, sunmute, vunmute, cunmute and voiceunban end one.",
@@ -41,6 +50,7 @@ func redTable() []row {
 	for _, of := range [][]row{
 		redBankRows(), redCaseRows(redModLog + "/CASES/{guild}/{number}"), redCaseRows(redModLog + "/GUILD/{guild}/cases/{number}"), redOtherRows(),
 		levelUpRows("/configs/{guild}"), levelUpRows(""), // the second: a server's backup
+		levelUp3Rows(redLevelUp + "/GUILD/{guild}"), warnSystemRows(redWarn + "/MODLOGS/{guild}/{user}/x/#"),
 	} {
 		rows = append(rows, of...)
 	}
@@ -58,8 +68,14 @@ func redBankRows() []row {
 		{path: redBank + "/USER/{user}/name"},
 		{path: redBank + "/USER/{user}/created_at"},
 		{path: redBank + "/GLOBAL/is_global", to: "whether the bank is of no guild"},
-		{path: redBank + "/GLOBAL"},
-		{path: redBank + "/GUILD/{guild}"},
+		{path: redBank + "/GLOBAL/bank_name"},
+		{path: redBank + "/GLOBAL/currency"},
+		{path: redBank + "/GLOBAL/default_balance"},
+		{path: redBank + "/GLOBAL/max_balance"},
+		{path: redBank + "/GLOBAL/schema_version"},
+		{path: redBank + "/GUILD/{guild}/bank_name"},
+		{path: redBank + "/GUILD/{guild}/default_balance"},
+		{path: redBank + "/GUILD/{guild}/max_balance"},
 		{path: redBank + "/GUILD/{guild}/currency", to: "settings.economy.currency_name"},
 	}
 }
@@ -89,7 +105,9 @@ func redOtherRows() []row {
 	return []row{
 		{path: redModLog + "/GLOBAL"},
 		{path: redModLog + "/CASETYPES"},
-		{path: redModLog + "/GUILD/{guild}"},
+		{path: redModLog + "/GUILD/{guild}/casetypes"},
+		{path: redModLog + "/GUILD/{guild}/latest_case_number"},
+		{path: redModLog + "/GUILD/{guild}/mod_log"},
 		{path: redWarnings + "/MEMBER/{guild}/{user}", item: true},
 		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/description", to: "case.reason"},
 		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/mod", to: "case.moderator_id"},
@@ -98,7 +116,6 @@ func redOtherRows() []row {
 		{path: redWarnings + "/MEMBER/{guild}/{user}/status"},
 		{path: redWarnings + "/GUILD/{guild}"},
 		{path: redWarnings + "/GLOBAL"},
-		{path: "/configs/{guild}"},
 		{path: "/ignored_guilds"},
 		{path: "/cache_seconds"},
 		{path: "/render_gifs"},
@@ -113,7 +130,7 @@ func redOtherRows() []row {
 }
 
 func levelUpRows(of string) []row {
-	return []row{
+	rows := []row{
 		{path: of + "/users/{user}", item: true},
 		{path: of + "/users/{user}/xp", to: "level.total_xp"},
 		{path: of + "/users/{user}/level", to: "level.total_xp"},
@@ -128,14 +145,64 @@ func levelUpRows(of string) []row {
 		{path: of + "/algorithm/base", to: "the curve"},
 		{path: of + "/algorithm/exp", to: "the curve"},
 	}
+	for _, name := range []string{
+		"autoremove", "channelbonus", "cmd_cooldown", "cmd_requirements", "cmd_xp", "command_xp", "cooldown", "default_background", "emojis",
+		"ignore_deafened", "ignore_invisible", "ignore_muted", "ignore_solo", "ignoredchannels", "ignoredroles", "ignoredusers", "allowedchannels",
+		"allowedroles", "keep_level_roles", "keep_prestige_roles", "leaderboard", "levelroles", "levelup_dm", "levelup_msg", "min_length", "notify",
+		"notifydm", "notifylog", "notifymention", "prestigedata", "prestigelevel", "role_awarded_dm", "role_awarded_msg", "role_groups", "rolebonus",
+		"schema", "showbalance", "stackprestigeroles", "starcooldown", "starmention", "starmentionautodelete", "streambonus", "style_override",
+		"use_embeds", "use_exp_roles", "voice_channel", "voicexp", "weeklysettings", "xp", "xp_per_dollar",
+	} {
+		rows = append(rows, row{path: of + "/" + name})
+	}
+	return rows
 }
 
-// red knows what a file says late: the curve stands after the members.
+// levelUp3Rows are those of the versions that kept Red's settings.json.
+func levelUp3Rows(of string) []row {
+	rows := []row{
+		{path: of + "/users/{user}", item: true},
+		{path: of + "/users/{user}/xp", to: "level.total_xp"},
+		{path: of + "/users/{user}/level", to: "level.total_xp"},
+		{path: of + "/base", to: "the curve"},
+		{path: of + "/exp", to: "the curve"},
+		{path: redLevelUp + "/GLOBAL"},
+	}
+	for _, name := range []string{"background", "blur", "colors", "emoji", "font", "full", "messages", "prestige", "stars", "voice"} {
+		rows = append(rows, row{path: of + "/users/{user}/" + name})
+	}
+	for _, name := range []string{
+		"autoremove", "barlength", "channelbonuses", "cooldown", "deafened", "emojis", "ignored", "ignoredchannels", "ignoredroles", "ignoredusers",
+		"invisible", "length", "levelchannel", "levelroles", "levelup_dm", "levelup_msg", "lvlmessage", "mention", "muted", "notify", "notifydm", "notifylog",
+		"prestige", "prestigedata", "rolebonuses", "schema", "showbalance", "solo", "stackprestigeroles", "starcooldown", "starmention",
+		"starmentionautodelete", "stars", "streambonus", "tableversion", "usepics", "voicexp", "weekly", "xp",
+	} {
+		rows = append(rows, row{path: of + "/" + name})
+	}
+	return rows
+}
+
+func warnSystemRows(of string) []row {
+	return []row{
+		{path: of, item: true},
+		{path: of + "/level", to: "case.type"},
+		{path: of + "/author", to: "case.moderator_id"},
+		{path: of + "/reason", to: "case.reason"},
+		{path: of + "/time", to: "case.created_at"},
+		{path: of + "/duration", to: "case.expires_at, from created_at"},
+		{path: of + "/roles"},
+		{path: of + "/modlog_message"},
+		{path: redWarn + "/GUILD"}, // its temporary_warns are copies of those in MODLOGS
+		{path: redWarn + "/GLOBAL"},
+	}
+}
+
+// red keeps what a file states after the items that need it: the curve follows the members.
 type red struct {
 	r              *conversion
 	base, exp      float64
 	ownCurve       bool
-	currencyName   string
+	currency       economy
 	modLog, warned *value
 }
 
@@ -146,13 +213,16 @@ func (d *red) fact(to string, v *value) error {
 			d.r.dropAt(redBank + "/GUILD/*/currency")
 			return nil
 		}
-		name, err := d.r.text(v, 32)
+		name, err := d.r.text(v, cond(customEmoji.MatchString(v.text), 64, 32))
 		if err == nil && name != "" && d.r.stage == surveying {
-			d.currencyName = name
+			d.currency = economy{CurrencyName: name}
+			if m := customEmoji.FindStringSubmatch(name); m != nil {
+				d.currency = economy{CurrencyName: m[1], CurrencySymbol: name}
+			}
 		}
 		return err
 	case "whether the bank is of no guild":
-		global, err := truth(v)
+		global, err := parseFlag(v)
 		if err != nil {
 			return err
 		}
@@ -173,7 +243,7 @@ func (d *red) fact(to string, v *value) error {
 	return nil
 }
 
-// end makes of what the survey has found what the records need.
+// end builds the curve from what the survey found.
 func (d *red) end() error {
 	if err := d.settings(); err != nil {
 		return err
@@ -200,6 +270,8 @@ func (d *red) item(it *item) error {
 		return d.warnings(it)
 	case redBank:
 		return d.account(it)
+	case redWarn:
+		return d.warnSystem(it)
 	}
 	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
 	if err != nil || user == "" {
@@ -212,22 +284,25 @@ func (d *red) item(it *item) error {
 	return d.r.level(it, user, s)
 }
 
-// settings writes the settings before the first record.
+// customEmoji is an emoji of a server, as messages name it.
+var customEmoji = regexp.MustCompile(`^<a?:([A-Za-z0-9_]{2,32}):[0-9]{1,20}>$`)
+
+// settings writes the settings record before the first other record.
 func (d *red) settings() error {
-	if d.currencyName == "" || d.r.stage != writing {
+	if d.currency.CurrencyName == "" || d.r.stage != writing {
 		return nil
 	}
-	record := settingsRecord{Record: "settings", GuildID: d.r.guild, Economy: economy{d.currencyName}}
-	d.currencyName = ""
+	record := settingsRecord{Record: "settings", GuildID: d.r.guild, Economy: d.currency}
+	d.currency = economy{}
 	return d.r.write("GuildFileSettings", "settings", record, nil)
 }
 
-// keyed is the name of a member as a value.
+// keyed returns the key of an object's member as a value at the object's place.
 func keyed(v *value, name string) *value {
 	return &value{kind: kindText, text: name, line: v.line, at: v.at}
 }
 
-// account makes a wallet. An account without a balance has nothing.
+// account writes a wallet. An account without a balance has 0.
 func (d *red) account(it *item) error {
 	if it.at.steps[1].name == "USER" && d.r.source != "global" {
 		d.r.leave(it.value, "is of the time when the bank was global")
@@ -246,7 +321,7 @@ func (d *red) account(it *item) error {
 	} else {
 		v = it.value
 	}
-	return d.r.wallet(it, user, d.r.settle(coins, v, v.whole()))
+	return d.r.wallet(it, user, d.r.inRange(coins, v, v.whole()))
 }
 
 func (d *red) incident(it *item) error {
@@ -280,7 +355,41 @@ func (d *red) incident(it *item) error {
 	return d.r.incident(c)
 }
 
-// warnings makes a case of each warning of a member.
+// warnSystemTypes are the kinds of WarnSystem's warnings by their level.
+var warnSystemTypes = map[int64]string{1: "warn", 2: "mute", 3: "kick", 4: "softban", 5: "ban"}
+
+// warnSystem writes a case for an entry of a member's modlog. Entries have no number of
+// their own, so the position in the list makes the id.
+func (d *red) warnSystem(it *item) error {
+	members, err := needs(it.value, "level", "time")
+	if err != nil {
+		return err
+	}
+	who := it.keys["user"]
+	c := incident{
+		at: it.value, user: keyed(it.value, who), moderator: it.get("author"), reasonAt: it.get("reason"),
+		id: "red-warnsystem-" + who + "-" + strconv.Itoa(it.at.steps[len(it.at.steps)-1].index+1),
+	}
+	level, err := d.r.whole(members[0])
+	if err != nil {
+		return err
+	}
+	if c.kind = warnSystemTypes[level]; c.kind == "" {
+		c.kind = "level " + strconv.FormatInt(level, 10)
+	}
+	if c.reason, err = d.r.prose(c.reasonAt); err != nil {
+		return err
+	}
+	if c.made, err = d.r.instant(members[1]); err != nil {
+		return err
+	}
+	if c.ends, err = d.r.lasting(it.get("duration"), c.made); err != nil {
+		return err
+	}
+	return d.r.incident(c)
+}
+
+// warnings writes a case for each warning of a member.
 func (d *red) warnings(it *item) error {
 	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
 	if err != nil || user == "" {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,8 +14,8 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// Error is what is wrong with the input: the file, the line, the path in it, what
-// is wrong and what to do.
+// Error describes what is wrong with the input: the file, the line, the path within the
+// file, what is wrong and what to do about it.
 type Error struct {
 	File, Path string
 	Line       int
@@ -39,17 +40,19 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// UsageError is a call that cannot be carried out as it was typed.
+func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+
+// UsageError describes flags that contradict each other or the format.
 type UsageError struct{ Text string }
 
 func (e *UsageError) Error() string { return e.Text }
 
 func usage(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// maxFirst is how many places a report names.
+// maxFirst is how many places a finding lists.
 const maxFirst = 20
 
-// Place is where something stood that did not become what it was.
+// Place is where a value stood that was left out, changed or is unknown.
 type Place struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
@@ -65,14 +68,14 @@ func (p Place) String() string {
 	return text
 }
 
-// Finding is one reason for which values were left out or changed.
+// Finding counts the values that were left out or changed for one reason.
 type Finding struct {
 	Why   string  `json:"why"`
 	Count int64   `json:"count"`
 	First []Place `json:"first"`
 }
 
-// FileReport is a file that was read.
+// FileReport describes one file that was read.
 type FileReport struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
@@ -80,7 +83,7 @@ type FileReport struct {
 	Items  int64  `json:"items"`
 }
 
-// Report says what became of the input.
+// Report summarizes a conversion: what was written, left out, changed or is unknown.
 type Report struct {
 	Format           string           `json:"format"`
 	GuildID          string           `json:"guild_id"`
@@ -93,6 +96,7 @@ type Report struct {
 	NoPlace          map[string]int64 `json:"no_place"`
 	Unknown          map[string]int64 `json:"unknown"`
 	LevelsThatDiffer int64            `json:"levels_that_differ"`
+	OtherGuilds      map[string]int64 `json:"other_guilds"` // what was passed over, by guild
 
 	items        string // what the format calls its items
 	unknownFirst map[string]Place
@@ -104,10 +108,11 @@ func newReport(f *format, guild, at string) *Report {
 		Files: []FileReport{}, Written: map[string]int64{},
 		LeftOut: []*Finding{}, Changed: []*Finding{}, Warnings: []*Finding{},
 		NoPlace: map[string]int64{}, Unknown: map[string]int64{}, unknownFirst: map[string]Place{},
+		OtherGuilds: map[string]int64{},
 	}
 }
 
-// add counts one more of a reason.
+// add counts one more value for a reason.
 func add(list *[]*Finding, why string, at Place) {
 	i := slices.IndexFunc(*list, func(f *Finding) bool { return f.Why == why })
 	if i < 0 {
@@ -121,7 +126,8 @@ func add(list *[]*Finding, why string, at Place) {
 	}
 }
 
-// Clean reports whether everything went in as it was, but for what has no place.
+// Clean reports whether nothing was left out, changed or unknown. What has no place in a
+// guild file doesn't count.
 func (r *Report) Clean() bool { return len(r.LeftOut)+len(r.Changed)+len(r.Unknown) == 0 }
 
 // JSON writes the report for programs.
@@ -156,6 +162,9 @@ func (r *Report) Print(w io.Writer) error {
 	for _, at := range slices.Sorted(maps.Keys(r.Unknown)) {
 		lines = append(lines, fmt.Sprintf("  %-9s%5d  %s (first: %s)", "unknown", r.Unknown[at], at, r.unknownFirst[at]))
 	}
+	for _, guild := range slices.Sorted(maps.Keys(r.OtherGuilds)) {
+		lines = append(lines, fmt.Sprintf("  passed   %5d  of guild %s", r.OtherGuilds[guild], guild))
+	}
 	if r.LevelsThatDiffer > 0 {
 		lines = append(lines, fmt.Sprintf("  levels   %5d  are others than the curve's", r.LevelsThatDiffer))
 	}
@@ -167,7 +176,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// names are the last words of paths, a few of them.
+// names lists the last words of at most five paths.
 func names(paths map[string]int64) string {
 	set := map[string]bool{}
 	for p := range paths {
@@ -180,7 +189,7 @@ func names(paths map[string]int64) string {
 	return strings.Join(all, ", ")
 }
 
-// count is a number of things in words. settings are many as it is.
+// count returns a number with its noun, in the plural unless it is 1.
 func count(n int64, thing string) string {
 	stem, y := strings.CutSuffix(thing, "ry")
 	switch {
@@ -193,7 +202,7 @@ func count(n int64, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// lost writes what was left out or changed, whole, a line each.
+// lost writes what was left out or changed as JSON, one value a line.
 type lost struct{ out *json.Encoder }
 
 func newLost(w io.Writer) *lost {

@@ -9,6 +9,9 @@ import (
 func TestEachFormatSaysWhatTheFileOfAnotherLooksLike(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats {
+		if f.name == "json" {
+			continue // it reads any
+		}
 		for _, g := range golden {
 			if g.o.From == f.name || g.o.From == "csv" && f.name == "polaris" || g.o.From == "lurkr" && f.name == "arcane" {
 				continue // Polaris has tables too; Arcane's list is in the form of Lurkr's
@@ -115,13 +118,13 @@ func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 		{"modmail", thread("a", `"messages":{"0":{}}`), `/messages: must be a list; it is an object`},
 		{"modmail", thread("a", `"messages":"x"`), `/messages: must be a list; it is "x"`},
 		{"modmail", strings.Replace(thread("a", `"messages":[]`), "false", `"true"`, 1), `/open: must be true or false; it is "true"`},
-		{"modmail", thread("a", `"messages":[{"author":{"id":"1","mod":1}}]`), `/messages/0/author/mod: must be true or false; it is 1`},
+		{"modmail", thread("a", `"messages":[{"author":{"id":"`+bo+`","mod":1}}]`), `/messages/0/author/mod: must be true or false; it is 1`},
 		{"red", warned(`[{"description":"Late"}]`), `/warnings: must be an object; it is a list`},
 		{"red", `{"384734293238749":{"GLOBAL":{"is_global":"yes"}}}`, `/GLOBAL/is_global: must be true or false; it is "yes"`},
 		{"discord-giveaways", "[" + giveaway("1", `,"ended":"true"`) + "]", `/0/ended: must be true or false; it is "true"`},
 		{"discord-giveaways", "[" + giveaway("1", `,"pauseOptions":{"isPaused":0}`) + "]", `/isPaused: must be true or false; it is 0`},
 		{"discord-tickets", zip(`,"open":1`), `/open: must be true or false; it is 1`},
-		{"discord-tickets", zip(`,"archivedUsers":[{"userId":"1","bot":"no"}]`), `/archivedUsers/0/bot: must be true or false; it is "no"`},
+		{"discord-tickets", zip(`,"archivedUsers":[{"userId":"` + bo + `","bot":"no"}]`), `/archivedUsers/0/bot: must be true or false; it is "no"`},
 	} {
 		r := of(t, Options{From: c.from, Guild: g1, SourceGuild: ""}, "a.json", c.text)
 		if r.err == nil || !strings.HasSuffix(r.err.Error(), c.want) {

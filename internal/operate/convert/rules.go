@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -8,7 +9,7 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// wrong is an error about a value.
+// wrong returns an error about a value, with the value's place.
 func wrong(v *value, what string) error {
 	if v == nil {
 		return &Error{Text: what}
@@ -17,7 +18,7 @@ func wrong(v *value, what string) error {
 	return &Error{File: file, Line: v.line, Path: path, Text: what}
 }
 
-// required is a member that has to be there.
+// required returns a member of an object, or an error if the object lacks it.
 func required(v *value, name string) (*value, error) {
 	if c := v.get(name); c != nil {
 		return c, nil
@@ -26,8 +27,7 @@ func required(v *value, name string) (*value, error) {
 	return nil, &Error{File: file, Line: v.line, Path: path + "/" + name, Text: "is missing", missing: true}
 }
 
-// snowflake reads an id as the text of digits that it is. It never becomes a
-// floating number, which has digits for 15 of its 18 places.
+// snowflake parses an id as text. A float64 would lose the last digits of an id of 18.
 func snowflake(v *value) (string, error) {
 	id := strings.TrimSpace(v.text)
 	switch {
@@ -52,15 +52,15 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// rounding watches for ids that a program has rounded.
+// rounding detects ids that a program has rounded to floating-point numbers.
 type rounding struct {
 	exact bool            // an id that does not end in 0 has been seen
-	round map[string]bool // those that do
+	round map[string]bool // distinct ids that do
 	first Place
 }
 
 const (
-	roundIDs = 20 // so many that all end in 0 by chance come once in 10^20
+	roundIDs = 20 // by chance, 20 ids all end in 0 once in 10^20
 	longID   = 18
 )
 
@@ -90,8 +90,8 @@ func (w *rounding) judge() error {
 		"export again with a program that keeps all digits"}
 }
 
-// truth is a value that is true or false; one that is not there is false.
-func truth(v *value) (bool, error) {
+// parseFlag reads a boolean. A missing value is false.
+func parseFlag(v *value) (bool, error) {
 	if v.none() {
 		return false, nil
 	}
@@ -101,8 +101,8 @@ func truth(v *value) (bool, error) {
 	return v.text == "true", nil
 }
 
-// id is a member of the community or a channel; empty where it is nobody: absent,
-// null, and what bots write for somebody who is deleted or was never known.
+// id reads the id of a member or a channel. It is empty where it stands for nobody:
+// absent, null, and what bots write for somebody who is deleted or was never known.
 func (r *conversion) id(v *value) (string, error) {
 	if v.none() {
 		return "", nil
@@ -113,10 +113,35 @@ func (r *conversion) id(v *value) (string, error) {
 			return "", nil
 		}
 	}
+	if m := mention.FindStringSubmatch(strings.TrimSpace(v.text)); m != nil && r.f.people != "" {
+		return r.key(v.as(m[1]))
+	}
 	return r.key(v)
 }
 
-// key is the id of a channel or a message that makes the id of a record.
+var mention = regexp.MustCompile(`^<@!?([0-9]+)>$`)
+
+const (
+	minPerson = 15 // digits of the oldest ids of people
+	maxPerson = 20
+)
+
+// person reads the id of a member, a moderator or an author, which has 15 to 20 digits.
+// A shorter number is a row's own: money or bans would go to nobody. member is the
+// record's member that the id is for.
+func (r *conversion) person(v *value, member string) (string, error) {
+	id, err := r.id(v)
+	if err == nil && id != "" && (len(id) < minPerson || len(id) > maxPerson) {
+		ask := ""
+		if r.f.people != "" {
+			ask = "; which " + r.f.people + " has it? --map " + member + "=" + strings.ToUpper(r.f.people)
+		}
+		err = wrong(v, shorten(id, 40)+" is no id of the platform"+ask)
+	}
+	return id, err
+}
+
+// key reads the id of a channel or a message, from which a record's id is made.
 func (r *conversion) key(v *value) (string, error) {
 	id, err := snowflake(v)
 	if err == nil {
@@ -125,23 +150,23 @@ func (r *conversion) key(v *value) (string, error) {
 	return id, err
 }
 
-// subject is the member whom a record is about; empty if it is nobody, and the
-// record is left out.
+// subject reads the member whom a record is about. For nobody it returns an empty string
+// and reports the record as left out.
 func (r *conversion) subject(v *value, of *value) (string, error) {
-	id, err := r.id(v)
+	id, err := r.person(v, "user_id")
 	if err == nil && id == "" {
 		r.leave(of, "about nobody: its member is deleted or not known")
 	}
 	return id, err
 }
 
-// text reads a text of at most so many characters; empty where there is none.
+// text reads a text and cuts it to most characters. A missing text is empty.
 func (r *conversion) text(v *value, most int) (string, error) {
 	s, err := r.prose(v)
 	return r.cut(v, s, most), err
 }
 
-// prose reads a text of any length.
+// prose reads a text of any length. A missing text is empty.
 func (r *conversion) prose(v *value) (string, error) {
 	if v.none() {
 		return "", nil
@@ -163,7 +188,7 @@ func (r *conversion) prose(v *value) (string, error) {
 	return s, nil
 }
 
-// cut shortens a text that is too long for its member; the whole is listed.
+// cut shortens a text to most characters and reports the whole text as changed.
 func (r *conversion) cut(v *value, s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
@@ -172,8 +197,8 @@ func (r *conversion) cut(v *value, s string, most int) string {
 	return shorten(s, most)
 }
 
-// The ways in which something is not what it was. They count while the file is
-// written, so that a second look at the input counts nothing twice.
+// The functions below add to the report, in the writing pass only, so that an earlier pass
+// counts nothing twice.
 
 func (r *conversion) place(v *value) Place {
 	p := Place{Line: v.line}
@@ -207,7 +232,7 @@ func (r *conversion) find(list *[]*Finding, v *value, why string, whole func() a
 	add(list, why, at)
 }
 
-// brief is a value that a report shows: short ones only.
+// brief returns a value for the report, or nil if it is a long text.
 func brief(whole any) any {
 	if s, ok := whole.(string); ok && len(s) > 100 {
 		return nil
@@ -221,13 +246,15 @@ func (r *conversion) fail(err error) {
 	}
 }
 
-// maxPaths bounds the paths that are told apart, since a file may hold any number.
+// maxPaths bounds the distinct paths that a report counts. Further paths are counted
+// together as others.
 const (
 	maxPaths = 1000
 	others   = "(others)"
 )
 
-// cameBefore reports whether a record has come already, and leaves it out then.
+// cameBefore reports whether a record with this id was read before. It then reports the
+// record as left out.
 func (r *conversion) cameBefore(id string, at *value) bool {
 	if r.records[id] > 0 {
 		r.leave(at, "came twice")
@@ -237,10 +264,10 @@ func (r *conversion) cameBefore(id string, at *value) bool {
 	return false
 }
 
-// row is where a value stands in the input, file and line.
+// row encodes the file and the line of a value.
 func (r *conversion) row(at *value) int64 { return int64(len(r.names))<<32 | int64(at.line) }
 
-// rowPlace says where a row stands, as seen from the file that is being read.
+// rowPlace names a row's line, and its file if that is not the current one.
 func (r *conversion) rowPlace(row int64) string {
 	line := "line " + strconv.FormatInt(row&(1<<32-1), 10)
 	if file := int(row >> 32); file < len(r.names) {
@@ -249,10 +276,11 @@ func (r *conversion) rowPlace(row int64) string {
 	return line
 }
 
-// drop counts what is known to have no place.
+// drop counts a value at a path that has no place in a guild file.
 func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
 
-// unused counts members that say nothing in the state in which their object is.
+// unused counts members without meaning in the object's state, such as the closer of an
+// open ticket.
 func (r *conversion) unused(of *value, state string, members ...string) {
 	for _, name := range members {
 		if !of.get(name).none() {

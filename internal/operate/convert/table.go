@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// row is one path of a format. Its last word is a member's name, # for each item
-// of a list, or a name in braces for each member of an object by id: {guild} is
-// the guild that everything below belongs to. A path stands for all that lies below it,
-// unless a longer path says otherwise.
+// row maps one path of a format to a member of a record. The words of a path are member
+// names, # for each item of a list, and a name in braces for each member of an object whose
+// keys are ids; {guild} is the guild of everything below. A path covers everything below
+// itself except what a longer path names.
 type row struct {
 	path string
-	to   string // the record and its member; empty: it has no place
+	to   string // the record and its member; empty where the path has no place in a guild file
 	item bool   // an object that is read whole and becomes records
 }
 
-// pattern is a table as a tree.
+// pattern is a node of a table's tree.
 type pattern struct {
 	row      *row
 	shown    string // its path, with * for ids and items
@@ -24,9 +24,10 @@ type pattern struct {
 	index    *pattern // of each item
 	any      *pattern // of each member
 	key      string   // the name in braces of any
-	list     bool     // each item of it is what the file is about
-	object   bool     // it is what the file is about itself, or its members are
+	list     bool     // a list whose items become records
+	object   bool     // an object that becomes records, or whose members do
 	interior bool     // it has children
+	bare     bool     // an item may be a number alone, and its handler counts what has no place
 }
 
 func grow(rows []row) *pattern {
@@ -62,7 +63,7 @@ func (p *pattern) grow(word string) *pattern {
 	return *slot
 }
 
-// mark finds the lists that a file is about.
+// mark sets list and object in the whole tree.
 func (p *pattern) mark() {
 	p.list = p.index.item()
 	p.object = p.item() || p.any.item() || p.key == "guild"
@@ -71,7 +72,7 @@ func (p *pattern) mark() {
 	}
 }
 
-// about reports whether what begins with this byte, at this path, is what the file is about.
+// about reports whether a value that begins with c at this path holds the file's items.
 func (p *pattern) about(c byte) bool { return p.list && c == '[' || p.object && c == '{' }
 
 func (p *pattern) children() []*pattern {
@@ -86,13 +87,13 @@ func (p *pattern) children() []*pattern {
 
 func (p *pattern) item() bool { return p != nil && p.row != nil && p.row.item }
 
-// dropped reports whether a path is known to have no place.
+// dropped reports whether the path has no place in a guild file.
 func (p *pattern) dropped() bool { return p != nil && p.row != nil && p.row.to == "" && !p.row.item }
 
-// mapped reports whether a value at this path goes somewhere.
+// mapped reports whether a value at this path becomes part of a record.
 func (p *pattern) mapped() bool { return p != nil && p.row != nil && p.row.to != "" && !p.row.item }
 
-// member is the path of a member of an object.
+// member returns the node of an object's member.
 func (p *pattern) member(name string) *pattern {
 	if p == nil {
 		return nil

@@ -10,26 +10,27 @@ import (
 
 const (
 	maxID      = 64   // of a record
-	maxContent = 4000 // of an entry of a transcript
+	maxContent = 4096 // of an entry of a transcript
+	maxFiles   = 10   // attachments of an entry
 )
 
-// nothing is the text of an entry that had none.
+// nothing is the content of a message that shows nothing.
 const nothing = "[nothing that can be shown]"
 
-// entry writes an entry of a transcript, and goes on in others where it is too long.
+// entry writes a ticket message. A content that is too long continues in further messages.
 func (r *conversion) entry(m messageRecord, at *value) error {
 	if schema.Blank(m.Content) {
-		m.Content = nothing
+		m.Content = cond(len(m.Attachments) > 0, "[attachment]", nothing)
 	}
 	id := m.ID
 	pieces := split(m.Content)
 	if len(pieces) > 1 {
-		r.warn(at, "is longer than 4000 characters and goes on in further entries")
+		r.warn(at, "is longer than 4096 characters and goes on in further entries")
 	}
 	for i, piece := range pieces {
 		m.Content = piece
 		if i > 0 {
-			m.ID, m.ChannelMessageID = id+"-"+nth(i+1), ""
+			m.ID, m.ChannelMessageID, m.Attachments = id+"-"+nth(i+1), "", nil
 		}
 		if err := r.write("GuildFileTicketMessage", "ticket_message", m, at); err != nil {
 			return err
@@ -38,7 +39,145 @@ func (r *conversion) entry(m messageRecord, at *value) error {
 	return nil
 }
 
-// split cuts a text into what entries can hold. A piece with nothing to show is no entry.
+// post is what a message shows: its text, then its embeds, forwards and stickers, a line
+// each, and its attachments.
+type post struct {
+	lines []string
+	files []file
+	more  []string // addresses that have no place among the attachments
+}
+
+// into puts it into a record.
+func (p *post) into(m *messageRecord) {
+	m.Content, m.Attachments = strings.Join(append(p.lines, p.more...), "\n"), p.files
+}
+
+// say adds texts that are not empty, the first of them behind a mark.
+func (p *post) say(r *conversion, mark string, of ...*value) error {
+	for _, v := range of {
+		s, err := r.prose(v)
+		if err != nil {
+			return err
+		}
+		if s != "" {
+			p.lines = append(p.lines, mark+s)
+			mark = ""
+		}
+	}
+	return nil
+}
+
+// shown adds all that a message of the platform shows.
+func (p *post) shown(r *conversion, m *value) error {
+	if err := p.say(r, "", m.get("content")); err != nil {
+		return err
+	}
+	if err := p.embeds(r, m.get("embeds")); err != nil {
+		return err
+	}
+	for _, f := range m.get("message_snapshots").list() {
+		if err := p.say(r, "[forwarded]\n", f.get("message").get("content")); err != nil {
+			return err
+		}
+	}
+	for _, s := range m.get("sticker_items").list() {
+		if err := p.say(r, "[sticker] ", s.get("name")); err != nil {
+			return err
+		}
+	}
+	return p.attachAll(r, m.get("attachments"))
+}
+
+// embeds adds what each embed says. Some bots wrap it: {"data": {…}}.
+func (p *post) embeds(r *conversion, list *value) error {
+	for _, e := range list.list() {
+		if data := e.get("data"); data != nil {
+			e = data
+		}
+		before := len(p.lines)
+		if err := p.say(r, "[embed] ", e.get("title"), e.get("description")); err != nil {
+			return err
+		}
+		for _, f := range e.get("fields").list() {
+			name, err := r.prose(f.get("name"))
+			if err != nil {
+				return err
+			}
+			text, err := r.prose(f.get("value"))
+			if err != nil {
+				return err
+			}
+			p.lines = append(p.lines, cond(len(p.lines) == before, "[embed] ", "")+name+": "+text)
+		}
+	}
+	return nil
+}
+
+// attachAll adds the attachments of a message of the platform.
+func (p *post) attachAll(r *conversion, list *value) error {
+	for _, a := range list.list() {
+		address := a
+		if a.kind == kindObject {
+			address = a.get("url")
+		}
+		if err := p.attach(r, address, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach adds the attachment at an address. about, which may be nil, has its name, type and
+// size; without a name it has the last word of the address.
+func (p *post) attach(r *conversion, address, about *value) error {
+	url, err := r.prose(address)
+	if err != nil {
+		return err
+	}
+	if url = strings.TrimSpace(url); url == "" {
+		return nil
+	}
+	if len(p.files) == maxFiles || !isAddress(url, 1024) {
+		p.more = append(p.more, url)
+		return nil
+	}
+	f := file{URL: url}
+	if f.Name, err = r.text(about.get(either(about, "name", "filename")), 256); err != nil {
+		return err
+	}
+	if f.Name == "" {
+		f.Name = shorten(lastWord(url), 256)
+	}
+	if f.ContentType, err = r.text(about.get(either(about, "content_type", "contentType")), 128); err != nil {
+		return err
+	}
+	if size := about.get("size"); !size.none() {
+		n, err := r.number(size)
+		if err != nil {
+			return err
+		}
+		f.Size = min(max(n.n, 0), maxWhole)
+	}
+	p.files = append(p.files, f)
+	return nil
+}
+
+// lastWord is the last word of an address's path, or the address.
+func lastWord(url string) string {
+	path, _, _ := strings.Cut(strings.TrimPrefix(url, "https://"), "?")
+	path, _, _ = strings.Cut(path, "#")
+	if i := strings.LastIndexByte(strings.TrimRight(path, "/"), '/'); i >= 0 && strings.TrimRight(path[i+1:], "/") != "" {
+		return strings.TrimRight(path[i+1:], "/")
+	}
+	return url
+}
+
+// isAddress reports whether a text is an https address of at most so many characters.
+func isAddress(s string, most int) bool {
+	return strings.HasPrefix(s, "https://") && !strings.ContainsAny(s, " \t\r\n") && utf8.RuneCountInString(s) <= most
+}
+
+// split cuts a text into pieces of at most maxContent characters. Blank pieces are dropped.
 func split(s string) []string {
 	var pieces []string
 	for utf8.RuneCountInString(s) > maxContent {
@@ -60,11 +199,18 @@ func split(s string) []string {
 	return shown
 }
 
-// nth writes a number so that the order of the texts is that of the numbers: entries
-// of one instant are ordered by their ids.
+// nth formats a number so that texts sort like the numbers: messages of one instant are
+// ordered by their ids.
 func nth(n int) string { return strings.Repeat("9", n/10) + strconv.Itoa(n%10) }
 
-// ticket writes a ticket that has not come yet; false: it has.
+// openTicket is the newest open ticket of a channel, which keeps it.
+type openTicket struct {
+	id string
+	at *stamp
+}
+
+// ticket writes a ticket and reports whether it did: a ticket that was read before is left
+// out.
 func (r *conversion) ticket(t ticketRecord, at *value) (bool, error) {
 	if r.cameBefore(t.ID, at) {
 		return false, nil
@@ -78,6 +224,17 @@ func (r *conversion) ticket(t ticketRecord, at *value) (bool, error) {
 			t.Number = 0
 		}
 		r.cases.numbers[t.Number] = true
+	}
+	if t.Status == "open" && t.ChannelID != "" {
+		switch {
+		case r.stage == surveying:
+			if last, ok := r.channels[t.ChannelID]; !ok || milli(last.at) <= milli(t.CreatedAt) {
+				r.channels[t.ChannelID] = openTicket{t.ID, t.CreatedAt}
+			}
+		case r.channels[t.ChannelID].id != t.ID && r.channels[t.ChannelID].id != "":
+			r.change(at, "is open in the channel of a newer ticket, and has none", t.ChannelID)
+			t.ChannelID = ""
+		}
 	}
 	return true, r.write("GuildFileTicket", "ticket", t, at)
 }

@@ -17,10 +17,10 @@ const (
 	kindNull
 )
 
-// value is a JSON value, or a cell of a table, that knows where it stands.
+// value is a JSON value or a cell of a table, with its place in the input.
 type value struct {
 	kind    kind
-	damaged bool      // half a character was replaced in it
+	damaged bool      // half a surrogate pair was replaced in it
 	quoted  bool      // a cell of a table that stood in quotes
 	line    int       // of its first character
 	index   int       // among the members or items of parent
@@ -32,14 +32,31 @@ type value struct {
 	parent, first, last, next *value
 }
 
-// position is where an outermost value stands.
+// position is the place of an outermost value.
 type position struct {
 	file  string
-	steps []step // to it within its document; they change as the reading goes on
-	table bool   // its values are cells, which are named by their columns
+	steps []step // path within the document; the walker changes it as it reads on
+	table bool   // the value is a row of a table; its members are named by their columns
+
+	separator byte // of the cells
 }
 
-// nodes are the values of one tree; the next tree takes the same memory.
+// table returns the position of a cell's row, or nil if the value is no cell.
+func (v *value) table() *position {
+	if v.parent == nil || v.parent.at == nil || !v.parent.at.table {
+		return nil
+	}
+	return v.parent.at
+}
+
+// as returns a copy of the value with another text, at the same place.
+func (v *value) as(text string) *value {
+	c := *v
+	c.kind, c.text = kindText, text
+	return &c
+}
+
+// nodes allocates the values of one tree. The next tree reuses the memory.
 type nodes struct {
 	chunks [][]value
 	n      int
@@ -49,7 +66,7 @@ const chunk = 256
 
 func (a *nodes) reset() {
 	if len(a.chunks) > 1024 {
-		a.chunks = nil // one value was huge; the others need not pay for it
+		a.chunks = nil // one tree was huge; free its memory
 	}
 	a.n = 0
 }
@@ -78,7 +95,7 @@ func (v *value) put(child *value) {
 	v.count++
 }
 
-// get is a member of an object, nil when it has none of that name.
+// get returns the member of an object with that name, or nil.
 func (v *value) get(name string) *value {
 	if v == nil || v.kind != kindObject {
 		return nil
@@ -91,10 +108,10 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-// list is the items of an array; an object has none.
+// list returns the items of an array, and nil for any other value.
 func (v *value) list() []*value { return v.children(kindArray) }
 
-// members are those of an object.
+// members returns the members of an object, and nil for any other value.
 func (v *value) members() []*value { return v.children(kindObject) }
 
 func (v *value) children(of kind) []*value {
@@ -108,13 +125,13 @@ func (v *value) children(of kind) []*value {
 	return all
 }
 
-// none reports whether a member is not there or null.
+// none reports whether a value is missing or null.
 func (v *value) none() bool { return v == nil || v.kind == kindNull }
 
-// empty reports whether a value says nothing: null, an object or a list without members.
+// empty reports whether a value is null, {} or [].
 func (v *value) empty() bool { return v.kind == kindNull || v.kind <= kindArray && v.count == 0 }
 
-// where is the place of a value: the file, and the path in its document.
+// where returns the file of a value and its path within the document.
 func (v *value) where() (file, path string) {
 	var up []string
 	for ; v.parent != nil; v = v.parent {
@@ -140,15 +157,15 @@ func (v *value) where() (file, path string) {
 	return v.at.file, path
 }
 
-// maxName is how much of a name is shown, which may be anything.
+// maxName bounds the characters of a name in messages and reports.
 const maxName = 100
 
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escaped is a name as it stands in a JSON pointer.
+// escaped returns a name as a token of a JSON pointer (RFC 6901).
 func escaped(name string) string { return pointer.Replace(shorten(name, maxName)) }
 
-// whole is the value as Go has it, for what lists values.
+// whole converts the value to what encoding/json would decode it to.
 func (v *value) whole() any {
 	switch v.kind {
 	case kindObject:
@@ -174,7 +191,7 @@ func (v *value) whole() any {
 	}
 }
 
-// shown is how an error quotes a value.
+// shown returns a short form of the value for error messages.
 func (v *value) shown() string {
 	switch v.kind {
 	case kindObject:
@@ -190,7 +207,7 @@ func (v *value) shown() string {
 	}
 }
 
-// shorten cuts a text to so many characters, the last of them an ellipsis.
+// shorten cuts a text to most characters, the last of which is an ellipsis.
 func shorten(s string, most int) string {
 	n, end := 0, 0
 	for i := range s {
@@ -204,7 +221,8 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// relined puts everything below a value on its line: it was one text.
+// relined sets the line of everything below a value to the value's line, for JSON that was
+// the content of one string.
 func (v *value) relined() {
 	for c := v.first; c != nil; c = c.next {
 		c.line = v.line

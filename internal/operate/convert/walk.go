@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// item is what becomes records, with the ids on the way to it.
+// item is a value that becomes records, with the keys of its path.
 type item struct {
 	*value
 	who   *value            // the cell of a table's row that names the member
-	nodes *nodes            // where what is read beside it may stand
+	nodes *nodes            // for values that the handler parses besides the item
 	since *stamp            // when a row of a table last changed
-	keys  map[string]string // by the names in braces of its path
+	keys  map[string]string // ids in the path, by the names in braces
 }
 
-// handler is what is special about a format. It lives as long as the run, and
-// sees the input once or several times (run.stage).
+// handler makes records of a format's items. One handler serves all passes of a run, so it
+// sees the input once or several times (conversion.stage).
 type handler interface {
 	fact(to string, v *value) error
 	item(it *item) error
 	end() error
 }
 
-// step is one word of the path to where a walker stands.
+// step is one word of the walker's current path.
 type step struct {
 	name  string
 	key   string // the name in braces, if it is an id
@@ -32,15 +32,15 @@ type step struct {
 	list  bool
 }
 
-// walker goes through the documents of one file along a table, and holds no more
-// of them than an item at a time.
+// walker reads the documents of one file along a table, and holds at most one item in
+// memory.
 type walker struct {
 	r      *conversion
 	s      *scanner
 	file   string
 	steps  []step
 	items  int64
-	shaped bool // the document has what the format is about
+	shaped bool // the document has a list or an object of items
 	base   position
 	guilds map[string]bool // that the file names
 }
@@ -77,7 +77,7 @@ func (r *conversion) walk(file string, src io.Reader, root *pattern) (int64, err
 	}
 }
 
-// ours refuses a file that names guilds, and not the one that is wanted.
+// ours returns an error if the file names guilds and none of them is the source guild.
 func (w *walker) ours() error {
 	if w.r.stage == finding || len(w.guilds) == 0 || w.guilds[w.r.source] || w.r.source == "global" {
 		return nil
@@ -85,7 +85,7 @@ func (w *walker) ours() error {
 	return w.r.elsewhere(w.file, w.guilds)
 }
 
-// at reads the value that begins here.
+// at reads the next value along the pattern p.
 func (w *walker) at(p *pattern) error {
 	if err := w.r.ctx.Err(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *walker) at(p *pattern) error {
 	}
 	w.shaped = w.shaped || p.about(c)
 	switch {
-	case c == '{' && p.item():
+	case p.item() && (c == '{' || p.bare && c != '['):
 		return w.item(p)
 	case c == '{' && p.interior:
 		return w.object(p)
@@ -133,6 +133,10 @@ func (w *walker) object(p *pattern) error {
 			err = w.strange(p, name)
 		case p.any:
 			w.steps[len(w.steps)-1].key = p.key
+			if p.dropped() && p.key != "number" && !isID(name) {
+				err = w.strange(p, name) // a setting beside the members
+				break
+			}
 			err = w.under(p, child, name)
 		default:
 			err = w.at(child)
@@ -144,7 +148,7 @@ func (w *walker) object(p *pattern) error {
 	}
 }
 
-// under reads what stands below an id. It passes over what belongs to another guild.
+// under reads the value of a key that is an id. It skips other guilds.
 func (w *walker) under(p, child *pattern, name string) error {
 	if p.key == "guild" {
 		w.guilds[name] = true
@@ -152,6 +156,7 @@ func (w *walker) under(p, child *pattern, name string) error {
 			w.r.found[name] = true
 		}
 		if name != w.r.source {
+			w.r.passOver(name)
 			return w.s.skip()
 		}
 	}
@@ -180,7 +185,7 @@ func (w *walker) list(p *pattern) error {
 	return nil
 }
 
-// value reads the value that begins here whole.
+// value reads the next value whole.
 func (w *walker) value() (*value, error) {
 	v, err := w.s.value()
 	if v != nil {
@@ -208,8 +213,7 @@ func (w *walker) item(p *pattern) error {
 	if w.r.f.prepare != nil {
 		w.r.f.prepare(v)
 	}
-	ours, err := w.belongs(v, p)
-	if !ours {
+	if ours, err := w.belongs(v, p); !ours && !p.bare {
 		return err
 	}
 	w.items++
@@ -219,32 +223,40 @@ func (w *walker) item(p *pattern) error {
 		}
 		return err
 	}
-	w.r.account(v, p, nil)
+	if !p.bare {
+		w.r.account(v, p, nil)
+	}
 	return w.r.failed
 }
 
-// belongs looks for the guild that an item names. One of another guild is neither
+// belongs looks for the guild that an item names. An item of another guild is neither
 // read nor a loss.
 func (w *walker) belongs(v *value, p *pattern) (bool, error) {
 	ours := true
 	for name, child := range p.names {
-		if !child.mapped() || child.row.to != "guild" || v.get(name).none() {
-			continue
+		named := v.get(name)
+		switch {
+		case child.mapped() && child.row.to == "guild":
+			elsewhere, err := w.r.otherGuild(named, v)
+			if err != nil {
+				return false, err
+			}
+			if !named.none() {
+				w.guilds[strings.TrimSpace(named.text)] = true
+			}
+			ours = ours && !elsewhere
+		case child.interior && named != nil && named.kind == kindObject:
+			below, err := w.belongs(named, child)
+			if err != nil {
+				return false, err
+			}
+			ours = ours && below
 		}
-		guild, err := snowflake(v.get(name))
-		if err != nil {
-			return false, err
-		}
-		w.guilds[guild] = true
-		if w.r.stage == finding {
-			w.r.found[guild] = true
-		}
-		ours = guild == w.r.source
 	}
 	return ours && w.r.stage != finding, nil
 }
 
-// leaf reads a value beside the items.
+// leaf reads a value that is not part of an item.
 func (w *walker) leaf(p *pattern) error {
 	if !p.mapped() {
 		if p.dropped() {
@@ -267,7 +279,7 @@ func (w *walker) leaf(p *pattern) error {
 	return w.r.h.fact(p.row.to, v)
 }
 
-// guild notes the guild that a whole document belongs to.
+// guild reads the id of the guild that the whole document belongs to.
 func (w *walker) guild(v *value) error {
 	guild, err := snowflake(v)
 	if err != nil {
@@ -278,10 +290,13 @@ func (w *walker) guild(v *value) error {
 		w.r.found[guild] = true
 		return nil
 	}
+	if guild != w.r.source && !w.r.manyGuilds() && w.r.o.SourceGuild == "" {
+		return w.r.foreign(v, guild)
+	}
 	return w.ours()
 }
 
-// strange reads a member that the table does not have.
+// strange reads a member that the table doesn't name.
 func (w *walker) strange(p *pattern, name string) error {
 	if p.dropped() {
 		w.r.dropAt(deeper(p.shown, name))
@@ -299,9 +314,8 @@ func (w *walker) strange(p *pattern, name string) error {
 	return errors.Join(err, w.r.failed)
 }
 
-// account holds every member of an item against the table: each goes somewhere, is
-// known to have no place, or is unknown. up is the longest path above of which
-// everything below has no place.
+// account checks every member of an item against the table: each is mapped, has no place,
+// or is unknown. up is the nearest ancestor that has no place, or nil.
 func (r *conversion) account(v *value, p, up *pattern) {
 	if p.dropped() {
 		up = p
@@ -336,10 +350,10 @@ func (r *conversion) member(c *value, parent, p, up *pattern) {
 	r.account(c, p, up)
 }
 
-// deeper is the path of a member. A name may have any length; a report shows it short.
+// deeper returns the path of a member, with a shortened name.
 func deeper(path, name string) string { return path + "/" + shorten(name, maxName) }
 
-// pathOf is the path that steps make.
+// pathOf returns the JSON pointer of steps.
 func pathOf(steps []step) string {
 	var b strings.Builder
 	for _, s := range steps {

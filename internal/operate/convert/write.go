@@ -17,8 +17,7 @@ const maxWhole = 1<<53 - 1
 // those that follow.
 const maxNumber = 1<<52 - 1
 
-// stamp is an instant as guild files of this package have it: UTC, with
-// milliseconds where there are some.
+// stamp is an instant in UTC, formatted as RFC 3339 with milliseconds unless they are 0.
 type stamp struct{ time.Time }
 
 func (s stamp) String() string {
@@ -29,10 +28,10 @@ func (s stamp) String() string {
 	return s.UTC().Format(layout)
 }
 
-// MarshalText writes it.
+// MarshalText returns the instant as RFC 3339.
 func (s stamp) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalJSON writes it.
+// MarshalJSON returns the instant as RFC 3339 in quotes.
 func (s stamp) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
 
 type guildRecord struct {
@@ -41,7 +40,8 @@ type guildRecord struct {
 }
 
 type economy struct {
-	CurrencyName string `json:"currency_name"`
+	CurrencyName   string `json:"currency_name"`
+	CurrencySymbol string `json:"currency_symbol,omitempty"`
 }
 
 type settingsRecord struct {
@@ -81,6 +81,16 @@ type caseRecord struct {
 	UpdatedAt   *stamp `json:"updated_at,omitempty"`
 }
 
+type memberRecord struct {
+	Record    string `json:"record"`
+	GuildID   string `json:"guild_id"`
+	UserID    string `json:"user_id"`
+	Name      string `json:"name,omitempty"`
+	AvatarURL string `json:"avatar_url,omitempty"`
+	JoinedAt  *stamp `json:"joined_at,omitempty"`
+	LeftAt    *stamp `json:"left_at,omitempty"`
+}
+
 type ticketRecord struct {
 	Record      string `json:"record"`
 	GuildID     string `json:"guild_id"`
@@ -88,6 +98,8 @@ type ticketRecord struct {
 	Number      int64  `json:"number,omitempty"`
 	Status      string `json:"status"`
 	Subject     string `json:"subject,omitempty"`
+	Category    string `json:"category,omitempty"`
+	Priority    string `json:"priority,omitempty"`
 	OpenerID    string `json:"opener_id"`
 	ClaimedByID string `json:"claimed_by_id,omitempty"`
 	ChannelID   string `json:"channel_id,omitempty"`
@@ -107,7 +119,18 @@ type messageRecord struct {
 	AuthorType       string `json:"author_type"`
 	Content          string `json:"content"`
 	ChannelMessageID string `json:"channel_message_id,omitempty"`
+	Attachments      []file `json:"attachments,omitempty"`
 	CreatedAt        *stamp `json:"created_at,omitempty"`
+	EditedAt         *stamp `json:"edited_at,omitempty"`
+	DeletedAt        *stamp `json:"deleted_at,omitempty"`
+}
+
+// file is an attachment.
+type file struct {
+	Name        string `json:"name"`
+	URL         string `json:"url"`
+	ContentType string `json:"content_type,omitempty"`
+	Size        int64  `json:"size,omitempty"`
 }
 
 type giveawayRecord struct {
@@ -127,11 +150,11 @@ type giveawayRecord struct {
 	CreatedAt   *stamp   `json:"created_at,omitempty"`
 }
 
-// sheet is the guild file that is being written.
+// sheet writes the guild file.
 type sheet struct {
 	to   io.Writer
-	gone bool   // something has left
-	held []byte // lines that have not
+	gone bool   // something has been written
+	held []byte // lines that have not been written
 	line bytes.Buffer
 	json *json.Encoder
 }
@@ -148,8 +171,8 @@ func newSheet(to io.Writer) *sheet {
 	return s
 }
 
-// add takes the line. All that leaves lacks the end of a record, so that an import
-// refuses what a killed conversion has left in a pipe.
+// add buffers the line. What is written always ends in the middle of a record, so that an
+// import refuses what a killed conversion has left in a pipe.
 func (s *sheet) add() error {
 	s.held = append(s.held, s.line.Bytes()...)
 	if len(s.held) < sheetSize {
@@ -167,8 +190,8 @@ func (s *sheet) send(n int) error {
 
 func (s *sheet) flush() error { return s.send(len(s.held)) }
 
-// fail ends a file that is not whole with a line that no import takes, where any of
-// it has left already.
+// fail ends an incomplete file with a line that every import refuses, if any of the file
+// has been written.
 func (s *sheet) fail() error {
 	if !s.gone {
 		return nil
@@ -177,15 +200,15 @@ func (s *sheet) fail() error {
 	return s.flush()
 }
 
-// maxRecordValues is how many values a record may hold: an import takes no more.
+// maxRecordValues bounds the values of a record; an import refuses more.
 const maxRecordValues = 1000
 
-// open writes the first line.
+// open writes the first line, the guild record.
 func (r *conversion) open() error {
 	return r.line("GuildFileGuild", guildRecord{"guild", r.guild}, nil)
 }
 
-// write adds a record, which becomes of the value at.
+// write adds a record that was made of the value at.
 func (r *conversion) write(schemaName, kind string, record any, at *value) error {
 	if r.stage != writing {
 		return nil
@@ -194,7 +217,7 @@ func (r *conversion) write(schemaName, kind string, record any, at *value) error
 	return r.line(schemaName, record, at)
 }
 
-// line writes a record that has been held against its schema.
+// line checks a record against its schema and writes it.
 func (r *conversion) line(schemaName string, record any, at *value) error {
 	s := r.out
 	s.line.Reset()
@@ -211,7 +234,7 @@ func (r *conversion) line(schemaName string, record any, at *value) error {
 	return s.add()
 }
 
-// schemas are the checks that a run has needed.
+// schemas caches the checks of schemas by name.
 type schemas map[string]func(any, []schema.Problem) []schema.Problem
 
 func (s schemas) named(name string) func(any, []schema.Problem) []schema.Problem {

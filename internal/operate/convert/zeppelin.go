@@ -7,6 +7,7 @@ import (
 
 var zeppelinFormat = &format{
 	name: "zeppelin", title: "Zeppelin", items: "case",
+	needs: []needed{{path: "/cases/#", members: "case_number=number user_id=id type=number created_at=text"}},
 	where: "the dashboard's export of a server's cases, export_GUILD_TIME.json.",
 	notes: []string{"Until when mutes and bans hold is not in the export. It stands in the tables mutes and tempbans of the bot's database " +
 		"(see the recipes), and goes to --in-force; without it a mute comes in as over, and a ban without an end."},
@@ -33,7 +34,7 @@ var zeppelinFormat = &format{
 	survey: func(*conversion) bool { return true },
 }
 
-// zeppelinTypes are the kinds of case by number. One that is deleted has the user 0.
+// zeppelinTypes maps Zeppelin's case types to kinds. A deleted case has the user 0.
 var zeppelinTypes = map[int64]string{1: "ban", 2: "unban", 3: "note", 4: "warn", 5: "kick", 6: "mute", 7: "unmute", 8: "deleted", 9: "softban"}
 
 type zeppelin struct {
@@ -75,7 +76,7 @@ func (z *zeppelin) item(it *item) error {
 	return z.r.incident(c)
 }
 
-// needs are members that have to be there.
+// needs returns members of an object, or an error for the first one that is missing.
 func needs(v *value, names ...string) ([]*value, error) {
 	all := make([]*value, len(names))
 	for i, name := range names {

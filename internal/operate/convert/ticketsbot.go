@@ -1,0 +1,603 @@
+package convert
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var ticketsBotFormat = &format{
+	name: "tickets-bot", title: "Tickets.bot", items: "item", seeks: true,
+	needs: []needed{{path: "/tickets/#", members: "id=number user_id=id open=any open_time=text"}},
+	where: "data.zip and transcripts.zip of the bot's export, and transcripts that were saved singly; in any order, in one call.",
+	notes: []string{
+		"Tickets come first, then their transcripts. A rating becomes a note, and so do the answers of an exit survey, with their questions.",
+		"A transcript whose ticket is not in data.json is left out.",
+	},
+	flags: []string{"source-guild", "numbers"},
+	table: []row{
+		{path: "/guild_id", to: "guild"},
+		{path: "/tickets/#", item: true},
+		{path: "/tickets/#/id", to: "ticket.id, ticket.number"},
+		{path: "/tickets/#/user_id", to: "ticket.opener_id"},
+		{path: "/tickets/#/open", to: "ticket.status"},
+		{path: "/tickets/#/channel_id", to: "ticket.channel_id while it is open"},
+		{path: "/tickets/#/open_time", to: "ticket.created_at"},
+		{path: "/tickets/#/close_time", to: "ticket.closed_at"},
+		{path: "/tickets/#/panel_id", to: "ticket.category, by panels"},
+		{path: "/tickets/#/has_transcript", to: "whether a transcript should be there"},
+		{path: "/tickets/#/guild_id", to: "guild"},
+		{path: "/tickets/#/is_thread"},
+		{path: "/tickets/#/join_message_id"},
+		{path: "/tickets/#/notes_thread_id"},
+		{path: "/tickets/#/status"},
+		{path: "/tickets/#/welcome_message_id"},
+		{path: "/ticket_claims/#", item: true},
+		{path: "/ticket_claims/#/ticket_id", to: "ticket.claimed_by_id"},
+		{path: "/ticket_claims/#/data", to: "ticket.claimed_by_id"},
+		{path: "/close_reasons/#", item: true},
+		{path: "/close_reasons/#/ticket_id", to: "ticket.close_reason"},
+		{path: "/close_reasons/#/data/reason", to: "ticket.close_reason"},
+		{path: "/close_reasons/#/data/closed_by", to: "ticket.closed_by_id"},
+		{path: "/panels/#", item: true},
+		{path: "/panels/#/panel_id", to: "ticket.category"},
+		{path: "/panels/#/title", to: "ticket.category"},
+		{path: "/panels/#/guild_id", to: "guild"},
+		{path: "/panels/#/message_id"},
+		{path: "/panels/#/channel_id"},
+		{path: "/panels/#/content"},
+		{path: "/service_ratings/#", item: true},
+		{path: "/service_ratings/#/ticket_id", to: "ticket_message.content, of a note"},
+		{path: "/service_ratings/#/data", to: "ticket_message.content, of a note"},
+		{path: "/form_inputs/#", item: true},
+		{path: "/form_inputs/#/id", to: "ticket_message.content, of a note"},
+		{path: "/form_inputs/#/label", to: "ticket_message.content, of a note"},
+		{path: "/form_inputs/#/form_id"},
+		{path: "/form_inputs/#/position"},
+		{path: "/form_inputs/#/custom_id"},
+		{path: "/form_inputs/#/style"},
+		{path: "/form_inputs/#/required"},
+		{path: "/exit_survey_responses/#", item: true},
+		{path: "/exit_survey_responses/#/ticket_id", to: "ticket_message.content, of a note"},
+		{path: "/exit_survey_responses/#/data/question_id", to: "ticket_message.content, of a note"},
+		{path: "/exit_survey_responses/#/data/response", to: "ticket_message.content, of a note"},
+		{path: "/exit_survey_responses/#/data/form_id"},
+		{path: ""},
+	},
+	start: func(r *conversion) (handler, error) { return newTicketsBot(r), nil },
+	read: func(r *conversion, in *Input, _ *source) (int64, error) {
+		return r.h.(*ticketsBot).read(in)
+	},
+	survey: func(*conversion) bool { return true },
+}
+
+// transcriptTable is what a transcript holds: of version 2, of version 1, which is the
+// platform's own messages in an array, and as the dashboard renders it.
+var transcriptTable = grow(slices.Concat(
+	[]row{
+		{path: "/entities/users/{user}/bot", to: "ticket_message.author_type"},
+		{path: "/entities/users/{user}"}, {path: "/entities"}, {path: "/version"}, {path: "/success"},
+		{path: "/channel_name", to: "the ticket"},
+	},
+	transcriptRows("/messages/#"), transcriptRows("/#"),
+))
+
+func transcriptRows(of string) []row {
+	rows := []row{
+		{path: of + "/id", to: "ticket_message.id, ticket_message.channel_message_id"},
+		{path: of + "/author", to: "ticket_message.author_id"},
+		{path: of + "/author/id", to: "ticket_message.author_id"},
+		{path: of + "/author/bot", to: "ticket_message.author_type"},
+		{path: of + "/badge", to: "ticket_message.author_type"},
+		{path: of + "/content", to: "ticket_message.content"},
+		{path: of + "/timestamp", to: "ticket_message.created_at"},
+		{path: of + "/time", to: "ticket_message.created_at"},
+		{path: of + "/edited_timestamp", to: "ticket_message.edited_at"},
+		{path: of + "/message_snapshots/#/message/content", to: "ticket_message.content"},
+		{path: of + "/sticker_items/#/name", to: "ticket_message.content"},
+	}
+	for _, name := range []string{"filename", "name", "url", "size", "content_type"} {
+		rows = append(rows, row{path: of + "/attachments/#/" + name, to: "ticket_message.attachments"})
+	}
+	for _, name := range []string{"title", "description", "fields/#/name", "fields/#/value"} {
+		rows = append(rows, row{path: of + "/embeds/#/" + name, to: "ticket_message.content"})
+	}
+	for _, name := range []string{
+		"activity", "application", "application_id", "author/avatar", "author/discriminator", "author/global_name", "author/public_flags", "author/username",
+		"attachments/#/Id", "attachments/#/id", "attachments/#/height", "attachments/#/width", "attachments/#/proxy_url", "attachments/#/ephemeral",
+		"channel_id", "components", "embeds/#/author", "embeds/#/color", "embeds/#/fields/#/inline", "embeds/#/footer", "embeds/#/image",
+		"embeds/#/provider", "embeds/#/thumbnail", "embeds/#/timestamp", "embeds/#/type", "embeds/#/url", "embeds/#/video", "flags", "guild_id", "interaction",
+		"member", "mention_channels", "mention_everyone", "mention_roles", "mentions", "message_reference", "message_snapshots/#/message/timestamp",
+		"nonce", "pinned", "position", "reactions", "referenced_message", "sticker_items/#/id", "sticker_items/#/format_type", "thread", "tts", "type", "webhook_id",
+	} {
+		rows = append(rows, row{path: of + "/" + name})
+	}
+	return rows
+}
+
+// botTicket is what the lists of data.json say of a ticket, besides its own entry.
+type botTicket struct {
+	opener              string
+	claimedBy, closedBy string
+	reason              string
+	rating              int64
+	answers             []botAnswer
+	transcript          bool // one should be there
+	came                bool // one has come
+}
+
+type botAnswer struct {
+	question string // the id of its question
+	text     string
+}
+
+type ticketsBot struct {
+	r      *conversion
+	of     map[int64]*botTicket
+	panels map[string]string // titles by id
+	labels map[string]string // of questions, by id
+	data   string            // the file that has data.json
+	late   []func() error    // reads the transcripts, when the tickets have been written
+	silent
+}
+
+func newTicketsBot(r *conversion) *ticketsBot {
+	return &ticketsBot{r: r, of: map[int64]*botTicket{}, panels: map[string]string{}, labels: map[string]string{}}
+}
+
+// ticket is what is known of the ticket that a list's item names.
+func (t *ticketsBot) ticket(v *value) (*botTicket, int64, error) {
+	n, err := t.r.whole(v)
+	if err != nil {
+		return nil, 0, err
+	}
+	if t.of[n] == nil {
+		t.of[n] = &botTicket{}
+	}
+	return t.of[n], n, nil
+}
+
+var (
+	transcriptName = regexp.MustCompile(`^transcripts/([0-9]{1,15})\.json$`)
+	lastDigits     = regexp.MustCompile(`([0-9]{1,15})$`)
+)
+
+// read reads a file: data.zip, transcripts.zip, what was unpacked of them, or a
+// transcript that was saved. Transcripts wait for the end of a pass, so that the tickets
+// stand before them whatever the order of the files.
+func (t *ticketsBot) read(in *Input) (int64, error) {
+	head := make([]byte, 4)
+	n, _ := in.file.ReadAt(head, 0)
+	if !bytes.HasPrefix(head[:n], []byte("PK\x03\x04")) {
+		return t.single(in)
+	}
+	info, err := in.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	z, err := zip.NewReader(in.file, info.Size())
+	if err != nil {
+		return 0, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
+	}
+	var items int64
+	known := false
+	for _, f := range z.File {
+		name := in.Name + ": " + f.Name
+		read := func(src io.Reader) (int64, error) { return 0, nil }
+		switch m := transcriptName.FindStringSubmatch(f.Name); {
+		case f.Name == "data.json":
+			read = func(src io.Reader) (int64, error) { return t.dataFile(name, src) }
+		case f.Name == "guild_id.txt":
+			read = func(src io.Reader) (int64, error) { return 0, t.guild(name, src) }
+		case m != nil:
+			known = true
+			number, _ := strconv.ParseInt(m[1], 10, 64) // 15 digits at most
+			items += t.later(func() error {
+				return unpacked(name, f, func(src io.Reader) error { return t.transcript(name, src, number) })
+			})
+			continue
+		default:
+			known = known || strings.HasSuffix(f.Name, ".sig")
+			continue // signatures, and what no export has
+		}
+		known = true
+		err := unpacked(name, f, func(src io.Reader) error {
+			n, err := read(src)
+			items += n
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if !known {
+		return 0, &Error{File: in.Name, Text: "there is no data.json and no transcript in it; export the server again", missing: true}
+	}
+	return items, nil
+}
+
+// later keeps the reading of a transcript for the end of the pass that writes, and
+// returns how many items that makes.
+func (t *ticketsBot) later(read func() error) int64 {
+	if t.r.stage == writing {
+		t.late = append(t.late, read)
+	}
+	return 1
+}
+
+// unpacked reads an entry of a zip.
+func unpacked(name string, f *zip.File, read func(io.Reader) error) error {
+	content, err := f.Open()
+	if err != nil {
+		return &Error{File: name, Text: "cannot be unpacked (" + err.Error() + "); fetch the file again", cause: err}
+	}
+	defer content.Close()
+	return read(content)
+}
+
+// guild holds the guild of the transcripts against the one that is wanted.
+func (t *ticketsBot) guild(file string, src io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(src, 100))
+	if err != nil {
+		return &Error{File: file, Text: "cannot be read: " + err.Error(), cause: err}
+	}
+	v := &value{kind: kindText, text: strings.TrimSpace(string(text)), line: 1, at: &position{file: file}}
+	w := &walker{r: t.r, file: file, guilds: map[string]bool{}}
+	return w.guild(v)
+}
+
+// single reads data.json or a transcript that is a file of its own.
+func (t *ticketsBot) single(in *Input) (int64, error) {
+	if _, err := in.file.Seek(0, io.SeekStart); err != nil {
+		return 0, &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
+	}
+	head := make([]byte, lookAhead)
+	n, _ := in.file.ReadAt(head, 0)
+	s := newScanner(in.Name, bytes.NewReader(bytes.TrimPrefix(head[:n], byteOrderMark)))
+	_, _ = s.value() // it may end in the middle of the tree
+	if s.nodes.n > 0 {
+		root := &s.nodes.chunks[0][0]
+		if root.kind == kindArray || root.get("messages") != nil && root.get("tickets") == nil {
+			if !isTranscript(root) {
+				return 0, &Error{File: in.Name, Line: 1, Text: "is no transcript and no data.json", missing: true}
+			}
+			if numberOf(root, in.Name) == 0 {
+				return 0, &Error{File: in.Name, Line: 1, Text: "does not say which ticket it is of; name the file as the ticket, such as 17.json", missing: true}
+			}
+			return t.later(func() error {
+				if _, err := in.file.Seek(0, io.SeekStart); err != nil {
+					return &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
+				}
+				return t.transcript(in.Name, in.file, 0)
+			}), nil
+		}
+	}
+	return t.dataFile(in.Name, in.file)
+}
+
+// isTranscript reports whether a document holds messages of the platform.
+func isTranscript(root *value) bool {
+	return needed{path: "/messages/#", members: "author=any content=text"}.fits(root, true) ||
+		needed{path: "/#", members: "author=object content=text"}.fits(root, true) || root.get("messages") != nil && root.get("messages").count == 0
+}
+
+func (t *ticketsBot) dataFile(name string, src io.Reader) (int64, error) {
+	if t.data != "" && t.data != name {
+		return 0, &Error{File: name, Text: "is the second data.json, after " + t.data + "; give one"}
+	}
+	t.data = name
+	return t.r.walk(name, src, t.r.f.roots[0])
+}
+
+func (t *ticketsBot) item(it *item) error {
+	list := it.at.steps[0].name
+	switch {
+	case list == "tickets" && t.r.stage == surveying:
+		return t.survey(it)
+	case list == "tickets":
+		return t.write(it)
+	case t.r.stage == surveying:
+		return t.collect(list, it)
+	}
+	return nil
+}
+
+// collect keeps what another list says.
+func (t *ticketsBot) collect(list string, it *item) error {
+	r := t.r
+	switch list {
+	case "panels":
+		title, err := r.text(it.get("title"), 50)
+		if id := it.get("panel_id"); err == nil && !id.none() {
+			t.panels[id.text] = title
+		}
+		return err
+	case "form_inputs":
+		label, err := r.prose(it.get("label"))
+		if id := it.get("id"); err == nil && !id.none() {
+			t.labels[id.text] = label
+		}
+		return err
+	}
+	members, err := needs(it.value, "ticket_id", "data")
+	if err != nil {
+		return err
+	}
+	ticket, _, err := t.ticket(members[0])
+	if err != nil {
+		return err
+	}
+	data := members[1]
+	switch list {
+	case "ticket_claims":
+		ticket.claimedBy, err = r.person(data, "claimed_by_id")
+	case "close_reasons":
+		if ticket.closedBy, err = r.person(data.get("closed_by"), "closed_by_id"); err == nil {
+			ticket.reason, err = r.text(data.get("reason"), 1000)
+		}
+	case "service_ratings":
+		ticket.rating, err = r.whole(data)
+	case "exit_survey_responses":
+		a := botAnswer{}
+		if q := data.get("question_id"); !q.none() {
+			a.question = q.text
+		}
+		if a.text, err = r.prose(data.get("response")); err == nil && a.text != "" {
+			ticket.answers = append(ticket.answers, a)
+		}
+	}
+	return err
+}
+
+// survey keeps whose a ticket is, which the transcripts do not say.
+func (t *ticketsBot) survey(it *item) error {
+	members, err := needs(it.value, "id", "user_id", "open_time")
+	if err != nil {
+		return err
+	}
+	ticket, _, err := t.ticket(members[0])
+	if err != nil {
+		return err
+	}
+	if ticket.opener, err = t.r.subject(members[1], it.value); err != nil {
+		return err
+	}
+	if ticket.transcript, err = parseFlag(it.get("has_transcript")); err != nil {
+		return err
+	}
+	if ticket.opener == "" {
+		return nil
+	}
+	return t.write(it)
+}
+
+// write writes a ticket and its notes.
+func (t *ticketsBot) write(it *item) error {
+	r := t.r
+	members, err := needs(it.value, "id", "user_id", "open_time")
+	if err != nil {
+		return err
+	}
+	about, number, err := t.ticket(members[0])
+	if err != nil {
+		return err
+	}
+	opener, err := r.subject(members[1], it.value)
+	if err != nil || opener == "" {
+		return err
+	}
+	id := strconv.FormatInt(number, 10)
+	record := ticketRecord{
+		Record: "ticket", GuildID: r.guild, ID: "tickets-bot-" + id, Number: number, Status: "closed", OpenerID: opener, ClaimedByID: about.claimedBy,
+	}
+	if panel := it.get("panel_id"); !panel.none() {
+		record.Category = t.panels[panel.text]
+	}
+	if record.CreatedAt, err = r.instant(members[2]); err != nil {
+		return err
+	}
+	isOpen, err := parseFlag(it.get("open"))
+	if err != nil {
+		return err
+	}
+	if isOpen {
+		record.Status = "open"
+		if record.ChannelID, err = r.id(it.get("channel_id")); err != nil {
+			return err
+		}
+	} else {
+		record.CloseReason, record.ClosedByID = about.reason, about.closedBy
+		if record.ClosedAt, err = r.instant(it.get("close_time")); err != nil {
+			return err
+		}
+	}
+	if ok, err := r.ticket(record, it.value); err != nil || !ok {
+		return err
+	}
+	return t.notes(record, about, it.value)
+}
+
+// notes writes the answers of the exit survey and the rating, by the opener at the close.
+func (t *ticketsBot) notes(ticket ticketRecord, about *botTicket, at *value) error {
+	note := messageRecord{
+		Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket.ID, Kind: "note", AuthorID: ticket.OpenerID, AuthorType: "opener",
+		CreatedAt: cond(ticket.ClosedAt != nil, ticket.ClosedAt, ticket.CreatedAt),
+	}
+	number := strings.TrimPrefix(ticket.ID, "tickets-bot-")
+	var texts []string
+	for _, a := range about.answers {
+		texts = append(texts, strings.TrimPrefix(t.labels[a.question]+"\n"+a.text, "\n"))
+	}
+	if len(texts) > 0 {
+		note.ID, note.Content = "tickets-bot-survey-"+number, strings.Join(texts, "\n\n")
+		if err := t.r.entry(note, at); err != nil {
+			return err
+		}
+	}
+	if about.rating == 0 {
+		return nil
+	}
+	note.ID, note.Content = "tickets-bot-feedback-"+number, fmt.Sprintf("[feedback %d/5]", about.rating)
+	return t.r.entry(note, at)
+}
+
+// transcript reads a transcript; number is its ticket's, 0 where only the file's name or
+// the name of its channel says so.
+func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error {
+	text, err := prepared(file, src)
+	if errors.Is(err, io.EOF) {
+		return &Error{File: file, Text: "is empty; fetch the file again"}
+	}
+	if err != nil {
+		return err
+	}
+	s := newScanner(file, text)
+	v, err := s.value()
+	if err != nil {
+		return err
+	}
+	v.at = &position{file: file}
+	messages := v
+	if v.kind == kindObject {
+		if messages, err = required(v, "messages"); err != nil {
+			return err
+		}
+	}
+	if messages.kind != kindArray {
+		return wrong(messages, "must be a list; it is "+messages.shown())
+	}
+	if number == 0 {
+		number = numberOf(v, file)
+	}
+	if t.data == "" {
+		return &Error{File: file, Text: "data.json says whose tickets these are; give data.zip too"}
+	}
+	ticket := t.of[number]
+	if ticket == nil || ticket.opener == "" {
+		t.r.leave(v, "is of a ticket that data.json does not have")
+		return nil
+	}
+	ticket.came = true
+	if err := t.messages(v, messages, ticket.opener, number); err != nil {
+		return err
+	}
+	t.r.account(v, transcriptTable, nil)
+	return t.r.failed
+}
+
+// numberOf is the number of the ticket that a transcript is of.
+func numberOf(v *value, file string) int64 {
+	for _, name := range []string{cond(v.get("channel_name") != nil, v.get("channel_name"), v).text, strings.TrimSuffix(path.Base(file), path.Ext(file))} {
+		if m := lastDigits.FindString(name); m != "" {
+			n, _ := strconv.ParseInt(m, 10, 64) // 15 digits at most
+			return n
+		}
+	}
+	return 0
+}
+
+func (t *ticketsBot) messages(v, list *value, opener string, number int64) error {
+	bots := map[string]bool{}
+	for _, u := range v.get("entities").get("users").members() {
+		isBot, err := parseFlag(u.get("bot"))
+		if err != nil {
+			return err
+		}
+		bots[u.name] = isBot
+	}
+	ticket := "tickets-bot-" + strconv.FormatInt(number, 10)
+	for i, m := range list.list() {
+		if m.kind != kindObject {
+			return wrong(m, "must be an object; it is "+m.shown())
+		}
+		record := messageRecord{
+			Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket, ID: fmt.Sprintf("%s-%06d", ticket, i+1), Kind: "message", AuthorType: "staff",
+		}
+		if err := t.message(m, record, opener, bots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *ticketsBot) message(m *value, record messageRecord, opener string, bots map[string]bool) (err error) {
+	r := t.r
+	if record.ChannelMessageID, err = r.id(m.get("id")); err != nil {
+		return err
+	}
+	if id := record.ChannelMessageID; id != "" {
+		if record.ID = "tickets-bot-" + id; r.cameBefore(record.ID, m) {
+			return nil
+		}
+	}
+	author := m.get("author")
+	isBot, err := parseFlag(author.get("bot"))
+	if err != nil {
+		return err
+	}
+	if author != nil && author.kind == kindObject {
+		author = author.get("id")
+	}
+	if record.AuthorID, err = r.person(author, "author_id"); err != nil {
+		return err
+	}
+	badge := m.get("badge")
+	switch {
+	case record.AuthorID == opener:
+		record.AuthorType = "opener"
+	case isBot, bots[record.AuthorID], badge != nil && badge.text == "bot":
+		record.AuthorType = "bot"
+	}
+	when := m.get("timestamp")
+	if when.none() {
+		when = m.get("time")
+	}
+	if record.CreatedAt, err = r.since(when, record.ChannelMessageID, m); err != nil {
+		return err
+	}
+	if record.EditedAt, err = r.instant(m.get("edited_timestamp")); err != nil {
+		return err
+	}
+	var p post
+	if err := p.shown(r, m); err != nil {
+		return err
+	}
+	p.into(&record)
+	return r.entry(record, m)
+}
+
+// end warns of transcripts that should be there.
+func (t *ticketsBot) end() error {
+	if t.r.stage != writing {
+		t.data = ""
+		return nil
+	}
+	for _, read := range t.late {
+		if err := errors.Join(t.r.ctx.Err(), read()); err != nil {
+			return err
+		}
+	}
+	if t.data == "" {
+		return nil
+	}
+	want, missing := 0, 0
+	for _, ticket := range t.of {
+		if ticket.transcript {
+			want++
+			if !ticket.came {
+				missing++
+			}
+		}
+	}
+	if missing > 0 {
+		t.r.warn(&value{at: &position{file: t.data}}, fmt.Sprintf("%d of %d transcripts were not given; give transcripts.zip too", missing, want))
+	}
+	return nil
+}
