@@ -4610,6 +4610,15 @@ type TicketSettings struct {
 // TicketStatusFilter A state of tickets to list.
 type TicketStatusFilter string
 
+// TokenLimits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same for reads and writes, in each guild.
+type TokenLimits struct {
+	// Read Limit of reads; null when there is none.
+	Read *string `json:"read"`
+
+	// Write Limit of writes; null when there is none.
+	Write *string `json:"write"`
+}
+
 // TokenMetadata What may be known of a token. Its secret is not part of it.
 type TokenMetadata struct {
 	// CreatedAt When the token was created.
@@ -4629,6 +4638,9 @@ type TokenMetadata struct {
 
 	// LastUsedAt When the token was last used; may lag by up to a minute.
 	LastUsedAt wire.Time `json:"last_used_at"`
+
+	// Limits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same for reads and writes, in each guild.
+	Limits TokenLimits `json:"limits"`
 
 	// Name Label given when the token was created.
 	Name string `json:"name"`

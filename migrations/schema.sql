@@ -21,6 +21,8 @@ CREATE TABLE api_tokens (
     expires_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     revoked_at timestamp with time zone,
+    rate_read text,
+    rate_write text,
     CONSTRAINT api_tokens_pkey PRIMARY KEY (id),
     CONSTRAINT api_tokens_hash UNIQUE (hash),
     CONSTRAINT api_tokens_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
