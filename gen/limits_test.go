@@ -34,6 +34,17 @@ var ownLimits = map[string]string{
 	"WebhookEndpointWithSecret.description":    "a label, and not a giveaway's text",
 	"CreateWebhookEndpointRequest.description": "a label, and not a giveaway's text",
 	"UpdateWebhookEndpointRequest.description": "a label, and not a giveaway's text",
+	"Member.avatar_url":                        "what the platform shows is never refused: a longer address is kept as null",
+	"NetworkHit.category":                      "a category of reports, and not of tickets",
+	"GuildFileNetworkListing.category":         "a category of reports, and not of tickets",
+	"Work.content":                             "the chat platform's own bound",
+	"GuildFileMember.name":                     "what the platform shows is never refused: a longer name is cut",
+	"RecordMember.name":                        "what the platform shows is never refused: a longer name is cut",
+	"GuildRecord.name":                         "what the platform shows is never refused: a longer name is cut",
+	"Attachment.name":                          "a file's name, and not a person's",
+	"RecordAttachment.name":                    "a file's name, and not a person's",
+	"Attachment.url":                           "an address of the platform, and not a receiver's",
+	"RecordAttachment.url":                     "an address of the platform, and not a receiver's",
 	"GuildRecord.entries":                      "0 takes the entries away",
 	"RecordGiveawayEntry.entries":              "0 takes the entries away",
 }
@@ -118,6 +129,7 @@ var columns = map[string][]string{
 	"network_listings.trust_score":      {"NetworkHit.trust_score"},
 	"ticket_messages.author_type":       {"TicketMessage.author_type", "RecordTicketMessage.author_type", "GuildFileTicketMessage.author_type"},
 	"ticket_messages.kind":              {"TicketMessage.kind", "GuildFileTicketMessage.kind"},
+	"tickets.priority":                  {"Ticket.priority", "TicketPriority", "RecordTicket.priority", "GuildFileTicket.priority"},
 	"tickets.status":                    {"Ticket.status", "TicketStatusFilter", "RecordTicket.status", "GuildFileTicket.status"},
 	"wallets.balance":                   {"Wallet.balance"},
 	"webhook_deliveries.state":          {"WebhookDelivery.status", "WebhookDeliveryDetail.status", "WebhookDeliveryStatusFilter"},
@@ -128,7 +140,7 @@ var columns = map[string][]string{
 // notShown are the tables and columns with a CHECK that no member shows.
 var notShown = []string{
 	"api_tokens", "audit_log", "auth_epoch", "bot_keys", "bot_work", "chat_intents", "facts_turn", "guilds", "idempotency_keys", "oldest_program",
-	"rank_maps", "rank_requests", "secret_key_check", "webhook_hours", "webhook_schedule", "giveaway_draws.entries_hash", "giveaway_draws.seed",
+	"rank_indexes", "rank_requests", "secret_key_check", "webhook_hours", "webhook_schedule", "giveaway_draws.entries_hash", "giveaway_draws.seed",
 	"giveaways.pot", "ticket_messages.internal", "webhook_deliveries.cause",
 }
 

@@ -113,6 +113,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.Log.Write(p)
 }
 
+// RELIABILITY.md, Operation.
 func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

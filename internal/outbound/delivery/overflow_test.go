@@ -136,7 +136,7 @@ func TestTheOldestOfTooManyDeliveriesAreDeleted(t *testing.T) {
 }
 
 // An endpoint's log keeps a bounded number of completed deliveries, with their attempts:
-// the oldest go, and nothing that waits.
+// the oldest go, and nothing that waits. RELIABILITY.md, Events.
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

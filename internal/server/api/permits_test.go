@@ -18,7 +18,7 @@ func large(t *testing.T, by auth.By) *reqState {
 	return rs
 }
 
-// RELIABILITY.md, Overload.
+// A guild and a key each have a bounded number of permits for large bodies.
 func TestLargeBodiesHavePermitsByGuildAndByKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

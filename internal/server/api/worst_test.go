@@ -155,6 +155,7 @@ func BenchmarkWorstRequests(b *testing.B) {
 }
 
 // A request whose caller has gone is not validated to its end, and its end is no finding.
+// RELIABILITY.md, Input.
 func TestValidationEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,8 +13,7 @@ import (
 
 // A connection breaks at a commit of a message, before or after Postgres has got
 // it: the caller is answered all the same, or may ask again at once, and nothing is
-// posted twice.
-// RELIABILITY.md, Messages.
+// posted twice. RELIABILITY.md, Messages.
 func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -69,7 +68,6 @@ func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 
 // A connection breaks at the BEGIN or at a statement of the unit that records a posted
 // message: the unit runs again, and neither the message nor the key waits for a lease.
-// RELIABILITY.md, Messages.
 func TestAMessageIsAnsweredThoughItsLastUnitBreaks(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"BEGIN", "chat_intents", "ticket_messages"} {
