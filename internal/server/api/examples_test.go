@@ -52,6 +52,8 @@ func TestExamplesRun(t *testing.T) {
 	ops := apitest.Operations()
 	last := func(op apitest.Operation) int { // what removes its subject
 		switch {
+		case op.ID == "writeRecords": // its example makes a member who has come
+			return -1
 		case op.ID == "removeGuild":
 			return 2
 		case op.Method == "DELETE", strings.HasPrefix(op.ID, "forget"):

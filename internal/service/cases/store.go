@@ -166,7 +166,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text)
+	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt) // more exactly than its JSON has it
 	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
@@ -181,7 +181,7 @@ var inserting = `
 		)
 		INSERT INTO cases (` + members.Moved() + `)
 		SELECT ` + members.From("g", map[string]string{
-	"number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at",
+	"number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at", "expires_at": "$3::timestamptz",
 }) + `
 		FROM next /*: next JOIN guilds home ON home.id = $1 */
 		CROSS JOIN given g
@@ -193,7 +193,7 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text)
+	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text, c.ExpiresAt)
 	return stored, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
@@ -202,7 +202,7 @@ var editing = `
 			SELECT * FROM jsonb_populate_record(NULL::cases, $3)
 		), instant AS MATERIALIZED (SELECT clock_timestamp() AS at), edited AS (
 			UPDATE cases c
-			SET ` + members.Set("g", map[string]string{"updated_at": db.Next("instant.at", "c.updated_at")}) + `
+			SET ` + members.Set("g", map[string]string{"updated_at": db.Next("instant.at", "c.updated_at"), "expires_at": "$4::timestamptz"}) + `
 			FROM given g, instant
 			WHERE c.guild_id = $1
 			  AND c.id = $2

@@ -177,13 +177,15 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID)
+	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID, g.StartsAt, g.EndsAt) // more exactly than its JSON has them
 	return stored, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 
 var inserting = `
 		INSERT INTO giveaways (` + members.Moved() + `, post_id)
-		SELECT ` + members.From("g", map[string]string{"created_at": "now()", "updated_at": "now()"}) + `, $3
+		SELECT ` + members.From("g", map[string]string{
+	"created_at": "now()", "updated_at": "now()", "starts_at": "$4::timestamptz", "ends_at": "$5::timestamptz",
+}) + `, $3
 		FROM jsonb_populate_record(NULL::giveaways, $2) g /*: g JOIN guilds home ON home.id = $1 */
 		RETURNING ` + columns
 

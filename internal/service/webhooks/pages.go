@@ -168,7 +168,7 @@ type Settings struct {
 }
 
 // ErrChanged says that an endpoint was changed between reading and changing it.
-var ErrChanged = fault.New(fault.Conflict, "changed_meanwhile", "The endpoint was changed since this form was opened.")
+var ErrChanged = fault.New(fault.Conflict, "record_changed", "The endpoint was changed since this form was opened.")
 
 // Create registers an endpoint and shows its secret, once. doer opens the unit.
 func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Settings) (gen.WebhookEndpointWithSecret, error) {
