@@ -17,7 +17,7 @@ func TestConnectionsAreDivided(t *testing.T) {
 		t.Errorf("the default is divided into %+v, %v", c, err)
 	}
 	if c, err := divide(29, bothRoles, true); err != nil ||
-		c != (connections{writes: 8, reads: 8, pageWrites: 1, pageRead: 1, lookups: 2, workWrites: 5, workRead: 2}) {
+		c != (connections{writes: 8, reads: 8, pageWrites: 1, pageRead: 1, lookups: 2, workWrites: 6, workRead: 1}) {
 		t.Errorf("the default of a node with a dashboard is divided into %+v, %v", c, err)
 	}
 	for _, roles := range []struct {

@@ -85,7 +85,7 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--database-url", "postgres://u:hunter2@h/d?sslmode=perhaps"}, "fail", "GUILDHALL_DATABASE_URL"},
 		{[]string{"--listen-url", "mysql://u:hunter2@h/d"}, "fail", "GUILDHALL_LISTEN_URL"},
 		{[]string{"--redis-url", "redis://u:hunter2@127.0.0.1:1/x"}, "fail", "GUILDHALL_REDIS_URL"},
-		{[]string{"--db-connections", "7"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
+		{[]string{"--db-connections", "6"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
 		{[]string{"--db-connections", "5", "--roles", "worker"}, "ok", ""},
 		{[]string{"--db-connections", "many"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
 		{[]string{"--env", "prod"}, "fail", "GUILDHALL_ENV"},

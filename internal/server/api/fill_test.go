@@ -39,6 +39,7 @@ var requestBodies = map[string]func() any{
 	"forgetMember":             func() any { return new(gen.ForgetMemberJSONRequestBody) },
 	"forgetMemberEverywhere":   func() any { return new(gen.ForgetMemberEverywhereJSONRequestBody) },
 	"transferBalance":          func() any { return new(gen.TransferBalanceJSONRequestBody) },
+	"updateTicket":             func() any { return new(gen.UpdateTicketJSONRequestBody) },
 	"updateMember":             func() any { return new(gen.UpdateMemberJSONRequestBody) },
 	"putBotStream":             func() any { return new(gen.PutBotStreamJSONRequestBody) },
 	"pullBotEvents":            func() any { return new(gen.PullBotEventsJSONRequestBody) },

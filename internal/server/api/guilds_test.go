@@ -60,7 +60,7 @@ func (n neighbours) own(t *testing.T, op apitest.Operation) map[string]string {
 		}
 		n.exec(t, `
 			INSERT INTO tickets (guild_id, id, number, status, opener_id, channel_id, closed_at)
-			SELECT $1, $2, 1 + count(*), $3, $4, '381886868708655104', CASE WHEN $3 = 'closed' THEN now() END
+			SELECT $1, $2, 1 + count(*), $3, $4, (381886868708655104 + count(*))::text, CASE WHEN $3 = 'closed' THEN now() END
 			FROM tickets WHERE guild_id = $1`, id, status, someone)
 	case "giveaways":
 		status := map[string]string{"resumeGiveaway": "paused", "rerollGiveaway": "ended"}[op.ID]
@@ -95,6 +95,8 @@ func example(t *testing.T, id string) string {
 	switch id {
 	case "createWebhookEndpoint":
 		return `{"url":"https://127.0.0.1:9/other","events":["case.created"]}`
+	case "transferBalance": // little enough for what the other examples leave
+		return `{"from_user_id":"` + someone + `","to_user_id":"42","amount":1}`
 	case "updateWebhookEndpoint":
 		return `{"enabled":false}`
 	case "createGiveaway":

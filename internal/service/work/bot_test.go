@@ -151,7 +151,7 @@ func ticket(t testing.TB, api *apitest.API, id string) string {
 	t.Helper()
 	dbtest.Exec(t, api.DB(), `
 		INSERT INTO tickets (guild_id, id, number, status, opener_id, channel_id)
-		SELECT $1, $2, count(*) + 1, 'open', '4000', '7001' FROM tickets WHERE guild_id = $1`, api.Guild, id)
+		SELECT $1, $2, count(*) + 1, 'open', '4000', (7001 + count(*))::text FROM tickets WHERE guild_id = $1`, api.Guild, id)
 	return id
 }
 
