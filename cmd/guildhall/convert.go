@@ -43,8 +43,8 @@ type convertCommand struct {
 	Path        string   `help:"json: where the items are, such as /data/members/# or /{guild}/{user}." placeholder:"PATH"`
 	Map         []string `sep:"none" help:"csv, json: the column or the path of a member. May be repeated." placeholder:"MEMBER=COLUMN"`
 	NoHeader    bool     `help:"csv: the first row is no heading; columns are named by number, from 1."`
-	Separator   string   `help:"csv: , or ; or tab; by default what the first line has most of." placeholder:"CHAR"`
-	Decimal     string   `help:"csv: the sign before decimals, . or a comma." placeholder:"CHAR"`
+	Separator   mark     `help:"csv: , or ; or tab; by default what the first line has most of." placeholder:"CHAR"`
+	Decimal     mark     `help:"csv: the sign before decimals, . or a comma." placeholder:"CHAR"`
 	Timezone    string   `help:"csv, json: where times without an offset were written; by default UTC." placeholder:"ZONE"`
 	Dates       string   `help:"csv, json: the order of days such as 03/01/2024: dmy or mdy." placeholder:"ORDER"`
 	Files       []string `arg:"" optional:"" name:"file" help:"The files to read; - is standard input."`
@@ -54,7 +54,7 @@ func (c *convertCommand) options() (convert.Options, error) {
 	o := convert.Options{
 		From: c.From, Guild: c.Guild, SourceGuild: c.SourceGuild, Strict: c.Strict, At: time.Now(), XP: c.XP, Curve: c.Curve, Balance: c.Balance,
 		Moderator: c.Moderator, Numbers: c.Numbers, InForce: c.InForce, CaseTypes: c.CaseType, Settings: c.Settings, Running: c.Running,
-		Record: c.Record, Path: c.Path, Map: c.Map, NoHeader: c.NoHeader, Separator: c.Separator, Decimal: c.Decimal, Timezone: c.Timezone, Dates: c.Dates,
+		Record: c.Record, Path: c.Path, Map: c.Map, NoHeader: c.NoHeader, Separator: string(c.Separator), Decimal: string(c.Decimal), Timezone: c.Timezone, Dates: c.Dates,
 	}
 	if c.At != "" {
 		at, err := wire.ParseTime(c.At)

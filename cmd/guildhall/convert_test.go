@@ -40,11 +40,37 @@ var conversions = map[string][]string{
 	"zeppelin":      {"--from", "zeppelin", "--guild", "500000000000000007", "zeppelin.json"},
 }
 
+// indexed are the conversions of index.json that have an expected file.
+func indexed(t *testing.T) map[string][]string {
+	t.Helper()
+	var index []struct {
+		Args, Files []string
+		Out         string
+	}
+	text, err := os.ReadFile(fixtures + "index.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, c := range index {
+		if name, ok := strings.CutSuffix(c.Out, ".out.jsonl"); ok {
+			for i, f := range c.Files {
+				c.Files[i] = filepath.Base(f)
+			}
+			all[name] = slices.Concat(c.Args, c.Files)
+		}
+	}
+	return all
+}
+
 // conversion is a command line, whose files are those of the fixtures.
 func conversion(args ...string) []string {
 	all := []string{"convert", "--at", "2024-06-01T00:00:00Z"}
 	for _, a := range args {
-		if strings.HasSuffix(a, ".json") || strings.HasSuffix(a, ".csv") || strings.HasSuffix(a, ".zip") {
+		if slices.Contains([]string{".json", ".jsonl", ".csv", ".zip", ".html"}, filepath.Ext(a)) {
 			a = fixtures + a
 		}
 		all = append(all, a)
@@ -72,15 +98,16 @@ func recordsIn(t *testing.T, file string) map[string]map[string]any {
 
 func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 	t.Parallel()
-	url := dbtest.New(t).URL
-	// More files are there: the conversions of index.json, which convert's own tests make.
+	all := maps.Clone(conversions)
+	maps.Copy(all, indexed(t))
 	found, err := filepath.Glob(fixtures + "*.out.jsonl")
-	if err != nil || len(found) < len(conversions) {
-		t.Fatalf("%d expected files, %d conversions (%v)", len(found), len(conversions), err)
+	if err != nil || len(found) != len(all) {
+		t.Fatalf("%d expected files, %d conversions (%v)", len(found), len(all), err)
 	}
-	for name, args := range conversions {
+	for name, args := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			url := dbtest.New(t).URL
 			want, err := os.ReadFile(fixtures + name + ".out.jsonl")
 			if err != nil {
 				t.Fatal(err)
@@ -392,12 +419,15 @@ func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
 
 func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	call(t, "", "convert", "--from", "nobody", "x").refused(t, 2, `there is no format "nobody"; there are csv, `)
+	call(t, "", "convert", "--from", "nobody", "x").refused(t, 2, `there is no format "nobody"; there are csv, json, mee6, unbelievaboat`)
 	call(t, "", "convert", "x").refused(t, 2, "--from")
 	call(t, "", "convert", "--from", "mee6").refused(t, 2, "name the files to read")
 	call(t, "", "convert", "--from", "mee6", "--at", "now", "-").refused(t, 2, "--at: must be an existing RFC 3339 date")
 	call(t, "", "convert", "--from", "mee6", "--in-force", "x", "-").refused(t, 2, "--in-force means nothing for mee6")
 	call(t, "", "convert", "--from", "mee6", "--guild", "", "-").refused(t, 2, "--guild is given and says nothing")
+	call(t, "", "convert", "--from", "csv", "--separator", "", "-").refused(t, 2, "--separator is given and says nothing")
+	call(t, "user_id,cash,bank\n190320984123768832,5,6\n", "convert", "--from", "csv", "--guild", "7", "--record", "wallet",
+		"--separator", ",", "-").ok(t)
 	call(t, players(1), "convert", "--from", "mee6", "--left-out", "-", "-").refused(t, 2, "name a file for --report and --left-out")
 	call(t, "", "convert", "--from", "mee6", t.TempDir()+"/none.json").refused(t, 1, "no such file")
 	call(t, "", conversion("--from", "zeppelin", "--guild", "7", "--in-force", t.TempDir()+"/none", "zeppelin.json")...).refused(t, 1,
@@ -409,7 +439,7 @@ func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := call(t, `{"players":[{"id":`+string(b)+`,"xp":1}]}`, "convert", "--from", "mee6", "--guild", "7", "-")
-	r.refused(t, 1, "/players/0/id: ")
+	r.refused(t, 1, "/players/0/id: must be an id of digits")
 	printable(t, "an error", r.err)
 	r = call(t, `{"players":[{"id":"190320984123768832","xp":1,`+string(b)+`:1}]}`, "convert", "--from", "mee6", "--guild", "7", "-")
 	r.ok(t)

@@ -217,6 +217,9 @@ func run(ctx context.Context, args []string, io streams) int {
 	return 1
 }
 
+// mark is a flag's value that may be a comma, which says nothing elsewhere.
+type mark string
+
 // saysSomething refuses a flag or an argument that was given and says nothing:
 // a variable that was empty in a script must not become "no restriction".
 func saysSomething(parsed *kong.Context) error {
@@ -230,12 +233,17 @@ func saysSomething(parsed *kong.Context) error {
 		default:
 			continue
 		}
-		texts, ok := value.Interface().([]string)
-		if text, is := value.Interface().(string); is {
-			texts, ok = []string{text}, true
-		}
 		empty := func(text string) bool { return len(wire.Items(text)) == 0 }
-		if ok && (len(texts) == 0 || slices.ContainsFunc(texts, empty)) {
+		silent := false
+		switch v := value.Interface().(type) {
+		case mark:
+			silent = v == ""
+		case string:
+			silent = empty(v)
+		case []string:
+			silent = len(v) == 0 || slices.ContainsFunc(v, empty)
+		}
+		if silent {
 			return fmt.Errorf("%s is given and says nothing: leave it out, or give it a value", flagName(p))
 		}
 	}
