@@ -75,7 +75,7 @@ func (x *examination) database(ctx context.Context) Finding {
 	case err != nil:
 		return fail("the session's settings could not be read: %v", err)
 	case len(wrong) > 0:
-		return fail("the server, the database or the role has settings under which statements go wrong, and a pooler in between keeps the program from "+
+		return fail("the server, the database or the role has settings under which statements go wrong, and a pooler in between keeps the program from " +
 			"setting them: take them back with ALTER DATABASE or ALTER ROLE ... RESET").about(wrong)
 	case !server.Temporary:
 		return ok("Postgres %s answers; its role may make no temporary table, so whether the disk has space was not tried", server.Version)

@@ -244,7 +244,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                    "1",
-		`SELECT string_agg(author_id || counterparty_id, ' ') FROM ledger_entries WHERE guild_id = $1`: "11",
+		`SELECT string_agg(author_id || counterparty_id, ' ') FROM ledger_entries WHERE guild_id = $1`:     "11",
 		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                 "3",
 		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`: "1 1",
 		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata)
