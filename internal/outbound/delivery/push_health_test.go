@@ -264,6 +264,9 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 
 	w.run(d)
 	w.until("the due ones arrive", func() bool { return testutil.Sample(t, d.metrics.attempts.WithLabelValues(string(delivered))) == 4 })
+	if err := d.overflowed(t.Context(), nil, full{GuildID: w.guild, ID: "e"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -274,9 +277,9 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	}
 	for _, want := range []string{
 		"attempts_total", "oldest_delivery_seconds", "deliveries_waiting", "endpoints", "lease_expiries_total",
-		"slots_in_use",
+		"slots_in_use", "overflow_timestamp_seconds",
 	} {
-		if !strings.Contains(strings.Join(names, " "), "guildhall_webhook_"+want) {
+		if !slices.Contains(names, "guildhall_webhook_"+want) {
 			t.Errorf("there is no metric %s in %v", want, names)
 		}
 	}
