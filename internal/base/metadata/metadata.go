@@ -26,14 +26,14 @@ type Values map[string]string
 // away, and what is not named stays.
 type Change map[string]*string
 
-// With is v after the change, and whether that differs from v, which it leaves as it
-// is. It is Refused where the result is too much and differs.
-func (v Values) With(c Change) (Values, bool, error) {
+// With is v after the change; it leaves v as it is. It is Refused where the result is too
+// much and differs.
+func (v Values) With(c Change) (Values, error) {
 	merged, differs := v.Merge(c)
 	if !differs {
-		return v, false, nil
+		return v, nil
 	}
-	return merged, true, merged.Check()
+	return merged, merged.Check()
 }
 
 // Merge returns v after the change, and whether that differs from v, which it leaves as it is.

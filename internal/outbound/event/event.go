@@ -14,6 +14,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,6 +116,16 @@ type Change struct {
 // has the instant of the change.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
 	return RecordEach(ctx, tx, by, typ, []Change{{At: by.At, Data: data}})
+}
+
+// RecordTypes is RecordEach for changes by the types of their events, in the order of these.
+func RecordTypes(ctx context.Context, tx *db.Tx, by Origin, changes map[string][]Change) error {
+	for _, typ := range slices.Sorted(maps.Keys(changes)) {
+		if err := RecordEach(ctx, tx, by, typ, changes[typ]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RecordEach is Record for an event of its own per change, in one statement.

@@ -24,7 +24,7 @@ func (p patch) apply(c row) (row, []string, error) {
 		desired.ExpiresAt = p.ExpiresAt
 	}
 	var err error
-	desired.Metadata, _, err = c.Metadata.With(p.Metadata)
+	desired.Metadata, err = c.Metadata.With(p.Metadata)
 	return desired, members.Changed(&c, &desired), err
 }
 

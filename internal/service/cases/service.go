@@ -59,7 +59,7 @@ func or[T any](v *T) (value T) {
 // people it names need not be members any more.
 func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject) (gen.CreateCaseResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
-	kept, _, err := metadata.Values(nil).With(r.Body.Metadata)
+	kept, err := metadata.Values(nil).With(r.Body.Metadata)
 	if err != nil {
 		return nil, err
 	}

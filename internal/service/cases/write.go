@@ -60,24 +60,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 
 // store makes and changes cases.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	for _, r := range rows {
-		r.Is.UpdatedAt = r.At
-		if r.Is.CreatedAt == transfer.Pending {
-			r.Is.CreatedAt = r.At
-		}
-	}
-	list, there, err := transfer.Recordset(rows, idOf)
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
-	if err != nil {
-		return fault.Wrap(err, "store cases of guild", c.By.GuildID)
-	}
-	if n != len(rows) {
-		return db.Again
-	}
-	return nil
+	return fault.Wrap(transfer.StoreRows(ctx, tx, c, rows, idOf, storing), "store cases of guild", c.By.GuildID)
 }
 
 var storing = `
@@ -110,10 +93,5 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is))})
 		}
 	}
-	for typ, list := range told {
-		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }

@@ -82,7 +82,6 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		if row.Was != nil {
 			before = row.Was.Balance
 		}
-		row.Is.UpdatedAt = row.At
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.Balance)
 		entries, events = append(entries, db.NewIDAt(row.At.Time)), append(events, db.NewID())
 		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))

@@ -94,7 +94,7 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
 		return nil, err
 	}
-	kept, _, err := metadata.Values(nil).With(r.Body.Metadata)
+	kept, err := metadata.Values(nil).With(r.Body.Metadata)
 	if err != nil {
 		return nil, err
 	}

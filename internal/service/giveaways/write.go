@@ -176,16 +176,8 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 			c.Knows(refOf(c.By.GuildID, r.Is.ID))
 		}
 	}
-	list, there, err := transfer.Recordset(rows, idOf)
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there), !c.DatedLater)
-	if err != nil {
+	if err := transfer.StoreRows(ctx, tx, c, rows, idOf, storing, !c.DatedLater); err != nil {
 		return fault.Wrap(err, "store giveaways of guild", c.By.GuildID)
-	}
-	if n != len(rows) {
-		return db.Again
 	}
 	for _, r := range rows {
 		err := moveMessage(ctx, tx, r)
@@ -257,14 +249,14 @@ var storing = `
 // tell tells of giveaways that records have made or changed, each event a millisecond
 // after the one before and all with the final state.
 func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, heldGiveaways)
+	if err != nil {
+		return fault.Wrap(err, "read giveaways of guild", c.By.GuildID)
+	}
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
 		// The entries that came in the same call are counted by now.
-		g, err := get(ctx, tx, c.By.GuildID, r.Is.ID)
-		if err != nil {
-			return err
-		}
-		list := steps(r)
+		g, list := *stored[r.Is.ID], steps(r)
 		for i, s := range list {
 			e := event.Change{At: g.UpdatedAt.Time.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}
 			if s.typ == event.GiveawayUpdated {
@@ -273,10 +265,5 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 			told[s.typ] = append(told[s.typ], e)
 		}
 	}
-	for typ, list := range told {
-		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }

@@ -59,7 +59,6 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		if row.Was != nil {
 			before = row.Was.TotalXP
 		}
-		row.Is.UpdatedAt = row.At
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.TotalXP)
 		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))
 	}

@@ -53,7 +53,7 @@ var Records = transfer.Kind[row]{
 	Writer: &transfer.Writer[row]{
 		Schema: "RecordMember",
 		Key:    userOf,
-		Hold:   transfer.Held(userOf, heldMembers),
+		Hold:   transfer.Held(userOf, namedMembers),
 		Revise: revise,
 		Shown:  func(m *row) transfer.Shown { return transfer.Shown{ID: m.UserID, UpdatedAt: &m.UpdatedAt} },
 		Store:  store,
@@ -62,13 +62,6 @@ var Records = transfer.Kind[row]{
 }
 
 func userOf(m *row) string { return m.UserID }
-
-var heldMembers = `
-		SELECT ` + columns + `
-		FROM members
-		WHERE guild_id = $1
-		  AND user_id = ANY ($2)
-		ORDER BY user_id`
 
 // revise completes the member that a record describes.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
@@ -103,24 +96,10 @@ func (m *row) complete(was *row, now time.Time) {
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	users, folded := make([]string, len(rows)), make([]*string, len(rows))
 	for i, r := range rows {
-		r.Is.UpdatedAt = r.At
-		if r.Is.CreatedAt == transfer.Pending {
-			r.Is.CreatedAt = r.At
-		}
 		users[i], folded[i] = r.Is.UserID, r.Is.Folded
 	}
-	list, existing, err := transfer.Recordset(rows, userOf)
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(existing), db.Array(users), db.Texts(folded))
-	if err != nil {
-		return fault.Wrap(err, "store members of guild", c.By.GuildID)
-	}
-	if n != len(rows) {
-		return db.Again
-	}
-	return nil
+	err := transfer.StoreRows(ctx, tx, c, rows, userOf, storing, db.Array(users), db.Texts(folded))
+	return fault.Wrap(err, "store members of guild", c.By.GuildID)
 }
 
 var storing = `
@@ -155,13 +134,5 @@ func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 		typ := eventOf(was, &r.Is)
 		changes[typ] = append(changes[typ], event.Change{At: r.At.Time, Data: showChange(r.Is, rowColumns.Changed(was, &r.Is))})
 	}
-	for _, typ := range []string{event.MemberJoined, event.MemberLeft, event.MemberUpdated} {
-		if len(changes[typ]) == 0 {
-			continue
-		}
-		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, changes[typ]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.RecordTypes(ctx, tx, event.From(c.By), changes)
 }

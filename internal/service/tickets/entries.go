@@ -241,16 +241,8 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 		}
 		t.count(c, r)
 	}
-	list, there, err := transfer.Recordset(rows, func(e *entry) string { return e.ID })
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storingEntries, c.By.GuildID, list, db.Array(there))
-	if err != nil {
+	if err := transfer.StoreRows(ctx, tx, c, rows, func(e *entry) string { return e.ID }, storingEntries); err != nil {
 		return fault.Wrap(err, "store entries of tickets of guild", c.By.GuildID)
-	}
-	if n != len(rows) {
-		return db.Again
 	}
 	return storeTallies(ctx, tx, c, tallies)
 }
@@ -370,12 +362,7 @@ func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		}
 		told[typ] = append(told[typ], change)
 	}
-	for typ, list := range told {
-		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }
 
 // mirrored returns the entry of a ticket, which is held, that has a message on the

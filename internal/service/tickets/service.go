@@ -192,12 +192,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 // AssignTicket gives an open ticket to a staff member whoever has it, or takes
 // it from everybody. A call that asks for what is so already changes nothing.
 func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
-	tx, by := db.Write(ctx), auth.Acting(ctx)
-	var user *string
-	content := "Assigned to nobody."
-	if id, err := r.Body.UserID.Get(); err == nil {
-		user, content = &id, "Assigned to "+id+"."
-	}
+	tx, by, user := db.Write(ctx), auth.Acting(ctx), given(r.Body.UserID)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, err
@@ -211,7 +206,7 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	if t, err = claim(ctx, tx, t, user); err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: content}, event.TicketAssigned); err != nil {
+	if err := tell(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: "Assigned to " + or(user, "nobody") + "."}, event.TicketAssigned); err != nil {
 		return nil, err
 	}
 	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
@@ -235,7 +230,7 @@ func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObj
 	if r.Body.Priority != nil {
 		is.Priority = string(*r.Body.Priority)
 	}
-	if is.Metadata, _, err = was.Metadata.With(r.Body.Metadata); err != nil {
+	if is.Metadata, err = was.Metadata.With(r.Body.Metadata); err != nil {
 		return nil, err
 	}
 	changed := changes(&was, &is)

@@ -174,20 +174,11 @@ func storeRows(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfe
 	if len(rows) == 0 {
 		return nil
 	}
-	list, there, err := transfer.Recordset(rows, idOf)
-	if err != nil {
-		return err
-	}
-	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
-	switch {
-	case db.Violates(err, openChannel):
+	err := transfer.StoreRows(ctx, tx, c, rows, idOf, storing)
+	if db.Violates(err, openChannel) {
 		return db.Again // another ticket took the channel meanwhile: the call is judged anew
-	case err != nil:
-		return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
-	case n != len(rows):
-		return db.Again
 	}
-	return nil
+	return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
 }
 
 func split(rows []*transfer.Row[row], by func(*transfer.Row[row]) bool) (yes, no []*transfer.Row[row]) {
@@ -293,22 +284,14 @@ var storing = `
 // tellChanges tells of tickets that records have made or changed, each event a
 // millisecond after the one before and all with the final state.
 func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.Is.ID
-	}
-	final, err := db.Select[row](ctx, tx, namedTickets, c.By.GuildID, db.Array(ids))
+	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, namedTickets)
 	if err != nil {
 		return fault.Wrap(err, "read tickets of guild", c.By.GuildID)
-	}
-	byID := make(map[string]row, len(final))
-	for _, t := range final {
-		byID[t.ID] = t
 	}
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
 		// The messages that came in the same call are counted by now.
-		t, list := byID[r.Is.ID], steps(r)
+		t, list := *stored[r.Is.ID], steps(r)
 		at := instants(r.At, len(list))
 		for i, s := range list {
 			e := event.Change{At: at[i], Data: show(t)}
@@ -318,10 +301,5 @@ func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 			told[s.typ] = append(told[s.typ], e)
 		}
 	}
-	for typ, list := range told {
-		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }

@@ -1,8 +1,10 @@
 package transfer
 
 import (
+	"context"
 	"encoding/json"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
@@ -21,4 +23,19 @@ func Recordset[R any](rows []*Row[R], name func(r *R) string) (list string, ther
 		return "", nil, fault.Wrap(err, "write rows for the database")
 	}
 	return string(text), there, nil
+}
+
+// StoreRows runs a statement that updates and inserts rows and returns how many. Its
+// parameters are the guild, what Recordset returns, and more. It returns db.Again where not
+// all rows were written.
+func StoreRows[R any](ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R], name func(r *R) string, statement string, more ...any) error {
+	list, there, err := Recordset(rows, name)
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, statement, append([]any{c.By.GuildID, list, db.Array(there)}, more...)...)
+	if err == nil && n != len(rows) {
+		return db.Again
+	}
+	return err
 }

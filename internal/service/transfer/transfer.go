@@ -70,9 +70,9 @@ type Kind[R any] struct {
 
 	// Dated are the columns in which rows bear Pending until all are in.
 	Dated []Column
-	// Settle gives a row its instants at once, where its guild comes in with it: of
-	// that nobody has a copy, and dating a million rows takes as long as storing them.
-	// May be nil.
+	// Settle gives a row the instant of its change. In an import that is done at once only
+	// where the guild comes in with the row: of that nobody has a copy, and dating a million
+	// rows takes as long as storing them. May be nil.
 	Settle func(r *R, at wire.Time)
 
 	// Before and After are done in the transaction of Load, around the rows, and

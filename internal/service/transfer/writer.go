@@ -45,7 +45,7 @@ type Writer[R any] struct {
 	Counted *Counted[R]
 
 	// Store writes rows that are made (Was is nil) or changed, in one statement, with At
-	// in the place of updated_at. It returns db.Again where a row has come meanwhile. It
+	// in the place of updated_at, which rows of a kind with Settle bear already. It returns db.Again where a row has come meanwhile. It
 	// may still set a row's Err before it writes any.
 	Store func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 	// Heard is told of the rows whose records are not refused, those that stay as they are
@@ -302,6 +302,11 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 	if b.Counted != nil {
 		b.Counted.number(c, rows)
 	}
+	if settle := b.kind.Settle; settle != nil {
+		for _, row := range rows {
+			settle(&row.Is, row.At)
+		}
+	}
 	if err := b.Store(ctx, tx, c, rows); err != nil {
 		return err
 	}
@@ -378,19 +383,34 @@ func Held[R any](key func(r *R) string, statement string) func(ctx context.Conte
 		if !c.Look {
 			query += locked
 		}
-		there, err := db.Select[R](ctx, tx, query, c.By.GuildID, db.Array(keys))
+		there, err := byKey(ctx, tx, c, keys, key, query)
 		if err != nil {
 			return fault.Wrap(err, "hold what records of guild", c.By.GuildID, "name")
 		}
-		byKey := make(map[string]*R, len(there))
-		for i := range there {
-			byKey[key(&there[i])] = &there[i]
-		}
 		for _, row := range rows {
-			row.Was = byKey[key(&row.Is)]
+			row.Was = there[key(&row.Is)]
 		}
 		return nil
 	}
+}
+
+// Stored returns, by their keys, rows that were stored as they are now. The statement is
+// that of Held.
+func Stored[R any](ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R], key func(r *R) string, statement string) (map[string]*R, error) {
+	keys := make([]string, len(rows))
+	for i, row := range rows {
+		keys[i] = key(&row.Is)
+	}
+	return byKey(ctx, tx, c, keys, key, statement)
+}
+
+func byKey[R any](ctx context.Context, tx *db.Tx, c *Call, keys []string, key func(r *R) string, query string) (map[string]*R, error) {
+	list, err := db.Select[R](ctx, tx, query, c.By.GuildID, db.Array(keys))
+	found := make(map[string]*R, len(list))
+	for i := range list {
+		found[key(&list[i])] = &list[i]
+	}
+	return found, err
 }
 
 const locked = `
