@@ -243,14 +243,16 @@ func TestListenEndsWhenItIsRefused(t *testing.T) {
 	from := newAway(t, api)
 	for _, c := range []listenCommand{
 		{Token: "svc_test_nobodys", API: from.URL},
-		{Token: api.As(t, "webhooks:manage").Token, API: from.URL},
+		{Token: api.As(t, "network:read").Token, API: from.URL}, // it reads no event
 		{Token: api.As(t, "cases:read").Token, API: from.URL, Events: []string{"case.created"}},
 		{Token: api.Token, API: from.URL, Events: []string{"no.event"}},
 		{Token: api.Token, API: from.URL, CA: "no such file"},
 	} {
-		if err := c.Run(t.Context(), streams{nil, io.Discard, io.Discard}); err == nil {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		if err := c.Run(ctx, streams{nil, io.Discard, io.Discard}); err == nil {
 			t.Errorf("%+v was not refused", c)
 		}
+		stop()
 	}
 }
 
