@@ -48,9 +48,6 @@ func (t *tableReader) Read(p []byte) (int, error) {
 // the first line.
 func newTable(file string, src io.Reader, sep byte) (*tableReader, error) {
 	text, err := prepared(file, src)
-	if errors.Is(err, io.EOF) {
-		return nil, &Error{File: file, Text: "is empty; fetch the file again"}
-	}
 	if err != nil {
 		return nil, err
 	}

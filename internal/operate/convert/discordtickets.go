@@ -181,13 +181,9 @@ type tickets struct {
 
 // read reads an export: the zip's comment, settings.json, then tickets.jsonl.
 func (t *tickets) read(in *Input) (int64, error) {
-	info, err := in.file.Stat()
+	z, err := in.zip()
 	if err != nil {
 		return 0, err
-	}
-	z, err := zip.NewReader(in.file, info.Size())
-	if err != nil {
-		return 0, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
 	}
 	if z.Comment != "" {
 		if ours, err := t.comment(in.Name, z.Comment); err != nil || !ours {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"archive/zip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -76,6 +77,19 @@ func hold(inputs []*Input, again bool) error {
 		in.file, in.src = f, nil
 	}
 	return nil
+}
+
+// zip opens the file as a zip.
+func (in *Input) zip() (*zip.Reader, error) {
+	info, err := in.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	z, err := zip.NewReader(in.file, info.Size())
+	if err != nil {
+		return nil, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
+	}
+	return z, nil
 }
 
 // source is an Input during one pass. It computes the file's size and digest on the way.

@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -531,5 +532,29 @@ func TestWhatHasAnIdOfThePlatformIsDatedByItWhereNothingElseIs(t *testing.T) {
 		if out := r.ok(t); !strings.Contains(out, want) || strings.Count(out, `"created_at"`) != strings.Count(out, "\n") {
 			t.Errorf("%s is not in %s", want, out)
 		}
+	}
+}
+
+// A player of another guild is passed over, and those behind it on its page are not.
+func TestAPageOfMee6GoesOnBehindAPlayerOfAnotherGuild(t *testing.T) {
+	t.Parallel()
+	player := func(user, guild string) string {
+		return fmt.Sprintf(`{"id":%q,"guild_id":%q,"xp":1}`, user, guild)
+	}
+	pages := `[{"page":0,"players":[` + player(ada, g1) + "," + player(cy, "500000000000000099") + "," + player(bo, g1) + `]}]`
+	r := of(t, Options{From: "mee6", Guild: g1, SourceGuild: g1}, "pages.json", pages)
+	if out := r.ok(t); !strings.Contains(out, ada) || !strings.Contains(out, bo) || strings.Contains(out, cy) {
+		t.Errorf("got\n%s", out)
+	}
+}
+
+// The report has the digest and the size of a data.json that was unpacked.
+func TestTheReportOfTicketsBotKnowsAFileThatWasUnpacked(t *testing.T) {
+	t.Parallel()
+	data := `{"guild_id":` + g1 + `,"tickets":[{"id":1,"guild_id":` + g1 + `,"user_id":` + ada + `,"open":true,"open_time":"2024-01-01T00:00:00Z"}]}`
+	r := of(t, Options{From: "tickets-bot", Guild: g1}, "data.json", data)
+	r.ok(t)
+	if f := r.report.Files[0]; f.Bytes != int64(len(data)) || f.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte(data))) {
+		t.Errorf("the file is reported as %+v", f)
 	}
 }

@@ -97,14 +97,11 @@ func (p *pattern) rest() {
 
 // find looks for the items at the beginning of a file.
 func (h *jsonHandler) find(in *Input) (string, error) {
-	head := make([]byte, lookAhead)
-	n, _ := in.file.ReadAt(head, 0)
-	s := newScanner(in.Name, strings.NewReader(strings.TrimPrefix(string(head[:n]), string(byteOrderMark))))
-	_, _ = s.value() // it may end in the middle of the tree, and walk says what is wrong with it
-	if s.nodes.n == 0 {
+	head, _ := in.head()
+	root := beginning(in.Name, head) // walk says what is wrong with the rest
+	if root == nil {
 		return "", nil
 	}
-	root := &s.nodes.chunks[0][0]
 	unwrap(root)
 	for _, path := range []string{"/#", "", "/{user}", "/{guild}/{user}"} {
 		if h.fits(root, path) {
@@ -280,12 +277,7 @@ func (h *jsonHandler) unused(v *value, path string) {
 
 // jsonPaths are the lists of objects in a document, and the objects by id.
 func jsonPaths(root *value) []string {
-	var all []string
-	for path := range candidates(root, "") {
-		all = append(all, path)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(candidates(root, "")))
 }
 
 // described lists them with the names of what their first item has.

@@ -1,10 +1,8 @@
 package convert
 
 import (
-	"archive/zip"
 	"bytes"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,11 +25,9 @@ func (r *conversion) misread(in *Input, err error) error {
 	if !ok || !e.missing || in.file == nil {
 		return err
 	}
-	head := make([]byte, lookAhead)
-	n, _ := in.file.ReadAt(head, 0)
-	head = bytes.TrimPrefix(head[:n], byteOrderMark)
+	head, cut := in.head()
 	say := func(text string) error { return &Error{File: e.File, Line: e.Line, Text: text} }
-	if text := r.otherFile(in.file, head); text != "" {
+	if text := r.otherFile(in, head); text != "" {
 		return say(text)
 	}
 	begin := bytes.TrimSpace(head)
@@ -42,15 +38,32 @@ func (r *conversion) misread(in *Input, err error) error {
 		}
 		return err
 	}
-	s := newScanner(in.Name, bytes.NewReader(head))
-	_, _ = s.value() // it may end in the middle of the tree
-	if s.nodes.n == 0 {
+	root := beginning(in.Name, head)
+	if root == nil {
 		return err
 	}
-	if text := r.otherJSON(&s.nodes.chunks[0][0], n == lookAhead, e.Path == ""); text != "" {
+	if text := r.otherJSON(root, cut, e.Path == ""); text != "" {
 		return say(text)
 	}
 	return err
+}
+
+// head returns the beginning of the file without a byte order mark, and whether the file
+// may go on behind it.
+func (in *Input) head() (head []byte, cut bool) {
+	head = make([]byte, lookAhead)
+	n, _ := in.file.ReadAt(head, 0)
+	return bytes.TrimPrefix(head[:n], byteOrderMark), n == lookAhead
+}
+
+// beginning is the document that begins with head, as far as it goes; nil where none does.
+func beginning(name string, head []byte) *value {
+	s := newScanner(name, bytes.NewReader(head))
+	_, _ = s.value() // it may end in the middle of the tree
+	if s.nodes.n == 0 {
+		return nil
+	}
+	return &s.nodes.chunks[0][0]
 }
 
 var (
@@ -61,11 +74,11 @@ var (
 const encrypted = "is a dump whose texts are encrypted; use Export in the dashboard (4.0.29)"
 
 // otherFile tells what is no JSON and no table.
-func (r *conversion) otherFile(file *os.File, head []byte) string {
+func (r *conversion) otherFile(in *Input, head []byte) string {
 	begin := bytes.TrimSpace(head)
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return r.likeZip(file)
+		return r.likeZip(in)
 	case bytes.HasPrefix(head, []byte("SQLite format 3\x00")):
 		return "is a database of SQLite; give the result of a query: --from csv"
 	case bytes.Contains(head, []byte("let messages")):
@@ -81,12 +94,8 @@ func (r *conversion) otherFile(file *os.File, head []byte) string {
 }
 
 // likeZip tells a zip by the names in it.
-func (r *conversion) likeZip(file *os.File) string {
-	info, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	z, err := zip.NewReader(file, info.Size())
+func (r *conversion) likeZip(in *Input) string {
+	z, err := in.zip()
 	if err != nil {
 		return ""
 	}

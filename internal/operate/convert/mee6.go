@@ -80,8 +80,12 @@ func (m *mee6) item(it *item) error {
 		if p.kind != kindObject {
 			return wrong(p, "must be an object; it is "+p.shown())
 		}
-		if elsewhere, err := m.r.otherGuild(p.get("guild_id"), p); err != nil || elsewhere {
+		elsewhere, err := m.r.otherGuild(p.get("guild_id"), p)
+		if err != nil {
 			return err
+		}
+		if elsewhere {
+			continue
 		}
 		if err := m.player(&item{value: p}); err != nil {
 			return err

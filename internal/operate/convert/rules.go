@@ -131,7 +131,7 @@ const (
 // record's member that the id is for.
 func (r *conversion) person(v *value, member string) (string, error) {
 	id, err := r.id(v)
-	if err == nil && id != "" && (len(id) < minPerson || len(id) > maxPerson) {
+	if err == nil && id != "" && !isID(id) {
 		ask := ""
 		if r.f.people != "" {
 			ask = "; which " + r.f.people + " has it? --map " + member + "=" + strings.ToUpper(r.f.people)

@@ -127,14 +127,13 @@ func (s *scanner) open() error {
 	return nil
 }
 
-// prepared returns src without a byte order mark. It returns io.EOF for an empty file
-// and refuses UTF-16.
+// prepared returns src without a byte order mark. It refuses an empty file and UTF-16.
 func prepared(file string, src io.Reader) (*bufio.Reader, error) {
 	text := bufio.NewReaderSize(src, 64<<10)
 	head, err := text.Peek(3)
 	switch {
 	case len(head) == 0 && errors.Is(err, io.EOF):
-		return nil, io.EOF
+		return nil, &Error{File: file, Text: "is empty; fetch the file again"}
 	case len(head) == 0:
 		return nil, &Error{File: file, Line: 1, Text: "cannot be read: " + err.Error(), cause: err}
 	case bytes.Equal(head, byteOrderMark):

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,54 +70,10 @@ var ticketsBotFormat = &format{
 		{path: ""},
 	},
 	start: func(r *conversion) (handler, error) { return newTicketsBot(r), nil },
-	read: func(r *conversion, in *Input, _ *source) (int64, error) {
-		return r.h.(*ticketsBot).read(in)
+	read: func(r *conversion, in *Input, src *source) (int64, error) {
+		return r.h.(*ticketsBot).read(in, src)
 	},
 	survey: func(*conversion) bool { return true },
-}
-
-// transcriptTable is what a transcript holds: of version 2, of version 1, which is the
-// platform's own messages in an array, and as the dashboard renders it.
-var transcriptTable = grow(slices.Concat(
-	[]row{
-		{path: "/entities/users/{user}/bot", to: "ticket_message.author_type"},
-		{path: "/entities/users/{user}"}, {path: "/entities"}, {path: "/version"}, {path: "/success"},
-		{path: "/channel_name", to: "the ticket"},
-	},
-	transcriptRows("/messages/#"), transcriptRows("/#"),
-))
-
-func transcriptRows(of string) []row {
-	rows := []row{
-		{path: of + "/id", to: "ticket_message.id, ticket_message.channel_message_id"},
-		{path: of + "/author", to: "ticket_message.author_id"},
-		{path: of + "/author/id", to: "ticket_message.author_id"},
-		{path: of + "/author/bot", to: "ticket_message.author_type"},
-		{path: of + "/badge", to: "ticket_message.author_type"},
-		{path: of + "/content", to: "ticket_message.content"},
-		{path: of + "/timestamp", to: "ticket_message.created_at"},
-		{path: of + "/time", to: "ticket_message.created_at"},
-		{path: of + "/edited_timestamp", to: "ticket_message.edited_at"},
-		{path: of + "/message_snapshots/#/message/content", to: "ticket_message.content"},
-		{path: of + "/sticker_items/#/name", to: "ticket_message.content"},
-	}
-	for _, name := range []string{"filename", "name", "url", "size", "content_type"} {
-		rows = append(rows, row{path: of + "/attachments/#/" + name, to: "ticket_message.attachments"})
-	}
-	for _, name := range []string{"title", "description", "fields/#/name", "fields/#/value"} {
-		rows = append(rows, row{path: of + "/embeds/#/" + name, to: "ticket_message.content"})
-	}
-	for _, name := range []string{
-		"activity", "application", "application_id", "author/avatar", "author/discriminator", "author/global_name", "author/public_flags", "author/username",
-		"attachments/#/Id", "attachments/#/id", "attachments/#/height", "attachments/#/width", "attachments/#/proxy_url", "attachments/#/ephemeral",
-		"channel_id", "components", "embeds/#/author", "embeds/#/color", "embeds/#/fields/#/inline", "embeds/#/footer", "embeds/#/image",
-		"embeds/#/provider", "embeds/#/thumbnail", "embeds/#/timestamp", "embeds/#/type", "embeds/#/url", "embeds/#/video", "flags", "guild_id", "interaction",
-		"member", "mention_channels", "mention_everyone", "mention_roles", "mentions", "message_reference", "message_snapshots/#/message/timestamp",
-		"nonce", "pinned", "position", "reactions", "referenced_message", "sticker_items/#/id", "sticker_items/#/format_type", "thread", "tts", "type", "webhook_id",
-	} {
-		rows = append(rows, row{path: of + "/" + name})
-	}
-	return rows
 }
 
 // botTicket is what the lists of data.json say of a ticket, besides its own entry.
@@ -172,50 +126,42 @@ var (
 // read reads a file: data.zip, transcripts.zip, what was unpacked of them, or a
 // transcript that was saved. Transcripts wait for the end of a pass, so that the tickets
 // stand before them whatever the order of the files.
-func (t *ticketsBot) read(in *Input) (int64, error) {
+func (t *ticketsBot) read(in *Input, src *source) (int64, error) {
 	head := make([]byte, 4)
 	n, _ := in.file.ReadAt(head, 0)
 	if !bytes.HasPrefix(head[:n], []byte("PK\x03\x04")) {
-		return t.single(in)
+		return t.single(in, src)
 	}
-	info, err := in.file.Stat()
+	z, err := in.zip()
 	if err != nil {
 		return 0, err
-	}
-	z, err := zip.NewReader(in.file, info.Size())
-	if err != nil {
-		return 0, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
 	}
 	var items int64
 	known := false
 	for _, f := range z.File {
-		name := in.Name + ": " + f.Name
-		read := func(src io.Reader) (int64, error) { return 0, nil }
+		name, n := in.Name+": "+f.Name, int64(0)
+		var err error
 		switch m := transcriptName.FindStringSubmatch(f.Name); {
 		case f.Name == "data.json":
-			read = func(src io.Reader) (int64, error) { return t.dataFile(name, src) }
+			err = unpacked(name, f, func(src io.Reader) (err error) {
+				n, err = t.dataFile(name, src)
+				return err
+			})
 		case f.Name == "guild_id.txt":
-			read = func(src io.Reader) (int64, error) { return 0, t.guild(name, src) }
+			err = unpacked(name, f, func(src io.Reader) error { return t.guild(name, src) })
 		case m != nil:
-			known = true
 			number, _ := strconv.ParseInt(m[1], 10, 64) // 15 digits at most
-			items += t.later(func() error {
+			n = t.later(func() error {
 				return unpacked(name, f, func(src io.Reader) error { return t.transcript(name, src, number) })
 			})
+		case !strings.HasSuffix(f.Name, ".sig"): // a signature; no export has anything else
 			continue
-		default:
-			known = known || strings.HasSuffix(f.Name, ".sig")
-			continue // signatures, and what no export has
 		}
-		known = true
-		err := unpacked(name, f, func(src io.Reader) error {
-			n, err := read(src)
-			items += n
-			return err
-		})
 		if err != nil {
 			return 0, err
 		}
+		known = true
+		items += n
 	}
 	if !known {
 		return 0, &Error{File: in.Name, Text: "there is no data.json and no transcript in it; export the server again", missing: true}
@@ -254,38 +200,24 @@ func (t *ticketsBot) guild(file string, src io.Reader) error {
 }
 
 // single reads data.json or a transcript that is a file of its own.
-func (t *ticketsBot) single(in *Input) (int64, error) {
-	if _, err := in.file.Seek(0, io.SeekStart); err != nil {
-		return 0, &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
+func (t *ticketsBot) single(in *Input, src *source) (int64, error) {
+	head, _ := in.head()
+	root := beginning(in.Name, head)
+	if root == nil || root.kind != kindArray && (root.get("messages") == nil || root.get("tickets") != nil) {
+		return t.dataFile(in.Name, src)
 	}
-	head := make([]byte, lookAhead)
-	n, _ := in.file.ReadAt(head, 0)
-	s := newScanner(in.Name, bytes.NewReader(bytes.TrimPrefix(head[:n], byteOrderMark)))
-	_, _ = s.value() // it may end in the middle of the tree
-	if s.nodes.n > 0 {
-		root := &s.nodes.chunks[0][0]
-		if root.kind == kindArray || root.get("messages") != nil && root.get("tickets") == nil {
-			if !isTranscript(root) {
-				return 0, &Error{File: in.Name, Line: 1, Text: "is no transcript and no data.json", missing: true}
-			}
-			if numberOf(root, in.Name) == 0 {
-				return 0, &Error{File: in.Name, Line: 1, Text: "does not say which ticket it is of; name the file as the ticket, such as 17.json", missing: true}
-			}
-			return t.later(func() error {
-				if _, err := in.file.Seek(0, io.SeekStart); err != nil {
-					return &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
-				}
-				return t.transcript(in.Name, in.file, 0)
-			}), nil
+	if !isTranscript(root) {
+		return 0, &Error{File: in.Name, Line: 1, Text: "is no transcript and no data.json", missing: true}
+	}
+	if numberOf(root, in.Name) == 0 {
+		return 0, &Error{File: in.Name, Line: 1, Text: "does not say which ticket it is of; name the file as the ticket, such as 17.json", missing: true}
+	}
+	return t.later(func() error {
+		if _, err := in.file.Seek(0, io.SeekStart); err != nil {
+			return &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
 		}
-	}
-	return t.dataFile(in.Name, in.file)
-}
-
-// isTranscript reports whether a document holds messages of the platform.
-func isTranscript(root *value) bool {
-	return needed{path: "/messages/#", members: "author=any content=text"}.fits(root, true) ||
-		needed{path: "/#", members: "author=object content=text"}.fits(root, true) || root.get("messages") != nil && root.get("messages").count == 0
+		return t.transcript(in.Name, in.file, 0)
+	}), nil
 }
 
 func (t *ticketsBot) dataFile(name string, src io.Reader) (int64, error) {
@@ -299,8 +231,6 @@ func (t *ticketsBot) dataFile(name string, src io.Reader) (int64, error) {
 func (t *ticketsBot) item(it *item) error {
 	list := it.at.steps[0].name
 	switch {
-	case list == "tickets" && t.r.stage == surveying:
-		return t.survey(it)
 	case list == "tickets":
 		return t.write(it)
 	case t.r.stage == surveying:
@@ -356,29 +286,8 @@ func (t *ticketsBot) collect(list string, it *item) error {
 	return err
 }
 
-// survey keeps whose a ticket is, which the transcripts do not say.
-func (t *ticketsBot) survey(it *item) error {
-	members, err := needs(it.value, "id", "user_id", "open_time")
-	if err != nil {
-		return err
-	}
-	ticket, _, err := t.ticket(members[0])
-	if err != nil {
-		return err
-	}
-	if ticket.opener, err = t.r.subject(members[1], it.value); err != nil {
-		return err
-	}
-	if ticket.transcript, err = parseFlag(it.get("has_transcript")); err != nil {
-		return err
-	}
-	if ticket.opener == "" {
-		return nil
-	}
-	return t.write(it)
-}
-
-// write writes a ticket and its notes.
+// write writes a ticket and its notes, and keeps whose it is, which the transcripts do not
+// say.
 func (t *ticketsBot) write(it *item) error {
 	r := t.r
 	members, err := needs(it.value, "id", "user_id", "open_time")
@@ -389,13 +298,15 @@ func (t *ticketsBot) write(it *item) error {
 	if err != nil {
 		return err
 	}
-	opener, err := r.subject(members[1], it.value)
-	if err != nil || opener == "" {
+	if about.opener, err = r.subject(members[1], it.value); err != nil {
+		return err
+	}
+	if about.transcript, err = parseFlag(it.get("has_transcript")); err != nil || about.opener == "" {
 		return err
 	}
 	id := strconv.FormatInt(number, 10)
 	record := ticketRecord{
-		Record: "ticket", GuildID: r.guild, ID: "tickets-bot-" + id, Number: number, Status: "closed", OpenerID: opener, ClaimedByID: about.claimedBy,
+		Record: "ticket", GuildID: r.guild, ID: "tickets-bot-" + id, Number: number, Status: "closed", OpenerID: about.opener, ClaimedByID: about.claimedBy,
 	}
 	if panel := it.get("panel_id"); !panel.none() {
 		record.Category = t.panels[panel.text]
@@ -446,131 +357,6 @@ func (t *ticketsBot) notes(ticket ticketRecord, about *botTicket, at *value) err
 	}
 	note.ID, note.Content = "tickets-bot-feedback-"+number, fmt.Sprintf("[feedback %d/5]", about.rating)
 	return t.r.entry(note, at)
-}
-
-// transcript reads a transcript; number is its ticket's, 0 where only the file's name or
-// the name of its channel says so.
-func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error {
-	text, err := prepared(file, src)
-	if errors.Is(err, io.EOF) {
-		return &Error{File: file, Text: "is empty; fetch the file again"}
-	}
-	if err != nil {
-		return err
-	}
-	s := newScanner(file, text)
-	v, err := s.value()
-	if err != nil {
-		return err
-	}
-	v.at = &position{file: file}
-	messages := v
-	if v.kind == kindObject {
-		if messages, err = required(v, "messages"); err != nil {
-			return err
-		}
-	}
-	if messages.kind != kindArray {
-		return wrong(messages, "must be a list; it is "+messages.shown())
-	}
-	if number == 0 {
-		number = numberOf(v, file)
-	}
-	if t.data == "" {
-		return &Error{File: file, Text: "data.json says whose tickets these are; give data.zip too"}
-	}
-	ticket := t.of[number]
-	if ticket == nil || ticket.opener == "" {
-		t.r.leave(v, "is of a ticket that data.json does not have")
-		return nil
-	}
-	ticket.came = true
-	if err := t.messages(v, messages, ticket.opener, number); err != nil {
-		return err
-	}
-	t.r.account(v, transcriptTable, nil)
-	return t.r.failed
-}
-
-// numberOf is the number of the ticket that a transcript is of.
-func numberOf(v *value, file string) int64 {
-	for _, name := range []string{cond(v.get("channel_name") != nil, v.get("channel_name"), v).text, strings.TrimSuffix(path.Base(file), path.Ext(file))} {
-		if m := lastDigits.FindString(name); m != "" {
-			n, _ := strconv.ParseInt(m, 10, 64) // 15 digits at most
-			return n
-		}
-	}
-	return 0
-}
-
-func (t *ticketsBot) messages(v, list *value, opener string, number int64) error {
-	bots := map[string]bool{}
-	for _, u := range v.get("entities").get("users").members() {
-		isBot, err := parseFlag(u.get("bot"))
-		if err != nil {
-			return err
-		}
-		bots[u.name] = isBot
-	}
-	ticket := "tickets-bot-" + strconv.FormatInt(number, 10)
-	for i, m := range list.list() {
-		if m.kind != kindObject {
-			return wrong(m, "must be an object; it is "+m.shown())
-		}
-		record := messageRecord{
-			Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket, ID: fmt.Sprintf("%s-%06d", ticket, i+1), Kind: "message", AuthorType: "staff",
-		}
-		if err := t.message(m, record, opener, bots); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *ticketsBot) message(m *value, record messageRecord, opener string, bots map[string]bool) (err error) {
-	r := t.r
-	if record.ChannelMessageID, err = r.id(m.get("id")); err != nil {
-		return err
-	}
-	if id := record.ChannelMessageID; id != "" {
-		if record.ID = "tickets-bot-" + id; r.cameBefore(record.ID, m) {
-			return nil
-		}
-	}
-	author := m.get("author")
-	isBot, err := parseFlag(author.get("bot"))
-	if err != nil {
-		return err
-	}
-	if author != nil && author.kind == kindObject {
-		author = author.get("id")
-	}
-	if record.AuthorID, err = r.person(author, "author_id"); err != nil {
-		return err
-	}
-	badge := m.get("badge")
-	switch {
-	case record.AuthorID == opener:
-		record.AuthorType = "opener"
-	case isBot, bots[record.AuthorID], badge != nil && badge.text == "bot":
-		record.AuthorType = "bot"
-	}
-	when := m.get("timestamp")
-	if when.none() {
-		when = m.get("time")
-	}
-	if record.CreatedAt, err = r.since(when, record.ChannelMessageID, m); err != nil {
-		return err
-	}
-	if record.EditedAt, err = r.instant(m.get("edited_timestamp")); err != nil {
-		return err
-	}
-	var p post
-	if err := p.shown(r, m); err != nil {
-		return err
-	}
-	p.into(&record)
-	return r.entry(record, m)
 }
 
 // end warns of transcripts that should be there.

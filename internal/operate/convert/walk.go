@@ -47,9 +47,6 @@ type walker struct {
 
 func (r *conversion) walk(file string, src io.Reader, root *pattern) (int64, error) {
 	text, err := prepared(file, src)
-	if errors.Is(err, io.EOF) {
-		return 0, &Error{File: file, Text: "is empty; fetch the file again"}
-	}
 	if err != nil {
 		return 0, err
 	}

@@ -208,11 +208,11 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 		return fail("how the endpoints fare could not be read: %v", err)
 	}
 	switch {
-	case len(failing) > 0 && len(bad) == 0:
-		return warn("%d webhook endpoints fail or were disabled by the service; `guildhall webhook list` says the same of each guild", len(failing)).about(failing)
 	case len(bad) > 0:
 		bad = append(bad, failing...)
 		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(bad)
+	case len(failing) > 0:
+		return warn("%d webhook endpoints fail or were disabled by the service; `guildhall webhook list` says the same of each guild", len(failing)).about(failing)
 	case unasked > 0:
 		return warn("%d of %s endpoints could not be looked up in time, %d are disabled by the service", unasked, of, disabled)
 	case disabled > 0:

@@ -1,0 +1,182 @@
+package convert
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// transcriptTable is what a transcript holds: of version 2, of version 1, which is the
+// platform's own messages in an array, and as the dashboard renders it.
+var transcriptTable = grow(slices.Concat(
+	[]row{
+		{path: "/entities/users/{user}/bot", to: "ticket_message.author_type"},
+		{path: "/entities/users/{user}"}, {path: "/entities"}, {path: "/version"}, {path: "/success"},
+		{path: "/channel_name", to: "the ticket"},
+	},
+	transcriptRows("/messages/#"), transcriptRows("/#"),
+))
+
+func transcriptRows(of string) []row {
+	rows := []row{
+		{path: of + "/id", to: "ticket_message.id, ticket_message.channel_message_id"},
+		{path: of + "/author", to: "ticket_message.author_id"},
+		{path: of + "/author/id", to: "ticket_message.author_id"},
+		{path: of + "/author/bot", to: "ticket_message.author_type"},
+		{path: of + "/badge", to: "ticket_message.author_type"},
+		{path: of + "/content", to: "ticket_message.content"},
+		{path: of + "/timestamp", to: "ticket_message.created_at"},
+		{path: of + "/time", to: "ticket_message.created_at"},
+		{path: of + "/edited_timestamp", to: "ticket_message.edited_at"},
+		{path: of + "/message_snapshots/#/message/content", to: "ticket_message.content"},
+		{path: of + "/sticker_items/#/name", to: "ticket_message.content"},
+	}
+	for _, name := range []string{"filename", "name", "url", "size", "content_type"} {
+		rows = append(rows, row{path: of + "/attachments/#/" + name, to: "ticket_message.attachments"})
+	}
+	for _, name := range []string{"title", "description", "fields/#/name", "fields/#/value"} {
+		rows = append(rows, row{path: of + "/embeds/#/" + name, to: "ticket_message.content"})
+	}
+	for _, name := range []string{
+		"activity", "application", "application_id", "author/avatar", "author/discriminator", "author/global_name", "author/public_flags", "author/username",
+		"attachments/#/Id", "attachments/#/id", "attachments/#/height", "attachments/#/width", "attachments/#/proxy_url", "attachments/#/ephemeral",
+		"channel_id", "components", "embeds/#/author", "embeds/#/color", "embeds/#/fields/#/inline", "embeds/#/footer", "embeds/#/image",
+		"embeds/#/provider", "embeds/#/thumbnail", "embeds/#/timestamp", "embeds/#/type", "embeds/#/url", "embeds/#/video", "flags", "guild_id", "interaction",
+		"member", "mention_channels", "mention_everyone", "mention_roles", "mentions", "message_reference", "message_snapshots/#/message/timestamp",
+		"nonce", "pinned", "position", "reactions", "referenced_message", "sticker_items/#/id", "sticker_items/#/format_type", "thread", "tts", "type", "webhook_id",
+	} {
+		rows = append(rows, row{path: of + "/" + name})
+	}
+	return rows
+}
+
+// isTranscript reports whether a document holds messages of the platform.
+func isTranscript(root *value) bool {
+	return needed{path: "/messages/#", members: "author=any content=text"}.fits(root, true) ||
+		needed{path: "/#", members: "author=object content=text"}.fits(root, true) || root.get("messages") != nil && root.get("messages").count == 0
+}
+
+// transcript reads a transcript; number is its ticket's, 0 where only the file's name or
+// the name of its channel says so.
+func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error {
+	text, err := prepared(file, src)
+	if err != nil {
+		return err
+	}
+	s := newScanner(file, text)
+	v, err := s.value()
+	if err != nil {
+		return err
+	}
+	v.at = &position{file: file}
+	messages := v
+	if v.kind == kindObject {
+		if messages, err = required(v, "messages"); err != nil {
+			return err
+		}
+	}
+	if messages.kind != kindArray {
+		return wrong(messages, "must be a list; it is "+messages.shown())
+	}
+	if number == 0 {
+		number = numberOf(v, file)
+	}
+	if t.data == "" {
+		return &Error{File: file, Text: "data.json says whose tickets these are; give data.zip too"}
+	}
+	ticket := t.of[number]
+	if ticket == nil || ticket.opener == "" {
+		t.r.leave(v, "is of a ticket that data.json does not have")
+		return nil
+	}
+	ticket.came = true
+	if err := t.messages(v, messages, ticket.opener, number); err != nil {
+		return err
+	}
+	t.r.account(v, transcriptTable, nil)
+	return t.r.failed
+}
+
+// numberOf is the number of the ticket that a transcript is of.
+func numberOf(v *value, file string) int64 {
+	for _, name := range []string{cond(v.get("channel_name") != nil, v.get("channel_name"), v).text, strings.TrimSuffix(path.Base(file), path.Ext(file))} {
+		if m := lastDigits.FindString(name); m != "" {
+			n, _ := strconv.ParseInt(m, 10, 64) // 15 digits at most
+			return n
+		}
+	}
+	return 0
+}
+
+func (t *ticketsBot) messages(v, list *value, opener string, number int64) error {
+	bots := map[string]bool{}
+	for _, u := range v.get("entities").get("users").members() {
+		isBot, err := parseFlag(u.get("bot"))
+		if err != nil {
+			return err
+		}
+		bots[u.name] = isBot
+	}
+	ticket := "tickets-bot-" + strconv.FormatInt(number, 10)
+	for i, m := range list.list() {
+		if m.kind != kindObject {
+			return wrong(m, "must be an object; it is "+m.shown())
+		}
+		record := messageRecord{
+			Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket, ID: fmt.Sprintf("%s-%06d", ticket, i+1), Kind: "message", AuthorType: "staff",
+		}
+		if err := t.message(m, record, opener, bots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *ticketsBot) message(m *value, record messageRecord, opener string, bots map[string]bool) (err error) {
+	r := t.r
+	if record.ChannelMessageID, err = r.id(m.get("id")); err != nil {
+		return err
+	}
+	if id := record.ChannelMessageID; id != "" {
+		if record.ID = "tickets-bot-" + id; r.cameBefore(record.ID, m) {
+			return nil
+		}
+	}
+	author := m.get("author")
+	isBot, err := parseFlag(author.get("bot"))
+	if err != nil {
+		return err
+	}
+	if author != nil && author.kind == kindObject {
+		author = author.get("id")
+	}
+	if record.AuthorID, err = r.person(author, "author_id"); err != nil {
+		return err
+	}
+	badge := m.get("badge")
+	switch {
+	case record.AuthorID == opener:
+		record.AuthorType = "opener"
+	case isBot, bots[record.AuthorID], badge != nil && badge.text == "bot":
+		record.AuthorType = "bot"
+	}
+	when := m.get("timestamp")
+	if when.none() {
+		when = m.get("time")
+	}
+	if record.CreatedAt, err = r.since(when, record.ChannelMessageID, m); err != nil {
+		return err
+	}
+	if record.EditedAt, err = r.instant(m.get("edited_timestamp")); err != nil {
+		return err
+	}
+	var p post
+	if err := p.shown(r, m); err != nil {
+		return err
+	}
+	p.into(&record)
+	return r.entry(record, m)
+}
