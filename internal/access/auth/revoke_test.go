@@ -29,6 +29,7 @@ func revokeNow(t testing.TB, s *tokenDB, id string) {
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
+	dbtest.AddGuilds(t, s.DB, "8")
 
 	t.Run("knows no token that is not there", func(t *testing.T) {
 		t.Parallel()
@@ -64,6 +65,25 @@ func TestRevoke(t *testing.T) {
 			if text := fmt.Sprintf("%+v", r); strings.Contains(text, tok.Secret[9:30]) {
 				t.Errorf("the audit log holds the secret: %s", text)
 			}
+		}
+	})
+	t.Run("is told with the token's limits", func(t *testing.T) {
+		t.Parallel()
+		one := s.token(t, func(n *New) { n.GuildID = "8" })
+		two := s.token(t, func(n *New) { n.GuildID = "8" })
+		dbtest.Exec(t, s.DB, `UPDATE api_tokens SET rate_read = '5/s' WHERE guild_id = '8'`)
+		if err := Revoke(t.Context(), s.DB, "8", one.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RevokeAll(t.Context(), s.DB, "8"); err != nil {
+			t.Fatal(err)
+		}
+		if n := dbtest.Value[int](t, s.DB, `
+			SELECT count(*)
+			FROM audit_log
+			WHERE action = 'token.revoked' AND target_id IN ($1, $2)
+			  AND before->>'rate_read' = '5/s' AND after->>'rate_read' = '5/s'`, one.ID, two.ID); n != 2 {
+			t.Errorf("%d of 2 revocations say how the tokens were limited", n)
 		}
 	})
 	t.Run("may be repeated, and keeps the first time", func(t *testing.T) {

@@ -69,14 +69,17 @@ func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
+// tokenColumns are those of a token's row, without its use.
+const tokenColumns = `id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now,
+	rate_read, rate_write`
+
 // insert stores r, which expires after the given time by the database's clock,
 // or never when it is zero.
 func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
 	stored, err := db.Get[row](ctx, tx, `
 		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, rate_read, rate_write)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second', $9, $10)
-		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
-		          expires_at, created_at, revoked_at, now() AS now, rate_read, rate_write`,
+		RETURNING `+tokenColumns,
 		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds(expiresIn), r.RateRead, r.RateWrite)
 	return stored, fault.Wrap(err, "insert a token of guild", r.GuildID)
 }
@@ -107,7 +110,7 @@ func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 // has no such token.
 func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoch int64, err error) {
 	was, err = db.Get[row](ctx, tx, `
-		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now
+		SELECT `+tokenColumns+`
 		FROM api_tokens
 		WHERE guild_id = $1 AND id = $2
 		FOR UPDATE`, guild, id)
@@ -132,7 +135,7 @@ func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoc
 // db.Missing when the guild has no such token, or the token was revoked.
 func limit(ctx context.Context, tx *db.Tx, guild, id string, read, write *string) (was, is row, err error) {
 	was, err = db.Get[row](ctx, tx, `
-		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now, rate_read, rate_write
+		SELECT `+tokenColumns+`
 		FROM api_tokens
 		WHERE guild_id = $1 AND id = $2 AND revoked_at IS NULL
 		FOR UPDATE`, guild, id)
@@ -151,18 +154,12 @@ func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch i
 	rows, err = db.Select[row](ctx, tx, `
 		UPDATE api_tokens SET revoked_at = now()
 		WHERE guild_id = $1 AND revoked_at IS NULL
-		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild)
+		RETURNING `+tokenColumns, guild)
 	if err != nil {
 		return nil, 0, fault.Wrap(err, "revoke the tokens of guild", guild)
 	}
 	epoch, err = db.Get[int64](ctx, tx, `SELECT epoch FROM auth_epoch`)
 	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
-}
-
-// GuildExists reports whether a guild is there, and not being removed.
-func GuildExists(ctx context.Context, q db.Querier, guild string) (bool, error) {
-	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
-	return there, fault.Wrap(err, "look for guild", guild)
 }
 
 // WantGuild is NotFound unless the guild is there, and says if it is being removed.

@@ -235,9 +235,6 @@ func TestAGuildIsThereUntilItIsRemoved(t *testing.T) {
 		if got, err := PresenceOf(t.Context(), s.DB.Reader(), id); err != nil || got != want {
 			t.Errorf("guild %s is %d, %v, want %d", id, got, err, want)
 		}
-		if there, err := GuildExists(t.Context(), s.DB.Reader(), id); err != nil || there != (want == Present) {
-			t.Errorf("guild %s exists: %t, %v", id, there, err)
-		}
 		err := s.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error { return hasRoom(ctx, tx, id) })
 		if want == Present && err != nil || want != Present && !fault.Is(err, "not_found") {
 			t.Errorf("a token for guild %s: %v", id, err)
