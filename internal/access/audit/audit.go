@@ -178,11 +178,9 @@ type Filter struct {
 	ChangesOnly bool
 }
 
-// SignIns are the actions that change nothing in a guild: sessions that begin or end.
-var SignIns = []string{LinkUsed, SignedIn, SignedOut, SessionEnded}
-
-// changesOnly is the predicate of the index audit_log_changes, which leaves out SignIns.
-const changesOnly = " AND action NOT IN ('dashboard.link_used', 'dashboard.signed_in', 'dashboard.signed_out', 'dashboard.session_ended')"
+// changesOnly is the predicate of the index audit_log_changes, which leaves out sessions
+// that begin or end.
+const changesOnly = " AND action NOT IN ('" + LinkUsed + "', '" + SignedIn + "', '" + SignedOut + "', '" + SessionEnded + "')"
 
 // clocks is how far the clock of a node, which ids come from, and that of the
 // database may lie apart.
@@ -204,6 +202,12 @@ func instant(at time.Time) string {
 	return at.UTC().Format(time.RFC3339Nano)
 }
 
+const rowsOfGuild = `
+		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
+		       before::text AS before, after::text AS after
+		FROM audit_log
+		WHERE guild_id = $1`
+
 // List returns the guild's newest rows that the filter chooses.
 func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
 	query, args := listQuery(guild, f, limit)
@@ -214,11 +218,7 @@ func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) 
 // listQuery names only what is filtered by: each filter has an index in the
 // order of the list.
 func listQuery(guild string, f Filter, limit int) (query string, args []any) {
-	query, args = db.Where(`
-		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
-		       before::text AS before, after::text AS after
-		FROM audit_log
-		WHERE guild_id = $1`, []any{guild, limit},
+	query, args = db.Where(rowsOfGuild, []any{guild, limit},
 		db.Condition{Compare: "action =", Value: f.Action},
 		db.Condition{Compare: "actor_id =", Value: f.Actor},
 		db.Condition{Compare: "target_id =", Value: f.Target},
@@ -236,11 +236,9 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 // First returns the oldest row of an action on a target: who made it. It reports false where
 // the log has no such row, or keeps it no more.
 func First(ctx context.Context, q db.Querier, guild, action, target string) (Row, bool, error) {
-	row, err := db.Get[Row](ctx, q, `
-		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
-		       before::text AS before, after::text AS after
-		FROM audit_log
-		WHERE guild_id = $1 AND target_id = $2 AND action = $3
+	row, err := db.Get[Row](ctx, q, rowsOfGuild+`
+		  AND target_id = $2
+		  AND action = $3
 		ORDER BY id
 		LIMIT 1`, guild, target, action)
 	if db.Missing(err) {

@@ -107,6 +107,9 @@ func (c *Counter) Count(r Request) {
 	}
 	hour := hourKey{r.Guild, r.Token, r.Operation, r.At.Unix() / 3600, uint8(r.Status / 100)}
 	place := addressKey{guild: r.Guild, token: r.Token, day: r.At.Unix() / 86400, address: placeOf(r.From)}
+	if r.Status >= 400 {
+		r.Message = shortened(output.Visible(r.Message))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.hours[hour]; ok || len(c.hours) < maxCounters {
@@ -144,7 +147,7 @@ func (p *pending) refused(r Request) {
 		copy(list, list[1:])
 		list = list[:maxPending-1]
 	}
-	if r.Message = shortened(output.Visible(r.Message)); p.messages+len(r.Message) > maxMessages {
+	if p.messages+len(r.Message) > maxMessages {
 		r.Message = ""
 	}
 	p.messages += len(r.Message)
