@@ -130,6 +130,16 @@ func RecordTypes(ctx context.Context, tx *db.Tx, by Origin, changes map[string][
 
 // RecordEach is Record for an event of its own per change, in one statement.
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
+	return recordBy(ctx, tx, recordEach, by, typ, changes)
+}
+
+// RecordAbout stores an event about one endpoint, and a delivery for each other endpoint
+// and stream of the guild that listens to its type.
+func RecordAbout(ctx context.Context, tx *db.Tx, by Origin, endpoint, typ string, data any) error {
+	return recordBy(ctx, tx, recordAbout, by, typ, []Change{{At: by.At, Data: data}}, endpoint)
+}
+
+func recordBy(ctx context.Context, tx *db.Tx, statement string, by Origin, typ string, changes []Change, more ...any) error {
 	n := len(changes)
 	ids, instants, payloads, traces := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	around, trace := NewEnvelope(by, typ), by.Traceparent(ctx)
@@ -145,7 +155,8 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 		payloads[i] = around.Payload(ids[i], c.At, data)
 		traces[i] = cmp.Or(c.Trace, trace)
 	}
-	_, err := db.Exec(ctx, tx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON())
+	args := []any{by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON()}
+	_, err := db.Exec(ctx, tx, statement, append(args, more...)...)
 	if err != nil {
 		return fmt.Errorf("record %d events %s in guild %s: %w", n, typ, by.GuildID, err)
 	}
@@ -187,30 +198,16 @@ func EmitDataSQL(moved, guild, typ, data string) string {
 //go:embed emit.sql
 var emitSteps string
 
-// RecordAbout stores an event about one endpoint, and a delivery for each other endpoint
-// and stream of the guild that listens to its type.
-func RecordAbout(ctx context.Context, tx *db.Tx, by Origin, endpoint, typ string, data any) error {
-	text, err := render(typ, data)
-	if err != nil {
-		return err
-	}
-	id := db.NewID()
-	_, err = db.Exec(ctx, tx, recordAbout, by.GuildID, typ, id, by.At, NewEnvelope(by, typ).Payload(id, by.At, text), by.Traceparent(ctx), by.JSON(), endpoint)
-	return fault.Wrap(err, "record an event", typ, "about endpoint", endpoint, "in guild", by.GuildID)
-}
+var recordEach, recordAbout = recordSQL(""), recordSQL(" AND e.id <> $8")
 
-var recordAbout = `
-		WITH moved AS (
-			SELECT $3::text AS event_id, $4::timestamptz AS updated_at, $5::text AS payload, $6::text AS trace, $7::text AS origin
-		), ` + emitSQL("moved", "$1", "$2", "moved.payload", " AND e.id <> $8") + `
-		SELECT`
-
-var recordEach = `
+func recordSQL(except string) string {
+	return `
 		WITH moved AS (
 			SELECT event_id, updated_at, payload, trace, $7::text AS origin
 			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS g (event_id, updated_at, payload, trace)
-		), ` + EmitSQL("moved", "$1", "$2", "moved.payload") + `
+		), ` + emitSQL("moved", "$1", "$2", "moved.payload", except) + `
 		SELECT`
+}
 
 // RecordFor stores an event for one of the bot's streams alone, whose id is given, and
 // whatever that listens to. It returns the event's id.
