@@ -16,7 +16,7 @@
 //     this process rings for its guild (Wake).
 //
 //   - The claim loop (push_deliverer.go) looks which endpoints have something to do
-//     (look, lookAt in push_claim.go): those with fresh deliveries, and those whose
+//     (pollGuilds, pollAll in push_claim.go): those with fresh deliveries, and those whose
 //     row of webhook_schedule says that they are due. A look locks nothing and
 //     reads a bounded number of index entries, whatever waits.
 //

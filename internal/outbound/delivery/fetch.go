@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
@@ -234,7 +233,7 @@ const settleFetched = `
 		SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*), max(d.completed_at)
 		FROM d /*: d JOIN guilds home ON home.id = $1 */
 		GROUP BY d.endpoint_id /*: home.id, d.endpoint_id */, date_trunc('hour', d.completed_at)
-		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
+		` + addToHour + `
 	)
 	SELECT count(DISTINCT event_id) FROM d`
 
@@ -329,13 +328,7 @@ func (d *Deliverer) disableIfUnfetched(ctx context.Context, b backlog) error {
 		if err != nil || !off {
 			return err
 		}
-		if err := d.disableAndTell(ctx, tx, endpointID{b.GuildID, b.EndpointID}, reasonUnfetched); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{
-			Guild: b.GuildID, Action: audit.WebhookDisabled, Target: b.EndpointID,
-			Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reasonUnfetched},
-		})
+		return d.disableAndTell(ctx, tx, endpointID{b.GuildID, b.EndpointID}, "", reasonUnfetched)
 	})
 	if err == nil && off {
 		d.log.Warn("webhook endpoint disabled", "guild", b.GuildID, "endpoint", b.EndpointID, "reason", reasonUnfetched)

@@ -39,10 +39,7 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e := w.addPull(w.guild)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	start := func(c claimed, begun func(), _ <-chan struct{}) {
 		t.Errorf("%s was claimed", c.ID)
 		begun()

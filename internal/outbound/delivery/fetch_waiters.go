@@ -242,7 +242,7 @@ const findFetchableAcross = `
 	JOIN webhook_deliveries w ON w.guild_id = p.guild_id AND w.endpoint_id = p.endpoint_id
 	WHERE w.state = 'pending' AND w.due_at <= now()`
 
-// look wakes those who have something to fetch: of the guilds that have rung, or of all.
+// poll wakes those who have something to fetch: of the guilds that have rung, or of all.
 func (w *Waiters) poll(ctx context.Context) error {
 	rung, all := w.bell.take()
 	if err := w.pollStreams(ctx, rung, all); err != nil {

@@ -21,12 +21,7 @@ func TestWhatFollowsIsOfOneEndpoint(t *testing.T) {
 	w.retryLater(e)
 	w.retryLater(other)
 	w.ping(other)
-	of := func(other endpoint) string {
-		return dbtest.Value[string](t, w.DB, `
-			SELECT jsonb_build_array((SELECT to_jsonb(s) FROM webhook_schedule s WHERE endpoint_id = $1),
-			                         (SELECT jsonb_agg(to_jsonb(d) ORDER BY id) FROM webhook_deliveries d WHERE endpoint_id = $1))::text`, other.ID)
-	}
-	before := of(other)
+	before := w.stored(other)
 	w.enable(e, false)
 	w.follows(w.deliverer())
 	if n := w.inState(StateHeld); n != 2 {
@@ -35,7 +30,7 @@ func TestWhatFollowsIsOfOneEndpoint(t *testing.T) {
 	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND next_due IS NULL AND NOT urgent`, e.ID); n != 1 {
 		t.Error("an endpoint with nothing left to hold is looked at again")
 	}
-	if after := of(other); after != before {
+	if after := w.stored(other); after != before {
 		t.Errorf("the other endpoint is\n%s, was\n%s", after, before)
 	}
 	w.remove(e)

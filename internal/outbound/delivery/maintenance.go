@@ -255,7 +255,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }
 
-// put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
+// holdOrDrop holds a chunk of what waits for a disabled endpoint, or gives up a chunk
 // of what waits for a deleted one. It comes back for a delivery that a worker is
 // sending right now. Nothing is left of the schedule of a deleted endpoint in the end.
 func holdOrDrop(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {

@@ -121,7 +121,7 @@ func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return setDisposition(ctx, tx, guild, endpoint, "drop")
 }
 
-// dispose says what becomes of the deliveries that wait for an endpoint. A claim
+// setDisposition says what becomes of the deliveries that wait for an endpoint. A claim
 // that is under way holds the row, so its sends have begun when this returns. To
 // send to a pull endpoint is to keep for it.
 func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {

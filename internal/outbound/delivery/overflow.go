@@ -60,8 +60,7 @@ var (
 			FROM gone
 			JOIN guilds home ON home.id = $1
 			GROUP BY home.id, gone.endpoint_id
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE
-			SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
+			`+addToHour+`
 		), noted AS (
 			UPDATE webhook_schedule s
 			SET overflowed_at = $4, complete_since = CASE WHEN s.complete_since IS NOT NULL THEN greatest(s.complete_since, newest.behind) END
@@ -192,14 +191,15 @@ func (d *Deliverer) bound(ctx context.Context, o overflowing, dropped func(ctx c
 				if err := planByIndex(ctx, tx); err != nil {
 					return err
 				}
-				now, err := tx.Now(ctx)
-				if at := d.now(); at != nil {
-					now = *at
+				at := d.now()
+				if at == nil {
+					now, err := tx.Now(ctx)
+					if err != nil {
+						return err
+					}
+					at = &now
 				}
-				if err != nil {
-					return err
-				}
-				newest, err := db.Get[*time.Time](ctx, tx, o.drop, f.GuildID, f.ID, db.Array(part), now)
+				newest, err := db.Get[*time.Time](ctx, tx, o.drop, f.GuildID, f.ID, db.Array(part), *at)
 				if err != nil || newest == nil {
 					return err
 				}

@@ -70,10 +70,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	}
 	w.exec(`ANALYZE`)
 
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	ctx := t.Context()
 	var rows []claimed
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -262,10 +259,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 				w.exec(`ANALYZE`)
 			}
 			flooded, _ := w.add(w.guild, w.receive(nil).URL)
-			d, err := New(w.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := w.deliverer()
 			w.unit(func(ctx context.Context, tx *db.Tx) error { // all of it on one connection
 				for range 7 { // by then Postgres keeps the plans
 					fill(3, w.guild, flooded.ID, StatePending)
@@ -297,10 +291,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 func TestStatisticsOfAFloodComeFromFewRows(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	w.exec(`ALTER TABLE webhook_events SET (autovacuum_enabled = false)`)
 	w.exec(`
 		INSERT INTO webhook_events (guild_id, id, type, payload)
@@ -340,10 +331,7 @@ func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
 	settled("", guilds*each)
 	settled(w.guild, much)
 	w.exec(`ANALYZE`)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	const claims = 7 // by then Postgres keeps the plans
 	w.record(w.guild, claims)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -438,10 +426,7 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 		INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome)
 		SELECT guild_id, id, 1, event_at, 1, 'timeout' FROM webhook_deliveries`)
 	w.exec(`ANALYZE`)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, *db.Tx, *time.Time) (int, error)

@@ -55,7 +55,7 @@ func (c *candidate) toQueue() bool {
 	return c.Fresh && (!c.Known || c.Lane > laneWell)
 }
 
-// pollGuildsSQL is the statement of lookAt. With EXISTS, Postgres would gather all that
+// pollGuildsSQL is the statement of pollGuilds. With EXISTS, Postgres would gather all that
 // is fresh first.
 var pollGuildsSQL = newStatement(`
 		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
@@ -69,7 +69,7 @@ var pollGuildsSQL = newStatement(`
 		) w ON true
 		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`)
 
-// lookAt finds the endpoints of the given guilds that have fresh deliveries or
+// pollGuilds finds the endpoints of the given guilds that have fresh deliveries or
 // whose time has come. It locks nothing.
 func pollGuilds(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
 	err = run(pollGuildsSQL, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {

@@ -57,10 +57,7 @@ func TestWhatAClaimLeavesOutIsPolledNext(t *testing.T) {
 		endpoint string
 		sends    int
 	}{"the endpoint is full": {e.ID, 1}, "no slot is free": {"another", 8}} {
-		d, err := New(w.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := w.deliverer()
 		var under []claimed
 		for i := range busy.sends {
 			c := claimed{GuildID: w.guild, EndpointID: busy.endpoint, ID: fmt.Sprint(i), Lane: laneWell}

@@ -239,7 +239,7 @@ func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []strin
 	return guilds
 }
 
-// look finds endpoints for which something may be waiting: those of the guilds
+// poll finds endpoints for which something may be waiting: those of the guilds
 // that have just recorded something, and if all is asked for, any.
 func (d *Deliverer) poll(ctx context.Context, guilds []string, all bool, now time.Time) ([]*candidate, error) {
 	var waiting []*candidate

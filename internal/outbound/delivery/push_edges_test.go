@@ -255,14 +255,12 @@ func TestAClaimTakesNothingThatIsSettledMeanwhile(t *testing.T) {
 		t.Fatalf("%d are claimed", n)
 	}
 	w.exec(`UPDATE webhook_deliveries SET lease_until = now() - interval '1 minute'`)
-	taken := make(chan int, 1)
-	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET state = 'delivered', lease_until = NULL, completed_at = now()`)
-		go func() { taken <- len(w.takes(d, e, 1)) }()
-		w.until("the claim to wait", func() bool { return dbtest.Waiting(t, w.DB) > 0 })
-		return err
-	})
-	if n := <-taken; n != 0 {
-		t.Errorf("%d are claimed that are settled: %s", n, w.states())
+	var taken int
+	w.waitsFor(func(context.Context) error {
+		taken = len(w.takes(d, e, 1))
+		return nil
+	}, `UPDATE webhook_deliveries SET state = 'delivered', lease_until = NULL, completed_at = now()`)
+	if taken != 0 {
+		t.Errorf("%d are claimed that are settled: %s", taken, w.states())
 	}
 }

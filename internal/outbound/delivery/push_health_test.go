@@ -237,10 +237,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds'
 		WHERE guild_id <> '903'`)
 	w.besidesTheBacklog(down.URL)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	w.record(w.guild, 4)
 	w.follows(d)
 	if err := d.measure(t.Context()); err != nil {

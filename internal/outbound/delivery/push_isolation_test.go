@@ -84,10 +84,7 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	lost := w.crowd(1000, dark, func(int) string { return "https://" + hole.Addr().String() })
 	found := w.crowd(2000, healthy, func(int) string { return quick.URL })
 
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	d.client.Timeout = 1500 * time.Millisecond // for the 15 s
 	for _, g := range found {
 		w.record(g, 1)
@@ -148,10 +145,7 @@ func TestNoSendWaitsForOneThatHangs(t *testing.T) {
 	quick := w.receive(nil)
 	lost := w.crowd(1000, dark, func(int) string { return hole.URL })
 	found := w.crowd(2000, healthy, func(int) string { return quick.URL })
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	d.client.Timeout, d.lease = time.Hour, 2*time.Hour // no send ends before it is let go
 	w.run(d)
 	for _, g := range lost {

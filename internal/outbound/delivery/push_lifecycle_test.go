@@ -171,10 +171,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`); n == 0 {
 		t.Fatal("the kills hit nobody in the middle of a send")
 	}
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	d.lease = time.Second
 	w.run(d)
 	w.allArrive(r, guilds*each, kills*defaultSlots)
@@ -191,10 +188,7 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	const events, outages = 400, 3
 	w.add(w.guild, r.URL)
 	w.record(w.guild, events)
-	d, err := New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.deliverer()
 	d.lease = 2 * time.Second
 	w.run(d)
 	for range outages {

@@ -411,7 +411,7 @@ func (l *limiter) rest(id endpointID, s *sends) {
 	}
 }
 
-// settled frees what end kept for the results of a batch, and reports whether
+// recorded frees what end kept for the results of a batch, and reports whether
 // there were any.
 func (l *limiter) recorded(batch []result) bool {
 	l.mu.Lock()

@@ -34,15 +34,15 @@ type wayOut struct {
 
 // note records an attempt at a URL, and whether an HTTP answer came.
 func (w *wayOut) note(to string, answered bool, now time.Time) {
-	u, err := url.Parse(to)
-	if err != nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if answered {
 		w.answered = now
 		clear(w.tried) // only hosts that were tried since matter
+		return
+	}
+	u, err := url.Parse(to)
+	if err != nil {
 		return
 	}
 	if w.tried == nil {

@@ -67,7 +67,7 @@ func (d *Deliverer) remind(batch []result) {
 	}
 }
 
-// settle keeps trying until the batch is written, or so much time has gone that
+// recordPatiently keeps trying until the batch is written, or so much time has gone that
 // its deliveries are due again anyway. When ctx has ended it does not try for long, nor
 // when Postgres can serve and refuses: others wait for their results to be settled.
 func (d *Deliverer) recordPatiently(ctx context.Context, batch []result) {
@@ -216,13 +216,7 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		if off = true; err != nil || !was {
 			return err
 		}
-		if err := d.disableAndTell(ctx, tx, id, reason); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{
-			Guild: id.guild, Action: audit.WebhookDisabled, Target: id.endpoint, Name: url,
-			Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reason},
-		})
+		return d.disableAndTell(ctx, tx, id, url, reason)
 	})
 	if err != nil {
 		return false, fault.Wrap(err, "disable endpoint", id.endpoint, "of guild", id.guild)
@@ -233,9 +227,9 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 	return off, nil
 }
 
-// disableAndTell disables an endpoint for a reason of the service's and tells the guild's
-// other endpoints.
-func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID, reason string) error {
+// disableAndTell disables an endpoint for a reason of the service's, and tells the guild's
+// other endpoints and its audit log, which names the endpoint so.
+func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID, name, reason string) error {
 	if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
 		return err
 	}
@@ -243,7 +237,13 @@ func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID
 	if err != nil {
 		return err
 	}
-	return d.tellOthers(ctx, tx, id, event.WebhookDisabled, at)
+	if err := d.tellOthers(ctx, tx, id, event.WebhookDisabled, at); err != nil {
+		return err
+	}
+	return audit.Record(ctx, tx, audit.Change{
+		Guild: id.guild, Action: audit.WebhookDisabled, Target: id.endpoint, Name: name,
+		Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reason},
+	})
 }
 
 // write settles a batch in one of the two ways, together with what it says of
@@ -310,14 +310,14 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 	})
 }
 
-// settled is what settle has found.
+// stored is what storeResults has found.
 type stored struct {
 	Count  int          // deliveries that were still under the lease they were sent under
 	Late   []string     // those that were not: another result counts, or this one has been counted
 	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
 }
 
-// settling is the statement of settle, with the step that writes the log, or none.
+// storeResultsSQL is the statement of storeResults, with the step that writes the log, or none.
 // A delivery is found by its key. Its other conditions stand in a CASE, out of the
 // planner's sight: otherwise, with statistics of a time when nothing waited, it takes
 // the index of what waits for a short cut and reads all of it for each row. A worker's
@@ -358,7 +358,7 @@ func storeResultsSQL(log string) string {
 			WHERE d.completed_at IS NOT NULL
 			GROUP BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
 			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
+			` + addToHour + `
 		)` + log + `
 		SELECT (SELECT count(*) FROM d) AS stored,
 		       coalesce((SELECT jsonb_agg(r.id) FROM r WHERE r.id NOT IN (SELECT id FROM d)), '[]') AS late,
@@ -369,7 +369,11 @@ func storeResultsSQL(log string) string {
 		           WHERE s.failing_since IS NOT NULL), '[]') AS unwell`
 }
 
-// logged is the step that writes the log, a table of its own. When that cannot be
+// addToHour ends an INSERT INTO webhook_hours AS h: it adds to what is there.
+const addToHour = `ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE
+			SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)`
+
+// logStep is the step that writes the log, a table of its own. When that cannot be
 // written, the attempts are put aside in the deliveries' own rows, from where
 // moveUnlogged takes them later.
 // An attempt of a claim that did not commit is left out: the next claim has its number.
@@ -387,7 +391,7 @@ var (
 	storePutAside = newStatement(storeResultsSQL(""))
 )
 
-// settle writes a batch of results: the new state of each delivery whose lease
+// storeResults writes a batch of results: the new state of each delivery whose lease
 // is still the one it was sent under, and the log of each attempt, or that into
 // the delivery's own row, in one statement, so that log and state cannot part. A
 // result that comes too late changes nothing but the log.

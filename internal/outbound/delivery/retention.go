@@ -66,7 +66,7 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state st
 			FROM d /*: d JOIN guilds home ON home.id = $1 */
 			GROUP BY $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at)
 			ORDER BY d.endpoint_id
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)
+			`+addToHour+`
 		)
 		SELECT count(*) FROM d`,
 		guild, db.Array(ids), now, errorExpired, state)

@@ -42,7 +42,7 @@ func SubscribeNew(ctx context.Context, tx *db.Tx, guilds []string) error {
 	return nil
 }
 
-// walk is a stream of which guilds are to be told.
+// backfill is a stream of which guilds are to be told.
 type backfill struct {
 	ID      string     `db:"id"`
 	Events  db.Strings `db:"events"`
@@ -52,7 +52,7 @@ type backfill struct {
 	Ended   bool       `db:"ended"`
 }
 
-// tell makes or changes what the stream listens to in some guilds, but not in those
+// subscribe makes or changes what the stream listens to in some guilds, but not in those
 // whose day has come to be removed: nothing deletes a row that comes after the others.
 func (s backfill) subscribe(ctx context.Context, tx *db.Tx, guilds []string) error {
 	for _, guild := range guilds {
@@ -161,7 +161,7 @@ func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) 
 	return s.finishPass(ctx, tx, at)
 }
 
-// through is what follows when a walk has been to every guild.
+// finishPass is what follows when a backfill has been to every guild.
 func (s backfill) finishPass(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
 	if s.Settled {
 		_, err := db.Exec(ctx, tx, `
