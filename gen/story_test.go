@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/internal/base/testutil"
 )
 
 // object is a JSON object of an example.
@@ -52,7 +54,7 @@ func readStory(t *testing.T) story {
 	}
 	for name, ref := range s.doc.Components.Schemas {
 		if ref.Value.Example != nil && strings.HasPrefix(name, "Event") {
-			event := plain(t, ref.Value.Example)
+			event := testutil.Object(t, ref.Value.Example)
 			s.events[event["type"].(string)] = event
 		}
 	}
@@ -67,25 +69,12 @@ func exampleValues(t *testing.T, content openapi3.Content) (list []object) {
 		return nil
 	}
 	if media.Example != nil {
-		return []object{plain(t, media.Example)}
+		return []object{testutil.Object(t, media.Example)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
-		list = append(list, plain(t, media.Examples[name].Value.Value))
+		list = append(list, testutil.Object(t, media.Examples[name].Value.Value))
 	}
 	return list
-}
-
-// plain is an example as a reader of JSON sees it.
-func plain(t *testing.T, example any) (o object) {
-	t.Helper()
-	b, err := json.Marshal(example)
-	if err == nil {
-		err = json.Unmarshal(b, &o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
 }
 
 // things calls fn with every object of the answers and events, and where it stands.

@@ -18,7 +18,7 @@ func WantCarried[Row any](t testing.TB, show func(Row) any, names ...string) {
 	var row Row
 	n := int64(0)
 	fill(reflect.ValueOf(&row).Elem(), &n)
-	has, shown := members(t, row), members(t, show(row))
+	has, shown := Object(t, row), Object(t, show(row))
 	for name, value := range has {
 		if !slices.Contains(names, name) && !reflect.DeepEqual(shown[name], value) {
 			t.Errorf("%T.%s is %v and shown as %v", row, name, value, shown[name])
@@ -31,7 +31,8 @@ func WantCarried[Row any](t testing.TB, show func(Row) any, names ...string) {
 	}
 }
 
-func members(t testing.TB, v any) (m map[string]any) {
+// Object is v, which has to be an object, as a reader of JSON sees it.
+func Object(t testing.TB, v any) (m map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/contract"
 	"guildhall/internal/server/api/apitest"
 	"guildhall/internal/service/guildfile"
@@ -129,20 +130,13 @@ func fileNamed(name string) object {
 	return object{"name": name, "url": "https://cdn.example/" + name, "content_type": "text/plain", "size": 3}
 }
 
-func schemasOf(t *testing.T) (schemas object) {
+func schemasOf(t *testing.T) object {
 	t.Helper()
 	doc, err := contract.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(doc.Components.Schemas)
-	if err == nil {
-		err = json.Unmarshal(text, &schemas)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schemas
+	return testutil.Object(t, doc.Components.Schemas)
 }
 
 // properties returns those of a schema, but for the names of but.
@@ -399,24 +393,11 @@ func (d *doors) is(t *testing.T, where string, got, want object) {
 
 func compare(t *testing.T, where string, got, want object) {
 	t.Helper()
-	for name, value := range normal(t, want) {
+	for name, value := range testutil.Object(t, want) {
 		if !reflect.DeepEqual(got[name], value) {
 			t.Errorf("%s: %s is %v, want %v", where, name, got[name], value)
 		}
 	}
-}
-
-// normal is an object as it is read from JSON.
-func normal(t *testing.T, o object) (read object) {
-	t.Helper()
-	text, err := json.Marshal(o)
-	if err == nil {
-		err = json.Unmarshal(text, &read)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read
 }
 
 // lastEvent returns the data of the newest event of the resource's type.
