@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"guildhall/internal/base/testutil"
 )
 
 // A release is named by its date and says which contract it has.
@@ -100,9 +102,7 @@ func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
 // the service run, and its removal ends it.
 func TestThePackageForDebian(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("this machine makes no packages for Debian")
-	}
+	testutil.Program(t, "dpkg-deb")
 	folder := t.TempDir()
 	program := filepath.Join(folder, "guildhall")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
