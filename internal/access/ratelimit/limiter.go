@@ -130,8 +130,8 @@ func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Res
 }
 
 // Try has Redis or Valkey spend one of a bucket of its own, and returns how long a decision
-// took once a connection was open. A decision that spends nothing writes nothing: a replica
-// that is read only, or a server that is full, would make it.
+// took once a connection was open. A decision at no cost would not do: a read-only replica, or a
+// full server, makes that too.
 func Try(ctx context.Context, url string, timeout time.Duration) (time.Duration, error) {
 	s, err := newShared(url, timeout, slog.New(slog.DiscardHandler))
 	if err != nil {

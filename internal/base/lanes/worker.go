@@ -2,7 +2,7 @@
 // what is to be done for it and when, so nothing is enqueued and nothing can be lost. A
 // lane finds the rows of one queue that are due and works on them; any number of nodes
 // may run the same lanes. Sweeps (sweep.go) are background work that runs at intervals.
-// The work itself belongs to the domains; this package knows nothing of it.
+// The work itself belongs to the domains.
 //
 // A piece of work must be safe to run twice, and at once on several nodes: it takes the
 // row by an UPDATE that moves the row's due time ahead (a lease), and clears the due time

@@ -101,7 +101,7 @@ func parseFlag(v *value) (bool, error) {
 	return v.text == "true", nil
 }
 
-// id reads the id of a member or a channel. It is empty where it stands for nobody:
+// id reads the id of a member or a channel. The id is empty where the value means nobody:
 // absent, null, and what bots write for somebody who is deleted or was never known.
 func (r *conversion) id(v *value) (string, error) {
 	if v.none() {

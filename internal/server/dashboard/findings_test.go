@@ -68,8 +68,8 @@ func TestNamesInEveryWriting(t *testing.T) {
 	b.get(page(guildID, "audit")).wants(200, "می\u200cخواهم").lacks("\ufffd")
 }
 
-// A pull endpoint is made by the form. It has no address, its page is named by its
-// description, and it says that nobody has fetched from it.
+// A pull endpoint is made by the form. The endpoint has no address: its page is named by
+// the description, and says that no events were fetched yet.
 func TestAPullEndpointIsMadeByTheForm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

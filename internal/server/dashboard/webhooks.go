@@ -348,7 +348,7 @@ func formOf(e endpointRow) *webhookForm {
 }
 
 // changedForm shows the form as it was filled beside what somebody else has saved since the
-// form was opened. Sending it once more saves it over that.
+// form was opened. To send the form once more overwrites what was saved.
 func (c *call) changedForm(f *webhookForm) (reply, error) {
 	stored, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, f.ID)
 	if err != nil {

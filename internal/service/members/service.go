@@ -86,7 +86,7 @@ func (*Service) GetMember(ctx context.Context, r gen.GetMemberRequestObject) (ge
 }
 
 // UpdateMember changes the metadata of a member, and inserts a member of whom nothing was
-// known. A change of nothing emits nothing.
+// known. Only a change emits an event.
 func (*Service) UpdateMember(ctx context.Context, r gen.UpdateMemberRequestObject) (gen.UpdateMemberResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	was, err := lock(ctx, tx, by.GuildID, r.UserID)

@@ -213,7 +213,7 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 }
 
 // UpdateTicket changes subject, category, priority and metadata of a ticket, open or closed.
-// An edit that changes nothing emits nothing.
+// Only a change emits an event.
 func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObject) (gen.UpdateTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	was, err := lock(ctx, tx, by.GuildID, r.ID)
