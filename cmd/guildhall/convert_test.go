@@ -70,7 +70,7 @@ func indexed(t *testing.T) map[string][]string {
 func conversion(args ...string) []string {
 	all := []string{"convert", "--at", "2024-06-01T00:00:00Z"}
 	for _, a := range args {
-		if slices.Contains([]string{".json", ".jsonl", ".csv", ".zip", ".html"}, filepath.Ext(a)) {
+		if !filepath.IsAbs(a) && slices.Contains([]string{".json", ".jsonl", ".csv", ".zip", ".html"}, filepath.Ext(a)) {
 			a = fixtures + a
 		}
 		all = append(all, a)
