@@ -80,7 +80,7 @@ func TestOperations(t *testing.T) {
 		if scoped && !slices.Contains(known(t, doc, "FailureDetail", "required_scope"), scope) {
 			t.Errorf("the scope %s does not exist", scope)
 		}
-		if _, phased := op.Extensions["x-two-phase"]; phased != (op.OperationID == "createTicketMessage") {
+		if _, twoPhase := op.Extensions["x-two-phase"]; twoPhase != (op.OperationID == "createTicketMessage") {
 			t.Error("createTicketMessage alone is x-two-phase")
 		}
 		together := []string{"adjustBalance", "adjustXp", "getWallet", "getLevelRecord", "getEconomyLeaderboard", "getLevellingLeaderboard"}

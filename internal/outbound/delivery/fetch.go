@@ -62,21 +62,6 @@ func (f Fetched) WriteJSON(w http.ResponseWriter) error {
 	return err
 }
 
-// Wait is what a caller may wait for who has found nothing.
-type Wait struct {
-	For   time.Duration // since the request came
-	Begin func() *Waiter
-}
-
-// OrWait is what the caller waits for; nil where there is something, or where it would
-// not wait.
-func (f Fetched) OrWait(wait time.Duration, begin func() *Waiter) *Wait {
-	if len(f.Events) > 0 || wait == 0 {
-		return nil
-	}
-	return &Wait{For: wait, Begin: begin}
-}
-
 // FetchOptions is how a caller fetches.
 type FetchOptions struct {
 	Limit int           // events at most

@@ -57,7 +57,7 @@ func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 	h := rs.Response().Header()
 	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
 	limit := requestTimeout
-	if rs.op != nil && rs.op.Waits {
+	if rs.op != nil && rs.op.LongPoll {
 		limit += maxWait
 	}
 	rs.ctx, cancel = context.WithDeadline(rs.Request().Context(), start.Add(limit))

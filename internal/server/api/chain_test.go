@@ -156,7 +156,7 @@ func TestEveryOperationIsLimited(t *testing.T) {
 	each(t, func(t *testing.T, op apitest.Operation) {
 		a := server.Do(t, op.ID, "", fill(op)...).WantError(t, 429, "rate_limited")
 		bucket := "write"
-		if op.Method == http.MethodGet || op.Waits() {
+		if op.Method == http.MethodGet || op.LongPoll() {
 			bucket = "read"
 		}
 		if a.Header.Get("Retry-After") == "" || a.Header.Get("X-RateLimit-Bucket") != bucket {
@@ -185,7 +185,7 @@ func TestEveryWriteChecksItsFrame(t *testing.T) {
 		server.Header("Content-Encoding", "identity").Header("Content-Encoding", "gzip").Do(t, op.ID, "{}", fill(op)...).
 			WantError(t, 415, "unsupported_media_type")
 		server.Do(t, op.ID, "", append(fill(op), apitest.Query("x", "1"))...).WantError(t, 400, "invalid_request")
-		if op.Waits() {
+		if op.LongPoll() {
 			return
 		}
 		for _, key := range []string{strings.Repeat("k", 129), "a b", "ä", "\t"} {
@@ -208,7 +208,7 @@ func TestEveryWriteTellsDuplicatesAndReuse(t *testing.T) {
 	server := apitest.New(t)
 	me := server.Do(t, "getMe", "").Str(t, "token.id")
 	each(t, func(t *testing.T, op apitest.Operation) {
-		if op.Method == http.MethodGet || op.Waits() {
+		if op.Method == http.MethodGet || op.LongPoll() {
 			return
 		}
 		server := server.May(t, op)

@@ -370,13 +370,6 @@ func TestPanicInAWrite(t *testing.T) {
 	})
 }
 
-// unsayable is a response that cannot be written.
-type unsayable struct{}
-
-func (unsayable) VisitCreateTicketMessageResponse(http.ResponseWriter) error {
-	return errors.New("no words")
-}
-
 // A message that is posted after its request has ended is kept under its key as it
 // would have been answered.
 func TestAMessageThatIsPostedLaterIsKept(t *testing.T) {
@@ -389,11 +382,11 @@ func TestAMessageThatIsPostedLaterIsKept(t *testing.T) {
 		if a, err := keys.Claim(ctx, tx, r); a != nil || err != nil {
 			t.Fatalf("the first claim returned %v, %v", a, err)
 		}
-		if err := keys.Keep(ctx, tx, r, unsayable{}); err == nil {
+		if err := keys.Keep(ctx, tx, r, func(http.ResponseWriter) error { return errors.New("no words") }); err == nil {
 			t.Error("a response that cannot be written was kept")
 		}
 		posted := gen.TicketMessage{ID: "m", Content: "hello"}
-		if err := keys.Keep(ctx, tx, r, gen.CreateTicketMessage201JSONResponse{Data: posted}); err != nil {
+		if err := keys.Keep(ctx, tx, r, gen.CreateTicketMessage201JSONResponse{Data: posted}.VisitCreateTicketMessageResponse); err != nil {
 			return err
 		}
 		a, err := keys.Claim(ctx, tx, r)

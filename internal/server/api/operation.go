@@ -23,9 +23,9 @@ type operation struct {
 	OfGuild    bool   // done in one guild, which a bot key has to name
 	MakesGuild bool   // may be done in a guild that is not there yet
 	ReadOnly   bool
-	Phased     bool             // not one unit of work: it calls out between two commits
-	Waits      bool             // may have nothing to answer with yet; counts as a read, and takes no key
-	Collected  bool             // shares its unit of work, or its statement, with what arrives at the same time
+	TwoPhase   bool             // calls another system between two transactions
+	LongPoll   bool             // may wait for its response; counts as a read and takes no key
+	Batched    bool             // shares its transaction or statement with concurrent requests
 	Body       *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust   bool
 	MaxBody    int64  // bytes that a body may have
@@ -52,10 +52,10 @@ func readOperations(doc *openapi3.T) operationMap {
 			}
 			op.Scope, _ = o.Extensions["x-required-scope"].(string)
 			op.MakesGuild, _ = o.Extensions["x-creates-guild"].(bool)
-			op.Phased, _ = o.Extensions["x-two-phase"].(bool)
-			op.Waits, _ = o.Extensions["x-long-poll"].(bool)
+			op.TwoPhase, _ = o.Extensions["x-two-phase"].(bool)
+			op.LongPoll, _ = o.Extensions["x-long-poll"].(bool)
 			op.MayBeBlank, _ = o.Extensions["x-blank-allowed"].(string)
-			op.Collected, _ = o.Extensions["x-batched"].(bool)
+			op.Batched, _ = o.Extensions["x-batched"].(bool)
 			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 				for _, ref := range refs {
 					op.parameter(ref.Value)
@@ -88,7 +88,7 @@ func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
 }
 
 // reads says whether the operation counts as a read.
-func (op *operation) reads() bool { return op.ReadOnly || op.Waits }
+func (op *operation) reads() bool { return op.ReadOnly || op.LongPoll }
 
 func (op *operation) parameter(p *openapi3.Parameter) {
 	switch p.In {

@@ -37,7 +37,7 @@ func parseHead(rs *reqState, large *largeBodyPermits) (err error) {
 	if len(rs.body) > 0 && !isJSON(req.Header) {
 		return errMedia
 	}
-	if !rs.op.Waits {
+	if !rs.op.LongPoll {
 		if rs.key, err = idempotencyKey(req.Header); err != nil {
 			return err
 		}

@@ -49,11 +49,11 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 			return u.db.Do(rs.ctx, func(context.Context, *db.Tx) error { return nil })
 		},
 		"a change that shares its statement": func(u *units, rs *reqState) error {
-			rs.op = &operation{ID: "adjustBalance", Scope: "economy:write", Collected: true}
+			rs.op = &operation{ID: "adjustBalance", Scope: "economy:write", Batched: true}
 			return u.unit(adjusting(u.db))(rs)
 		},
 		"a read that shares its statement": func(u *units, rs *reqState) error {
-			rs.op = &operation{ID: "getWallet", ReadOnly: true, Scope: "economy:read", Collected: true}
+			rs.op = &operation{ID: "getWallet", ReadOnly: true, Scope: "economy:read", Batched: true}
 			return u.unit(asking(u.db))(rs)
 		},
 	} {

@@ -31,7 +31,7 @@ func TestDocumentIsValid(t *testing.T) {
 // Every operation obeys the same rules.
 func TestOperationRules(t *testing.T) {
 	t.Parallel()
-	phased, collected := 0, 0
+	twoPhase, batched := 0, 0
 	each(t, func(t *testing.T, op apitest.Operation) {
 		if len(op.Spec.Tags) != 1 {
 			t.Errorf("has %d tags, want 1", len(op.Spec.Tags))
@@ -55,7 +55,7 @@ func TestOperationRules(t *testing.T) {
 		for _, p := range op.Spec.Parameters {
 			params[p.Value.Name] = true
 		}
-		write, keyed := op.Method != http.MethodGet, op.Method != http.MethodGet && !op.Waits()
+		write, keyed := op.Method != http.MethodGet, op.Method != http.MethodGet && !op.LongPoll()
 		if params["Idempotency-Key"] != keyed {
 			t.Errorf("it takes a key: %v, but Idempotency-Key is %v", keyed, params["Idempotency-Key"])
 		}
@@ -86,28 +86,28 @@ func TestOperationRules(t *testing.T) {
 				t.Errorf("the response %d is missing", status)
 			}
 		}
-		isPhased, isCollected := op.Spec.Extensions["x-two-phase"] == true, op.Spec.Extensions["x-batched"] == true
-		if isPhased {
-			phased++
+		isTwoPhase, isBatched := op.Spec.Extensions["x-two-phase"] == true, op.Spec.Extensions["x-batched"] == true
+		if isTwoPhase {
+			twoPhase++
 		}
-		if isCollected {
-			collected++
+		if isBatched {
+			batched++
 		}
-		if isCollected && isPhased {
-			t.Error("what calls out between two units can share neither")
+		if isBatched && isTwoPhase {
+			t.Error("a two-phase operation cannot be batched")
 		}
-		if isPhased || isCollected {
+		if isTwoPhase || isBatched {
 			text, err := os.ReadFile("../../../ARCHITECTURE.md")
 			if err != nil || !strings.Contains(string(text), op.ID) {
-				t.Errorf("is phased or collected, but ARCHITECTURE.md does not say why (%v)", err)
+				t.Errorf("is two-phase or batched, but ARCHITECTURE.md does not say why (%v)", err)
 			}
 		}
 	})
-	if collected != 6 {
-		t.Errorf("%d operations share a statement with others, want 6", collected)
+	if batched != 6 {
+		t.Errorf("%d batched operations, want 6", batched)
 	}
-	if phased != 1 {
-		t.Errorf("%d operations call out between two commits, want 1", phased)
+	if twoPhase != 1 {
+		t.Errorf("%d two-phase operations, want 1", twoPhase)
 	}
 }
 

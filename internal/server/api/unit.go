@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -12,14 +13,14 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/service/pending"
 )
 
 // idempotentReplay is the header of a response that was given before: under the same
 // key, or to the change that has used the reference.
 const idempotentReplay = "Idempotent-Replay"
 
-// units opens the unit of work of each write.
+// units runs each operation in the transaction that it needs.
 type units struct {
 	db    *db.DB
 	keys  idempotency.Keys
@@ -30,34 +31,34 @@ type units struct {
 	preparations map[string]preparation
 }
 
-// unit makes a write request one transaction: the change, its events and its
-// idempotency record commit together, and nothing is sent before they have.
-// Reads get the read-only pool. An operation that is phased opens units of its
-// own, one that waits a unit each time it looks, and one that is collected shares one
-// with others.
+// unit makes a write request one transaction: the change, its events and its idempotency
+// record commit together, and nothing is sent before they have. Reads use the read-only
+// pool. Three kinds of operation do more:
+//   - a long poll runs in a new transaction each time it is woken,
+//   - a batched operation shares a transaction with concurrent ones,
+//   - a two-phase operation calls another system between two transactions.
 func (u *units) unit(next handler) handler {
 	return func(rs *reqState) error {
 		switch {
 		case rs.op.ReadOnly:
 			return u.read(rs, next)
-		case rs.op.Waits:
-			return u.waiting(rs, next)
-		case rs.op.Phased:
-			return u.phased(rs, next)
-		case rs.op.Collected:
-			return u.collected(rs, next)
-		case rs.key != "":
-			return u.keyed(rs, next)
+		case rs.op.LongPoll:
+			return u.longPoll(rs, next)
 		}
-		return u.write(rs, next)
+		return u.once(rs, func(key *idempotency.Request) error {
+			if rs.op.Batched && rs.broken == nil {
+				return u.batched(rs, key, next)
+			}
+			return u.write(rs, key, next)
+		})
 	}
 }
 
-// read serves a request that changes nothing. One that needs a scope reads from
-// the database; the others tell of the token itself and wait for nobody. One that is
-// collected waits with the others of its kind.
+// read serves a request that changes nothing. A request that needs a scope waits for a
+// connection slot first. The others are answered from the token itself, and batched
+// reads share the slot of their batch.
 func (u *units) read(rs *reqState, next handler) error {
-	if rs.op.Scope != "" && !rs.op.Collected {
+	if rs.op.Scope != "" && !rs.op.Batched {
 		if err := u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
@@ -92,60 +93,56 @@ func (w *whole) Write(body []byte) (int, error) {
 // Unwrap lets net/http's controls through.
 func (w *whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// write serves a request without a key.
-func (u *units) write(rs *reqState, next handler) error {
-	response, err := u.own(rs, next)
-	if err != nil {
-		return err
+// write runs the operation in a transaction of its own, and once for its key, if it has
+// one. A refusal that the contract keeps rolls the transaction back and is then stored
+// under the key alone; if a duplicate has run in between, the duplicate's response counts.
+func (u *units) write(rs *reqState, key *idempotency.Request, next handler) error {
+	if u.prepare(rs); rs.broken != nil && key == nil {
+		return rs.broken
 	}
-	u.settle(rs)
-	return send(rs, response)
-}
-
-// own runs the operation in a unit of its own.
-func (u *units) own(rs *reqState, next handler) (response idempotency.Response, err error) {
-	if u.prepare(rs); rs.broken != nil {
-		return response, rs.broken
-	}
-	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
-		response, err = capture(ctx, rs, next)
-		return err
+	response, call, err := u.transact(rs, key, func(ctx context.Context) (idempotency.Response, error) {
+		if rs.broken != nil {
+			return idempotency.Response{}, rs.broken
+		}
+		return capture(ctx, rs, next)
 	})
-	return response, err
-}
-
-// keyed runs the operation at most once for its key.
-func (u *units) keyed(rs *reqState, next handler) error {
-	return u.once(rs, func(r idempotency.Request) error { return u.underKey(rs, r, next) })
-}
-
-func (u *units) underKey(rs *reqState, r idempotency.Request, next handler) error {
-	response, err := u.claimed(rs, r, next)
+	if call != nil {
+		response, err = secondPhase(rs, call, err)
+	}
+	if key != nil && kept(err) {
+		refusal := err
+		response, _, err = u.transact(rs, key, func(ctx context.Context) (idempotency.Response, error) {
+			return refuse(ctx, rs, refusal)
+		})
+	}
 	if err != nil {
 		return err
 	}
-	if response.Replayed {
+	if key != nil && response.Replayed {
 		return u.repeat(rs, response)
 	}
-	u.settle(rs)
+	u.committed(rs)
 	return send(rs, response)
 }
 
-// settle is done after the commit and before the answer: the deliverer is woken, and
-// when a guild has been removed, every node has forgotten its tokens and that it is there.
-func (u *units) settle(rs *reqState) {
+// committed runs after the commit and before the answer. It wakes the deliverer. After a
+// guild's removal it waits until every node has dropped its tokens.
+func (u *units) committed(rs *reqState) {
 	u.wake(rs.by.GuildID)
 	if rs.op.ID == "removeGuild" {
-		// Only a caller who has gone ends this early; the nodes learn of it all the same.
+		// It fails only for a caller who has gone; the nodes learn of the removal all the same.
 		_ = auth.Await(rs.ctx, u.db, "guild "+rs.by.GuildID+" is being removed")
 	}
 }
 
-// once serves a request with a key: with the response that its key has already, or
-// else with first, while its duplicates wait.
-func (u *units) once(rs *reqState, first func(idempotency.Request) error) error {
-	r := keyedRequest(rs)
-	unlock, replay, err := u.lock(rs, r)
+// once serves a request with the response that its key already has, or else with first,
+// while its duplicates wait. The key of a request without one is nil.
+func (u *units) once(rs *reqState, first func(key *idempotency.Request) error) error {
+	if rs.key == "" {
+		return first(nil)
+	}
+	key := keyedRequest(rs)
+	unlock, replay, err := u.lock(rs, key)
 	if err != nil {
 		return err
 	}
@@ -153,7 +150,7 @@ func (u *units) once(rs *reqState, first func(idempotency.Request) error) error 
 		return u.repeat(rs, *replay)
 	}
 	defer unlock()
-	return first(r)
+	return first(&key)
 }
 
 func keyedRequest(rs *reqState) idempotency.Request {
@@ -162,23 +159,6 @@ func keyedRequest(rs *reqState) idempotency.Request {
 		GuildID: rs.by.GuildID, TokenID: rs.by.ID, Key: rs.key,
 		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), rs.body),
 	}
-}
-
-// claimed runs the operation in a unit of its own that holds the key. A refusal
-// that the contract keeps rolls everything back and is then stored alone; should a
-// duplicate have run in between, its response counts.
-func (u *units) claimed(rs *reqState, r idempotency.Request, next handler) (idempotency.Response, error) {
-	u.prepare(rs)
-	response, err := u.claim(rs, r, func(ctx context.Context) (idempotency.Response, error) {
-		return attempt(ctx, rs, next)
-	})
-	if kept(err) {
-		refusal := err
-		response, err = u.claim(rs, r, func(ctx context.Context) (idempotency.Response, error) {
-			return refuse(ctx, rs, refusal)
-		})
-	}
-	return response, err
 }
 
 // lock waits for the duplicates of a request, or returns the response that its key
@@ -197,33 +177,40 @@ func (u *units) lock(rs *reqState, r idempotency.Request) (unlock func(), replay
 	return u.mutex.Lock(rs.ctx, r, stored)
 }
 
-// claim runs work in a unit that holds the key and keeps its response, or
-// returns the response the key has already.
-func (u *units) claim(rs *reqState, r idempotency.Request, work func(context.Context) (idempotency.Response, error)) (idempotency.Response, error) {
-	var response idempotency.Response
-	err := u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
-		replay, err := u.keys.Claim(ctx, tx, r)
-		if err != nil {
-			return err
+// transact runs work in a transaction that claims the key, if there is one, and stores
+// work's response under it. It returns the stored response if the key has one already. If
+// work returns a pending.Call, the transaction commits and leaves the key leased.
+func (u *units) transact(rs *reqState, key *idempotency.Request, work func(context.Context) (idempotency.Response, error)) (
+	response idempotency.Response, call *pending.Call, err error) {
+	err = u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
+		response, call = idempotency.Response{}, nil
+		if key != nil {
+			claim := u.keys.Claim
+			if rs.op.TwoPhase {
+				claim, ctx = u.keys.ClaimLeased, idempotency.With(ctx, *key)
+			}
+			replay, err := claim(ctx, tx, *key)
+			if err != nil {
+				return err
+			}
+			if replay != nil {
+				response = *replay
+				return nil
+			}
 		}
-		if replay != nil {
-			response = *replay
+		var err error
+		response, err = work(ctx)
+		switch {
+		case errors.As(err, &call) && key != nil:
+			return u.keys.Lease(ctx, tx, *key)
+		case call != nil:
 			return nil
-		}
-		if response, err = work(ctx); err != nil {
+		case err != nil || key == nil:
 			return err
 		}
-		return u.keys.Keep(ctx, tx, r, response)
+		return u.keys.Keep(ctx, tx, *key, response)
 	})
-	return response, err
-}
-
-// attempt runs the operation, unless validation has found its request broken.
-func attempt(ctx context.Context, rs *reqState, next handler) (idempotency.Response, error) {
-	if rs.broken != nil {
-		return idempotency.Response{}, rs.broken
-	}
-	return capture(ctx, rs, next)
+	return response, call, err
 }
 
 // refuse is the response of a refusal that is kept under the key.
@@ -236,8 +223,7 @@ func refuse(ctx context.Context, rs *reqState, refusal error) (idempotency.Respo
 	})
 }
 
-// capture runs next with ctx and returns the response it wrote instead of
-// sending it.
+// capture runs next with ctx and returns the response that next wrote, without sending it.
 func capture(ctx context.Context, rs *reqState, next handler) (idempotency.Response, error) {
 	client, req := rs.Response(), rs.Request()
 	buf := &buffer{header: http.Header{}}
@@ -279,8 +265,6 @@ type buffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	rest   *later         // what a phased operation has left to do
-	wait   *delivery.Wait // what an operation waits for that has nothing to answer with yet
 }
 
 func (b *buffer) response() idempotency.Response {

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/service/pending"
 )
 
 // Service implements the operations of the tag Streams.
@@ -84,9 +85,9 @@ func (*Service) DeleteBotStream(ctx context.Context, r gen.DeleteBotStreamReques
 	return gen.DeleteBotStream204Response{}, nil
 }
 
-// PullBotEvents fetches what waits for a stream. Where there is nothing, and the caller
-// would wait for it, it returns what to wait for beside the empty response.
-func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestObject) (gen.PullBotEventsResponseObject, *delivery.Wait, error) {
+// PullBotEvents leases the waiting events of a stream and returns them. It returns a
+// pending.Wait when there are none and the caller wants to wait.
+func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestObject) (gen.PullBotEventsResponseObject, error) {
 	by, b := auth.From(ctx), r.Body
 	p := delivery.Part{Stream: b.Stream, Shards: 1, Guilds: by.Guilds()}
 	if b.Shard != nil {
@@ -96,15 +97,15 @@ func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestO
 		p.Shards = *b.Shards
 	}
 	if p.Shard >= p.Shards {
-		return nil, nil, fault.New(fault.Invalid, "invalid_request", "body /shard: must be less than shards, which is %d", p.Shards)
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /shard: must be less than shards, which is %d", p.Shards)
 	}
 	options := delivery.NewFetchOptions(b.Limit, b.Lease, b.Wait)
 	done := s.Waiters.Done("")
 	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, options.Limit, options.Lease)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return pulled{got}, got.OrWait(options.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p, done) }), nil
+	return pulled{got}, pending.Events(got, options.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p, done) })
 }
 
 // AckBotEvents settles events that were fetched, and gives others back.

@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/pending"
 )
 
 // How a message reaches the channel and the transcript, once.
@@ -52,59 +53,49 @@ const (
 	sweepBatch   = 32
 )
 
-// Response is what CreateTicketMessage returns.
-type Response = gen.CreateTicketMessageResponseObject
+type response = gen.CreateTicketMessageResponseObject
 
-// Later is the part of an operation that comes after the commit of its first
-// unit.
-type Later struct {
-	// Begun reports whether that unit has committed, where the answer to it was lost.
-	Begun func(context.Context) (bool, error)
-
-	// Run opens units of its own, and settles the key of the request.
-	Run func(context.Context) (Response, error)
-}
-
-// CreateTicketMessage stores an internal note and returns the response; or it
-// stores the intent to post a message to the ticket's channel and returns what
-// does that and mirrors it into the transcript.
-func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, *Later, error) {
+// CreateTicketMessage stores an internal note and returns the response. For a message to
+// the ticket's channel it stores the intent to post and returns a pending.Call, which posts
+// the message and copies it into the transcript.
+func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (gen.CreateTicketMessageResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if r.Body.Internal != nil && *r.Body.Internal {
 		e, err := writeNote(ctx, tx, t, r.Body.AuthorID, r.Body.Content)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}, nil,
+		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)},
 			event.Record(ctx, tx, event.From(by).On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 	}
 	in, err := s.intent(ctx, tx, by, t, r.Body)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if in.State == chat.Sent {
-		response, err := became(ctx, tx, in)
-		return response, nil, err
+		return became(ctx, tx, in)
 	}
 	refusal := mayMessage(t)
 	if refusal != nil && !in.Tried {
-		return nil, nil, refusal
+		return nil, refusal
 	}
 	if in, err = s.take(ctx, tx, in); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	rest := &Later{Begun: func(ctx context.Context) (bool, error) { return chat.Taken(ctx, s.cfg.DB, in) }}
-	if refusal != nil {
-		rest.Run = func(ctx context.Context) (Response, error) { return s.findOut(ctx, in, refusal) }
-		return nil, rest, nil //nolint:nilerr // findOut returns it
+	return nil, &pending.Call{
+		Begun: func(ctx context.Context) (bool, error) { return chat.Taken(ctx, s.cfg.DB, in) },
+		Run: func(ctx context.Context) (pending.Render, error) {
+			posted, err := s.run(ctx, in, t, refusal)
+			if err != nil {
+				return nil, err
+			}
+			return posted.VisitCreateTicketMessageResponse, nil
+		},
 	}
-	channel := *t.ChannelID
-	rest.Run = func(ctx context.Context) (Response, error) { return s.post(ctx, in, channel) }
-	return nil, rest, nil
 }
 
 // intent returns the intent to post the message: that of an earlier run of the same
@@ -146,12 +137,17 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, in chat.Intent) (chat.Int
 	return taken, err
 }
 
-// post posts the message of an intent that we have taken and settles it. It is
-// Upstream when the platform refuses or does not answer.
-func (s *Service) post(ctx context.Context, in chat.Intent, channel string) (Response, error) {
+// run posts the message of an intent that this request has leased and records the
+// outcome. If refusal says that the ticket takes no message now, run only finds out whether
+// an earlier run of the request has posted it. The error is Upstream when the platform
+// refuses or does not answer.
+func (s *Service) run(ctx context.Context, in chat.Intent, t row, refusal error) (response, error) {
+	if refusal != nil {
+		return s.findOut(ctx, in, refusal)
+	}
 	posting, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	message, err := chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, channel)
+	message, err := chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, *t.ChannelID)
 	if err != nil {
 		return s.notPosted(ctx, in, err)
 	}
@@ -161,7 +157,7 @@ func (s *Service) post(ctx context.Context, in chat.Intent, channel string) (Res
 // findOut looks whether an earlier run of the request has posted its message,
 // for a ticket whose state allows no new one: then that is its outcome, else it
 // is refused.
-func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (Response, error) {
+func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (response, error) {
 	reading, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	message, err := chat.Find(reading, s.cfg.DB, s.cfg.Chat, &in)
@@ -171,23 +167,23 @@ func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (R
 	case message != "":
 		return s.confirm(ctx, in, message)
 	}
-	response, err := s.fail(ctx, in, chat.Refused)
-	if response != nil || err != nil {
-		return response, err
+	posted, err := s.fail(ctx, in, chat.Refused)
+	if posted != nil || err != nil {
+		return posted, err
 	}
 	return nil, refusal
 }
 
 // notPosted settles an intent whose delivery ended with err.
-func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Response, error) {
+func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (response, error) {
 	if _, ok := errors.AsType[*chat.Failure](err); !ok {
 		// Ours to mend: the intent stays under its lease and the sweep looks
 		// after it.
 		return nil, err
 	}
-	response, failed := s.fail(ctx, in, in.Outcome(err))
-	if response != nil {
-		return response, nil
+	posted, failed := s.fail(ctx, in, in.Outcome(err))
+	if posted != nil {
+		return posted, nil
 	}
 	if f, ok := fault.As(failed); ok && f.Kind == fault.Unavailable {
 		return nil, f.Because(err)
@@ -200,12 +196,12 @@ func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Res
 var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
 
 // confirm is the third phase: the message is in the channel.
-func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (Response, error) {
+func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	var response Response
+	var posted response
 	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
-		response = nil
+		posted = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
 		}
@@ -218,33 +214,33 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 			return err
 		}
 		if !ours {
-			response, err = became(ctx, tx, in)
+			posted, err = became(ctx, tx, in)
 			return err
 		}
 		e, err := writeMessage(ctx, tx, t, in, message)
 		if err != nil {
 			return err
 		}
-		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}
+		posted = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}
 		if r, keyed := requestOf(in); keyed {
-			return s.cfg.Keys.Keep(ctx, tx, r, response)
+			return s.cfg.Keys.Keep(ctx, tx, r, posted.VisitCreateTicketMessageResponse)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return response, nil
+	return posted, nil
 }
 
 // fail notes that the message was not posted, or perhaps not, and frees the key.
 // The response is nil, unless somebody else has finished the message.
-func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Response, error) {
+func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	var response Response
+	var posted response
 	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
-		response = nil
+		posted = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
 		}
@@ -256,7 +252,7 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 			if done, err := chat.Settled(ctx, tx, in, state); err != nil || done {
 				return errors.Join(err, errSettled)
 			}
-			response, err = became(ctx, tx, in)
+			posted, err = became(ctx, tx, in)
 			return err
 		}
 		if r, keyed := requestOf(in); keyed {
@@ -267,7 +263,7 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 	if err != nil && !errors.Is(err, errSettled) {
 		return nil, err
 	}
-	return response, nil
+	return posted, nil
 }
 
 // errSettled undoes a unit that finds done, under its own lease, what it was to do:
@@ -294,7 +290,7 @@ func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx 
 // became is the response of a message that is not ours to finish any more:
 // somebody else had it when our lease was over. It is Unavailable unless that
 // has come to an end.
-func became(ctx context.Context, tx *db.Tx, in chat.Intent) (Response, error) {
+func became(ctx context.Context, tx *db.Tx, in chat.Intent) (response, error) {
 	e, err := written(ctx, tx, in)
 	switch {
 	case err != nil:

@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/pending"
 	"guildhall/internal/service/transfer"
 )
 
@@ -35,8 +36,8 @@ type Keys interface {
 	Lease(ctx context.Context, tx *db.Tx, r idempotency.Request) error
 	// Release frees the key: the request may run again.
 	Release(ctx context.Context, tx *db.Tx, r idempotency.Request) error
-	// Keep keeps the response to the request under its key.
-	Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response Response) error
+	// Keep stores the response to the request under its key.
+	Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response pending.Render) error
 }
 
 // Service implements the operations on tickets.

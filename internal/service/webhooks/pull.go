@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/service/pending"
 )
 
 var (
@@ -16,9 +17,9 @@ var (
 	errDisabled = fault.New(fault.Refused, "webhook_disabled", "The endpoint is disabled; what is kept for it can be fetched when it is enabled.")
 )
 
-// PullWebhookEvents fetches what is kept for a pull endpoint. Where there is nothing, and
-// the caller would wait for it, it returns what to wait for beside the empty response.
-func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *delivery.Wait, error) {
+// PullWebhookEvents leases the waiting events of a pull endpoint and returns them. It
+// returns a pending.Wait when there are none and the caller wants to wait.
+func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	options := delivery.NewFetchOptions(nil, nil, nil)
 	if r.Body != nil {
@@ -26,17 +27,17 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 	}
 	e, err := getToPull(ctx, tx, by, r.ID)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !e.Enabled {
-		return nil, nil, errDisabled
+		return nil, errDisabled
 	}
 	done := s.m.cfg.Waiters.Done(by.GuildID)
 	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, options.Limit, options.Lease)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return pulled{got}, got.OrWait(options.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) }), nil
+	return pulled{got}, pending.Events(got, options.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) })
 }
 
 // AckWebhookEvents settles events that were fetched, and gives others back.

@@ -87,9 +87,9 @@ func (op Operation) Codes(status int) []string {
 	return codes
 }
 
-// Waits reports whether the operation may wait for something to answer with: it counts
+// LongPoll reports whether the operation may wait for something to answer with: it counts
 // as a read and takes no key.
-func (op Operation) Waits() bool { return op.Spec.Extensions["x-long-poll"] == true }
+func (op Operation) LongPoll() bool { return op.Spec.Extensions["x-long-poll"] == true }
 
 // Statuses returns the documented statuses.
 func (op Operation) Statuses() []int {

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/service/pending"
+)
+
+const (
+	// maxWait is the longest wait of a long poll.
+	maxWait = 20 * time.Second
+
+	// answerTimeout is how long a caller may take to read the response after the wait.
+	answerTimeout = 20 * time.Second
+)
+
+// longPoll serves an operation that may have to wait for its response. The operation runs
+// again and again, each time in a transaction of its own, until it has a response or the
+// wait is over. Between two runs the request holds neither a connection nor a slot. Before
+// each run its token is checked again.
+//
+// Thousands of requests may wait. All work runs on a goroutine of its own, and the frames
+// from here up to net/http are small, so that a waiting request's stack stays at 8 KB.
+func (u *units) longPoll(rs *reqState, next handler) error {
+	if rs.broken != nil {
+		return rs.broken
+	}
+	rs.body = bytes.Clone(rs.body) // a copy, so that the larger read buffer can be freed
+	p := &poll{units: u, next: next}
+	err := apart(rs, p.first)
+	if err != nil || p.waiter == nil {
+		return err
+	}
+	defer p.end()
+	for p.pause(rs) {
+		if err := apart(rs, p.again); err != nil || p.answered {
+			return err
+		}
+	}
+	rs.closed = rs.gone()
+	return p.sendEmpty(rs)
+}
+
+// apart runs next on a goroutine of its own, whose grown stack is freed when next returns.
+func apart(rs *reqState, next handler) error {
+	served := make(chan error, 1)
+	go func() { served <- fault.Caught(func() error { return next(rs) }) }()
+	return <-served
+}
+
+// poll is one long-polling request.
+type poll struct {
+	units    *units
+	next     handler
+	empty    pending.Render // writes the response when the wait is over
+	answered bool
+	waiter   *delivery.Waiter
+	timer    *time.Timer // ends the wait
+}
+
+// first runs the operation once and begins to wait if it has no response yet.
+func (p *poll) first(rs *reqState) error {
+	wait, err := p.run(rs)
+	if err != nil || wait == nil {
+		return err
+	}
+	extendDeadlines(rs, wait.For)
+	rs.value = nil
+	p.waiter, p.timer, p.empty = wait.Begin(), time.NewTimer(time.Until(rs.came.Add(wait.For))), wait.Empty
+	return nil
+}
+
+func (p *poll) end() {
+	p.timer.Stop()
+	p.waiter.End()
+}
+
+// again runs the operation once more. The run has as much time as a new request.
+func (p *poll) again(rs *reqState) error {
+	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
+	if err := p.units.reauthenticate(rs); err != nil {
+		return err
+	}
+	_ = validateBody(rs) // restores rs.value; the body has passed validation before
+	_, err := p.run(rs)
+	rs.value = nil
+	return err
+}
+
+// pause waits for a wake-up and reports whether one came before the wait was over.
+func (p *poll) pause(rs *reqState) bool {
+	began := time.Now() //nolint:forbidigo // a stretch of time, not an instant that anything keeps
+	woken := p.waiter.Wait(rs.ctx, p.timer.C)
+	rs.waited += time.Since(began)
+	return woken
+}
+
+// run runs the operation in a transaction and sends its response, if it has one. Else it
+// returns what the operation waits for.
+func (p *poll) run(rs *reqState) (wait *pending.Wait, err error) {
+	var response idempotency.Response
+	err = p.units.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+		response, err = capture(ctx, rs, p.next)
+		if errors.As(err, &wait) {
+			return nil // what the fetch has recorded is kept
+		}
+		return err
+	})
+	if err != nil || wait != nil {
+		return wait, err
+	}
+	p.answered = true
+	return nil, send(rs, response)
+}
+
+func (p *poll) sendEmpty(rs *reqState) error {
+	response, err := rendered(p.empty)
+	if err != nil {
+		return err
+	}
+	return send(rs, response)
+}
+
+// reauthenticate fails when the request's token has been revoked or has expired since.
+func (u *units) reauthenticate(rs *reqState) error {
+	bearer, err := auth.FromHeader(rs.Request().Header)
+	if err == nil {
+		_, err = u.login.Authenticate(rs.ctx, bearer, rs.from)
+	}
+	return err
+}
+
+// extendDeadlines lets the connection outlive the wait. With the server's own deadlines the
+// caller would seem to be gone before.
+func extendDeadlines(rs *reqState, wait time.Duration) {
+	c, at := http.NewResponseController(rs.Response()), rs.came.Add(wait+answerTimeout)
+	_ = c.SetReadDeadline(at) // a connection without deadlines needs none
+	_ = c.SetWriteDeadline(at)
+}
