@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,9 +34,25 @@ func NewID() string {
 
 // NewIDAt is NewID as it would have been minted at that instant.
 func NewIDAt(at time.Time) string {
-	prefix := idPrefix(at)
-	return prefix + NewID()[len(prefix):]
+	return idPrefix(at) + NewID()[prefixLength:]
 }
+
+// NewIDsAt mints an id for each instant, as NewIDAt does. Ids of one millisecond ascend in the
+// order of the list.
+func NewIDsAt(instants []time.Time) []string {
+	ids := make([]string, len(instants))
+	for i := range ids {
+		ids[i] = NewID()[prefixLength:]
+	}
+	slices.Sort(ids)
+	for i, at := range instants {
+		ids[i] = idPrefix(at) + ids[i]
+	}
+	return ids
+}
+
+// prefixLength is the length of idPrefix.
+const prefixLength = len("01977d2a-8c00")
 
 // idPrefix is what ids begin with that were minted within that millisecond.
 func idPrefix(at time.Time) string {

@@ -128,7 +128,8 @@ func RecordTypes(ctx context.Context, tx *db.Tx, by Origin, changes map[string][
 	return nil
 }
 
-// RecordEach is Record for an event of its own per change, in one statement.
+// RecordEach is Record for an event of its own per change, in one statement. The id of an
+// event begins with the millisecond of its change, which leads from the change to its event.
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
 	return recordBy(ctx, tx, recordEach, by, typ, changes)
 }
@@ -141,7 +142,11 @@ func RecordAbout(ctx context.Context, tx *db.Tx, by Origin, endpoint, typ string
 
 func recordBy(ctx context.Context, tx *db.Tx, statement string, by Origin, typ string, changes []Change, more ...any) error {
 	n := len(changes)
-	ids, instants, payloads, traces := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	ats, instants, payloads, traces := make([]time.Time, n), make([]string, n), make([]string, n), make([]string, n)
+	for i, c := range changes {
+		ats[i] = c.At
+	}
+	ids := db.NewIDsAt(ats)
 	around, trace := NewEnvelope(by, typ), by.Traceparent(ctx)
 	for i, c := range changes {
 		if c.At.IsZero() {
@@ -151,7 +156,7 @@ func recordBy(ctx context.Context, tx *db.Tx, statement string, by Origin, typ s
 		if err != nil {
 			return err
 		}
-		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
+		instants[i] = c.At.UTC().Format(time.RFC3339Nano)
 		payloads[i] = around.Payload(ids[i], c.At, data)
 		traces[i] = cmp.Or(c.Trace, trace)
 	}

@@ -3,6 +3,8 @@ package event_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,5 +185,30 @@ func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
 			t.Errorf("%s is not a UUIDv7: %v", ids[n-1], err)
 		}
 		last = ids
+	}
+}
+
+// An event's id begins with the millisecond of its change: it leads from a change to its
+// event. Events of one millisecond stand in the order in which they were recorded.
+func TestAnEventIsFoundByTheInstantOfItsChange(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	at := time.Date(2026, 3, 1, 12, 30, 15, 999_999_000, time.UTC)
+	var changes []event.Change
+	for i := range 300 {
+		changes = append(changes, event.Change{At: at.Add(time.Duration(i/100) * time.Hour), Data: map[string]int{"n": i}})
+	}
+	record(t, d, func(ctx context.Context, tx *db.Tx) error {
+		return event.RecordEach(ctx, tx, event.System(guild), event.CaseCreated, changes)
+	})
+	events := list(t, d, `SELECT id || ' ' || (convert_from(payload, 'UTF8')::json #>> '{data,n}') FROM webhook_events ORDER BY id`)
+	for i, e := range events {
+		id, n, _ := strings.Cut(e, " ")
+		if minted, ok := db.InstantOf(id); !ok || !minted.Equal(changes[i].At.Truncate(time.Millisecond)) || n != strconv.Itoa(i) {
+			t.Fatalf("event %d is %s, minted at %s", i, e, minted)
+		}
+	}
+	if len(events) != len(changes) {
+		t.Errorf("%d events, want %d", len(events), len(changes))
 	}
 }

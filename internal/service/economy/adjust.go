@@ -11,8 +11,8 @@ import (
 
 // adjustBatch makes a batch of adjustments. Wallet, ledger entry and event bear one instant,
 // which is later than the instant of the wallet's previous change, so a wallet's ledger stands
-// in the order of effects. The id of the ledger entry begins with that instant (see getEntry)
-// and ends like the id of the event. Functions of an instant are immutable only AT TIME ZONE,
+// in the order of effects. The ledger entry and the event share an id, which begins with that
+// instant (see getEntry) and ends like the id that was minted for the change. Functions of an instant are immutable only AT TIME ZONE,
 // and a coordinator accepts no other functions there.
 //
 // The UPDATE locks, judges and changes a wallet. It skips these changes, which fall back and

@@ -230,18 +230,18 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 		}
 	}
 	n := len(rows)
-	members, ids, ats, events := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	members, ids, ats := make([]string, n), make([]string, n), make([]string, n)
 	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
 	authors, counterparties := make([]*string, n), make([]*string, n)
 	for i, e := range rows {
 		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
 		authors[i], counterparties[i] = e.AuthorID, e.Counterparty
-		ats[i], events[i] = e.CreatedAt.Format(time.RFC3339Nano), db.NewID()
+		ats[i] = e.CreatedAt.Format(time.RFC3339Nano)
 	}
 	return []any{
 		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
 		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
-		db.Array(ats), db.Array(events), rows[0].Note, by.JSON(), by.Trace,
+		db.Array(ats), rows[0].Note, by.JSON(), by.Trace,
 		db.Texts(authors), db.Texts(counterparties),
 	}
 }
@@ -254,9 +254,9 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
-			SELECT g.*, $15::text AS note, $16::text AS origin, $17::text AS trace
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[], $18::text[], $19::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, event_id, author_id, counterparty_id)
+			SELECT g.*, g.id AS event_id, $14::text AS note, $15::text AS origin, $16::text AS trace
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $17::text[], $18::text[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, author_id, counterparty_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at

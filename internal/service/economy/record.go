@@ -74,7 +74,7 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 // setBalances sets balances as records say. It updates the wallets that exist, inserts the
 // others, and writes a ledger entry and an event for each. A new wallet of 0 has neither.
 func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
-	var users, entries, events, instants []string
+	var users, entries, instants []string
 	var was, is []int64
 	var there []bool
 	for _, row := range rows {
@@ -83,7 +83,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 			before = row.Was.Balance
 		}
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.Balance)
-		entries, events = append(entries, db.NewIDAt(row.At.Time)), append(events, db.NewID())
+		entries = append(entries, db.NewIDAt(row.At.Time))
 		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))
 	}
 	note := c.By.Note()
@@ -92,7 +92,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	by := event.From(c.By).In(ctx)
 	n, err := db.Get[int](ctx, tx, setStatements[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
-		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), db.Array(events), note, by.JSON(), by.Trace)
+		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), note, by.JSON(), by.Trace)
 	if err != nil {
 		return fault.Wrap(err, "set balances in guild", c.By.GuildID)
 	}
@@ -106,10 +106,10 @@ var (
 	// setText sets balances. leaderboard.Noted and telling complete it.
 	setText = `
 		WITH moved AS MATERIALIZED (
-			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN event_id END AS event_id,
-			       is_now - was AS delta, NULL::text AS reason, NULL::text AS reference, NULL::text AS author_id, $9::text AS note, $10::text AS origin, $11::text AS trace
-			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::text[], $8::text[])
-				AS g (user_id, there, was, is_now, updated_at, id, event_id)
+			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN id END AS event_id,
+			       is_now - was AS delta, NULL::text AS reason, NULL::text AS reference, NULL::text AS author_id, $8::text AS note, $9::text AS origin, $10::text AS trace
+			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::text[])
+				AS g (user_id, there, was, is_now, updated_at, id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = m.is_now, updated_at = m.updated_at

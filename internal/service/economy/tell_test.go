@@ -17,7 +17,7 @@ import (
 // before, in guilds.
 const tellHow = `
 	WITH moved AS (
-		SELECT guild_id, user_id, event_id, 'entry' AS id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
+		SELECT guild_id, user_id, event_id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
 		       $5::timestamptz AS updated_at, $7::text AS origin, ''::text AS trace
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS g (guild_id, user_id, event_id, was)
 	), `
@@ -34,7 +34,7 @@ func TestAChangeTellsItsEventAsRecordDoes(t *testing.T) {
 	dbtest.Exec(t, d, tellHow+telling("moved.guild_id")+` SELECT`,
 		db.Array([]string{"1"}), db.Array([]string{"7"}), db.Array([]string{"e-1"}), db.Integers([]int64{37}), at, reason, by.JSON())
 	data, err := json.Marshal(gen.BalanceChange{
-		UserID: "7", Balance: 42, PreviousBalance: 37, Delta: 5, Reason: &reason, LedgerEntryID: "entry",
+		UserID: "7", Balance: 42, PreviousBalance: 37, Delta: 5, Reason: &reason, LedgerEntryID: "e-1",
 	})
 	if err != nil {
 		t.Fatal(err)
