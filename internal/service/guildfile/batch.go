@@ -55,58 +55,36 @@ func newBatch(tx *db.Tx, now time.Time) *batch {
 	return b
 }
 
-// add reads one line into the batch and returns its kind.
-func (b *batch) add(line int64, text []byte) (string, *LineError) {
-	value, found, ok := schema.Read(text, maxLine, "")
+// add checks one line and buffers its row.
+func (b *batch) add(l fileLine) *LineError {
+	k, ok := b.byName[l.kind]
 	if !ok {
-		return "", &LineError{Line: line, Reason: describe(found)}
+		return &LineError{Line: l.number, Reason: fmt.Sprintf("there is no record kind %q", schema.Printable(l.kind))}
 	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return "", &LineError{Line: line, Reason: "is not a JSON object"}
-	}
-	name, ok := object["record"].(string)
-	if !ok {
-		return "", &LineError{Line: line, Reason: `has no member "record" that names its kind`}
-	}
-	k, ok := b.byName[name]
-	if !ok {
-		return "", &LineError{Line: line, Reason: fmt.Sprintf("there is no record kind %q", schema.Printable(name))}
-	}
-	needs, defines, err := k.read(line, value, found, text, b)
+	needs, defines, err := k.read(l, b)
 	if err != nil {
-		return "", &LineError{Line: line, Kind: name, Reason: err.Error()}
+		return &LineError{Line: l.number, Kind: l.kind, Reason: err.Error()}
 	}
 	// A thing that this file has not defined before the line that needs it must be in the
 	// database, which is asked before the batch goes in.
 	for _, r := range needs {
 		if !b.known[r] {
-			b.needs = append(b.needs, need{r, line, name})
+			b.needs = append(b.needs, need{r, l.number, l.kind})
 		}
 	}
 	if defines != nil {
 		b.known[*defines] = true
 		if defines.Kind == "guild" {
 			b.made[defines.ID] = true
-			b.needs = append(b.needs, need{*defines, line, name})
+			b.needs = append(b.needs, need{*defines, l.number, l.kind})
 		}
 	}
-	if guild := guildOf(name, object); guild != "" {
-		b.brought[guild]++
+	if l.guild != "" {
+		b.brought[l.guild]++
 	}
 	b.records++
-	b.bytes += len(text)
-	return name, nil
-}
-
-// guildOf is the guild that a record is of; empty where it is nobody's.
-func guildOf(kind string, object map[string]any) string {
-	member := "guild_id"
-	if kind == "guild" {
-		member = "id"
-	}
-	guild, _ := object[member].(string)
-	return guild
+	b.bytes += len(l.text)
+	return nil
 }
 
 func (b *batch) full() bool { return b.records >= batchRecords || b.bytes >= batchBytes }

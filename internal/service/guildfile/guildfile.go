@@ -15,6 +15,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
 )
 
 const (
@@ -95,22 +96,54 @@ func takeTime(ctx context.Context, tx *db.Tx) error {
 	return fault.Wrap(err, "import")
 }
 
-// collecting is what the lines of a file go into.
-type collecting interface {
-	// add reads one line and returns its kind.
-	add(line int64, text []byte) (string, *LineError)
-	// full says that it is time to flush.
+// buffer holds parsed lines until they are stored together.
+type buffer interface {
+	// add checks one line and buffers its record.
+	add(l fileLine) *LineError
+	// full reports whether it is time to flush.
 	full() bool
-	// flush stores what was collected.
+	// flush stores the buffered records.
 	flush(ctx context.Context) error
-	// refuse returns the error for a line, unless an earlier line is wrong too.
+	// refuse returns the error for a line, unless an earlier buffered line is wrong too.
 	refuse(ctx context.Context, wrong *LineError) error
-	// finish is done once, after the last flush.
+	// finish is called once, after the last flush.
 	finish(ctx context.Context, total int64) error
 }
 
+// fileLine is one parsed line. Its text is valid until the next line is read.
+type fileLine struct {
+	number  int64
+	text    []byte
+	kind    string           // the record's kind, which may be unknown
+	guild   string           // the guild that the record belongs to; empty if it names none
+	members map[string]any   // the whole object, the kind included
+	found   []schema.Problem // members that stand twice
+}
+
+// parse reads a line as a JSON object that names a kind.
+func parse(number int64, text []byte) (fileLine, *LineError) {
+	l := fileLine{number: number, text: text}
+	value, found, ok := schema.Read(text, maxLine, "")
+	if !ok {
+		return l, &LineError{Line: number, Reason: describe(found)}
+	}
+	if l.members, ok = value.(map[string]any); !ok {
+		return l, &LineError{Line: number, Reason: "is not a JSON object"}
+	}
+	if l.kind, ok = l.members["record"].(string); !ok {
+		return l, &LineError{Line: number, Reason: `has no member "record" that names its kind`}
+	}
+	guild := "guild_id"
+	if l.kind == "guild" {
+		guild = "id"
+	}
+	l.guild, _ = l.members[guild].(string)
+	l.found = found
+	return l, nil
+}
+
 // load reads r to its end, batch by batch.
-func load(ctx context.Context, b collecting, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
+func load(ctx context.Context, b buffer, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
 	sum := Summary{Kinds: make(map[string]int64)}
 	in := bufio.NewReaderSize(r, maxLine)
 	for line := int64(1); ; line++ {
@@ -127,12 +160,15 @@ func load(ctx context.Context, b collecting, r io.Reader, progress func(bytes, r
 			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 {
-			kind, wrong := b.add(line, text)
+			l, wrong := parse(line, text)
+			if wrong == nil {
+				wrong = b.add(l)
+			}
 			if wrong != nil {
 				return sum, b.refuse(ctx, wrong)
 			}
 			sum.Records++
-			sum.Kinds[kind]++
+			sum.Kinds[l.kind]++
 		}
 		if b.full() || last {
 			if err := b.flush(ctx); err != nil {

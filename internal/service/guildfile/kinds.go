@@ -50,9 +50,9 @@ func newKinds() []kind {
 // kind is one kind of record with those of its rows that wait to be stored.
 type kind interface {
 	name() string
-	// read adds a record that holds value and text. It returns what the record
-	// needs and what it defines.
-	read(line int64, value any, found []schema.Problem, text []byte, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error)
+	// read checks a line and buffers its row. It returns what the row refers to and what
+	// the row defines for later lines.
+	read(l fileLine, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error)
 	// load stores the rows; finish is done once, when all are in.
 	load(ctx context.Context, tx *db.Tx) error
 	finish(ctx context.Context, tx *db.Tx) error
@@ -95,20 +95,20 @@ func of[R any](k transfer.Kind[R]) kind {
 func (w *waiting[R]) name() string { return w.Name }
 func (w *waiting[R]) find() string { return w.Find }
 
-func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []byte, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error) {
-	if found = w.check(value, found); len(found) > 0 {
+func (w *waiting[R]) read(l fileLine, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error) {
+	if found := w.check(l.members, l.found); len(found) > 0 {
 		return nil, nil, errors.New(describe(found))
 	}
-	row, err := w.Read(text, b.now)
+	row, err := w.Read(l.text, b.now)
 	if err != nil {
 		return nil, nil, err
 	}
 	if w.Settle != nil && b.made[w.Guild(&row)] {
 		w.Settle(&row, wire.At(b.now))
 	}
-	from := source{line: line}
+	from := source{line: l.number}
 	if w.Fixed != nil {
-		from.text = append(from.text, text...)
+		from.text = append(from.text, l.text...)
 	}
 	w.rows, w.from = append(w.rows, row), append(w.from, from)
 	if w.Guild != nil {

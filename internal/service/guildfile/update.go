@@ -1,6 +1,7 @@
 package guildfile
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/schema"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/records"
 	"guildhall/internal/service/transfer"
@@ -109,42 +109,34 @@ type lineRecord struct {
 	kind string
 }
 
-func (u *updates) add(line int64, text []byte) (string, *LineError) {
-	value, found, ok := schema.Read(text, maxLine, "")
-	if !ok {
-		return "", &LineError{Line: line, Reason: describe(found)}
-	}
-	object, _ := value.(map[string]any)
-	name, _ := object["record"].(string)
-	guild, _ := object["guild_id"].(string)
-	if name == "guild" {
-		guild, _ = object["id"].(string)
-	}
-	c := u.of(guild)
-	b, writes := c.byName[name]
+// add buffers a line with the records of its guild, or as any import does if rows of its
+// kind never change.
+func (u *updates) add(l fileLine) *LineError {
+	c := u.of(l.guild)
+	b, writes := c.byName[l.kind]
 	if !writes {
-		return u.batch.add(line, text)
+		return u.batch.add(l)
 	}
-	wrong := func(reason string) *LineError { return &LineError{Line: line, Kind: name, Reason: reason} }
-	if found = append(found, b.Check(value)...); len(found) > 0 {
-		return "", wrong(describe(found))
+	wrong := func(reason string) *LineError { return &LineError{Line: l.number, Kind: l.kind, Reason: reason} }
+	if found := append(l.found, b.Check(l.members)...); len(found) > 0 {
+		return wrong(describe(found))
 	}
-	if guild == "" {
-		return "", wrong("guild_id is required")
+	if l.guild == "" {
+		return wrong("guild_id is required")
 	}
-	rec := &lineRecord{Record: transfer.Record{Text: append([]byte(nil), text...), Members: object}, line: line, kind: name}
+	rec := &lineRecord{Record: transfer.Record{Text: bytes.Clone(l.text), Members: l.members}, line: l.number, kind: l.kind}
 	again, err := b.Add(c.call, &rec.Record)
 	if err != nil {
-		return "", wrong(err.Error())
+		return wrong(err.Error())
 	}
 	if again {
-		return "", wrong("what it names stands in a line before already")
+		return wrong("what it names stands in a line before already")
 	}
 	c.lines = append(c.lines, rec)
-	c.makes = c.makes || name == "guild"
+	c.makes = c.makes || l.kind == "guild"
 	u.waiting++
-	u.size += len(text)
-	return name, nil
+	u.size += len(l.text)
+	return nil
 }
 
 // of is what the batch has of a guild.
