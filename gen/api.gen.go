@@ -5251,6 +5251,9 @@ type Page = int
 // PerPage defines model for PerPage.
 type PerPage = int
 
+// Present defines model for Present.
+type Present = bool
+
 // RequiredUserIds defines model for RequiredUserIds.
 type RequiredUserIds = []string
 
@@ -5394,6 +5397,9 @@ type GetEconomyLeaderboardParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	Present Present `form:"present,omitempty" json:"present,omitempty"`
 }
 
 // ListLedgerEntriesParams defines parameters for ListLedgerEntries.
@@ -5425,6 +5431,12 @@ type ListLedgerEntriesParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// GetEconomyRankParams defines parameters for GetEconomyRank.
+type GetEconomyRankParams struct {
+	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	Present Present `form:"present,omitempty" json:"present,omitempty"`
 }
 
 // ListWalletsParams defines parameters for ListWallets.
@@ -5494,6 +5506,15 @@ type GetLevellingLeaderboardParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	Present Present `form:"present,omitempty" json:"present,omitempty"`
+}
+
+// GetLevellingRankParams defines parameters for GetLevellingRank.
+type GetLevellingRankParams struct {
+	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	Present Present `form:"present,omitempty" json:"present,omitempty"`
 }
 
 // ListLevelRecordsParams defines parameters for ListLevelRecords.
@@ -5814,7 +5835,7 @@ type ServerInterface interface {
 	GetLedgerEntry(ctx echo.Context, id LedgerEntryID) error
 	// GetEconomyRank Get a member's place on the economy leaderboard
 	// (GET /economy/rank/{userId})
-	GetEconomyRank(ctx echo.Context, userID UserID) error
+	GetEconomyRank(ctx echo.Context, userID UserID, params GetEconomyRankParams) error
 	// TransferBalance Transfer coins between members
 	// (POST /economy/transfers)
 	TransferBalance(ctx echo.Context) error
@@ -5877,7 +5898,7 @@ type ServerInterface interface {
 	GetLevellingLeaderboard(ctx echo.Context, params GetLevellingLeaderboardParams) error
 	// GetLevellingRank Get a member's place on the XP leaderboard
 	// (GET /levelling/rank/{userId})
-	GetLevellingRank(ctx echo.Context, userID UserID) error
+	GetLevellingRank(ctx echo.Context, userID UserID, params GetLevellingRankParams) error
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx echo.Context, userID UserID) error
@@ -6277,6 +6298,13 @@ func (w *ServerInterfaceWrapper) GetEconomyLeaderboard(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
 	}
 
+	// ------------- Optional query parameter "present" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetEconomyLeaderboard(ctx, params)
 	return err
@@ -6355,8 +6383,17 @@ func (w *ServerInterfaceWrapper) GetEconomyRank(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetEconomyRankParams
+	// ------------- Optional query parameter "present" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetEconomyRank(ctx, userID)
+	err = w.Handler.GetEconomyRank(ctx, userID, params)
 	return err
 }
 
@@ -6685,6 +6722,13 @@ func (w *ServerInterfaceWrapper) GetLevellingLeaderboard(ctx echo.Context) error
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
 	}
 
+	// ------------- Optional query parameter "present" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLevellingLeaderboard(ctx, params)
 	return err
@@ -6701,8 +6745,17 @@ func (w *ServerInterfaceWrapper) GetLevellingRank(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetLevellingRankParams
+	// ------------- Optional query parameter "present" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetLevellingRank(ctx, userID)
+	err = w.Handler.GetLevellingRank(ctx, userID, params)
 	return err
 }
 
@@ -7903,6 +7956,7 @@ func (response GetLedgerEntry200JSONResponse) VisitGetLedgerEntryResponse(w http
 
 type GetEconomyRankRequestObject struct {
 	UserID UserID `json:"userId"`
+	Params GetEconomyRankParams
 }
 
 type GetEconomyRankResponseObject interface {
@@ -8393,6 +8447,7 @@ func (response GetLevellingLeaderboard200JSONResponse) VisitGetLevellingLeaderbo
 
 type GetLevellingRankRequestObject struct {
 	UserID UserID `json:"userId"`
+	Params GetLevellingRankParams
 }
 
 type GetLevellingRankResponseObject interface {
@@ -9965,10 +10020,11 @@ func (sh *strictHandler) GetLedgerEntry(ctx echo.Context, id LedgerEntryID) erro
 }
 
 // GetEconomyRank operation middleware
-func (sh *strictHandler) GetEconomyRank(ctx echo.Context, userID UserID) error {
+func (sh *strictHandler) GetEconomyRank(ctx echo.Context, userID UserID, params GetEconomyRankParams) error {
 	var request GetEconomyRankRequestObject
 
 	request.UserID = userID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetEconomyRank(ctx.Request().Context(), request.(GetEconomyRankRequestObject))
@@ -10641,10 +10697,11 @@ func (sh *strictHandler) GetLevellingLeaderboard(ctx echo.Context, params GetLev
 }
 
 // GetLevellingRank operation middleware
-func (sh *strictHandler) GetLevellingRank(ctx echo.Context, userID UserID) error {
+func (sh *strictHandler) GetLevellingRank(ctx echo.Context, userID UserID, params GetLevellingRankParams) error {
 	var request GetLevellingRankRequestObject
 
 	request.UserID = userID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetLevellingRank(ctx.Request().Context(), request.(GetLevellingRankRequestObject))

@@ -18,4 +18,5 @@ CREATE TABLE members (
 
 CREATE INDEX members_changed ON members (guild_id, updated_at, user_id);
 CREATE INDEX members_named ON members (guild_id, folded, user_id) WHERE folded IS NOT NULL;
-CREATE INDEX members_left ON members (guild_id, user_id) WHERE left_at IS NOT NULL;
+-- Those who have left: leaderboards look up each of their entries here (present=true).
+CREATE INDEX members_left ON members (guild_id, user_id) WHERE left_at IS NOT NULL AND (joined_at IS NULL OR joined_at < left_at);

@@ -813,7 +813,7 @@ CREATE INDEX ledger_entries_counterparty ON public.ledger_entries USING btree (g
 CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guild_id, reference) WHERE (reference IS NOT NULL);
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
 CREATE INDEX members_changed ON public.members USING btree (guild_id, updated_at, user_id);
-CREATE INDEX members_left ON public.members USING btree (guild_id, user_id) WHERE (left_at IS NOT NULL);
+CREATE INDEX members_left ON public.members USING btree (guild_id, user_id) WHERE ((left_at IS NOT NULL) AND ((joined_at IS NULL) OR (joined_at < left_at)));
 CREATE INDEX members_named ON public.members USING btree (guild_id, folded, user_id) WHERE (folded IS NOT NULL);
 CREATE INDEX rank_checkpoints_place ON public.rank_checkpoints USING btree (guild_id, board, version, depth, length, user_id);
 CREATE INDEX rank_indexes_drafts ON public.rank_indexes USING btree (guild_id, board) WHERE (state = 'draft'::text);

@@ -86,7 +86,7 @@ func ranksAreThoseOfTheList(d *db.DB) (mapped int, err error) {
 		}
 		for range 5 {
 			at := rand.IntN(len(all))
-			p, err := leaderboard.Wallets.Rank(ctx, tx, "1", all[at])
+			p, err := leaderboard.Wallets.Rank(ctx, tx, "1", all[at], false)
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func showWallet(w row) gen.Wallet {
 // balances by user id.
 func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
 	by := auth.Acting(ctx)
-	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage), Present: r.Params.Present}
 	if err := s.pages.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLea
 // GetEconomyRank returns a member's place on the leaderboard. It returns NotFound for a member
 // without a wallet.
 func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
-	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
+	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID, r.Params.Present)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func maintain(t *testing.T, d *db.DB, k *leaderboard.Maintainer) (maps int) {
 			}
 			for range 5 {
 				at := rand.IntN(len(all))
-				p, err := b.ranks.Rank(ctx, tx, "1", all[at])
+				p, err := b.ranks.Rank(ctx, tx, "1", all[at], false)
 				if err != nil {
 					return err
 				}

@@ -4,6 +4,7 @@ package leaderboard
 func (b Board) Texts() map[string]string {
 	return map[string]string{
 		"first": b.first, "deep": b.deep, "rank": b.rank, "draft": b.draft, "count": b.count, "fold": b.fold, "big": b.big, "grown": b.grown,
+		"present": b.present.page, "present rank": b.present.rank,
 		"hop": hopMoves, "read moves": readMoves, "requests": readRequests,
 	}
 }

@@ -34,6 +34,7 @@ type Board struct {
 	draft, count, fold, big string // statements of the Maintainer
 	grown                   string
 	operations              []string // the operations that read the leaderboard
+	present                 Top      // the leaderboard without those who have left the guild
 }
 
 // The leaderboards.
@@ -49,6 +50,7 @@ func newBoard(name, points string, operations ...string) Board {
 	b.first, b.deep, b.rank = b.sql(firstPages), b.sql(deepPages), b.sql(rankOf)
 	b.draft, b.count, b.fold = b.sql(placeCheckpoints), b.sql(countRows), b.sql(foldMoves)
 	b.big, b.grown = b.sql(isLarge), b.sql(hasGrown)
+	b.present = NewTop(name, "guild_id = $1", points, true)
 	return b
 }
 
@@ -70,8 +72,12 @@ type Place struct {
 
 // Page returns one page of the guild's leaderboard, ordered by points, the most first, then by
 // user id. It returns one row more than the page holds when there is one. A deep page costs
-// little more than the first page.
-func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) ([]Row, error) {
+// little more than the first page. With present it leaves those out who have left the guild, and
+// ends as a Top does.
+func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P, present bool) ([]Row, error) {
+	if present {
+		return b.present.Page(ctx, q, guild, p)
+	}
 	statement := b.first
 	if p.Offset() >= page.Deep {
 		statement = b.deep
@@ -85,7 +91,8 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) (
 type Query struct {
 	Guild string
 	page.P
-	Rows []Row
+	Present bool // without the members who have left the guild
+	Rows    []Row
 }
 
 // Entries returns an entry for each row of an answered query, with the row's rank, and whether
@@ -101,27 +108,38 @@ func Entries[E any](q *Query, entry func(rank int, r Row) E) (entries []E, more 
 
 // Answer answers queries about one guild. It reads a page once that several queries ask for.
 func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
-	pages := make(map[page.P][]Row)
+	type shown struct {
+		page.P
+		present bool
+	}
+	pages := make(map[shown][]Row)
 	for _, a := range list {
-		rows, read := pages[a.P]
+		of := shown{a.P, a.Present}
+		rows, read := pages[of]
 		if !read {
-			if rows, err = b.Page(ctx, q, a.Guild, a.P); err != nil {
+			if rows, err = b.Page(ctx, q, a.Guild, a.P, a.Present); err != nil {
 				return err
 			}
-			pages[a.P] = rows
+			pages[of] = rows
 		}
 		a.Rows = rows
 	}
 	return nil
 }
 
+var errNotListed = fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
+
 // Rank returns the member's exact place on the guild's leaderboard. It is NotFound for a
 // member without a row. With a rank index it counts the rows from the last checkpoint before
-// the member and from the last checkpoint of all; without a rank index it counts all rows.
-func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Place, error) {
+// the member and from the last checkpoint of all; without a rank index it counts all rows. With
+// present it is the place among those who have not left the guild, as of a Top.
+func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string, present bool) (Place, error) {
+	if present {
+		return b.present.Rank(ctx, q, guild, user)
+	}
 	p, err := db.Get[Place](ctx, q, b.rank, guild, user)
 	if db.Missing(err) {
-		return Place{}, fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
+		return Place{}, errNotListed
 	}
 	return p, fault.Wrap(err, "rank", user, "on the", b.name, "of guild", guild)
 }

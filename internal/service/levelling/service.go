@@ -69,7 +69,7 @@ const maxListed = 100
 // Ranks are positions: members with equal XP have different ranks.
 func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
 	by := auth.Acting(ctx)
-	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage), Present: r.Params.Present}
 	if err := s.pages.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 // GetLevellingRank returns a member's place on the leaderboard. It returns NotFound for a member
 // without a record.
 func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
-	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
+	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID, r.Params.Present)
 	if err != nil {
 		return nil, err
 	}

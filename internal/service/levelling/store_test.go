@@ -47,7 +47,7 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 		var got []string
 		for number := 1; ; number++ {
 			p := page.Of(number, size)
-			rows, err := leaderboard.Levels.Page(ctx, d.Reader(), "1", p)
+			rows, err := leaderboard.Levels.Page(ctx, d.Reader(), "1", p, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -438,7 +438,7 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 	forget(t, d, false)
 	for range 2 { // before the move is added up, and afterwards
 		for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
-			place, err := board.Rank(t.Context(), d.Reader(), guild, "1")
+			place, err := board.Rank(t.Context(), d.Reader(), guild, "1", false)
 			if want := (leaderboard.Place{Rank: 199, Points: 1, Of: 199}); err != nil || place != want {
 				t.Errorf("the last of the %s stands at %+v, want %+v: %v", name, place, want, err)
 			}
