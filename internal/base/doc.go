@@ -1,5 +1,6 @@
-// Package base knows nothing of Guildhall: the database, jobs, schemas, failures, the log.
+// Package base holds packages that know nothing of Guildhall's API: database access, lanes of
+// background work, JSON schemas, failures and logging.
 //
-// It is one of the six floors of internal, each a folder. Its packages import one
-// another and nothing else of internal, never a floor above.
+// It is the lowest of the layers of internal, each of which is a directory. Its packages import one
+// another and no other package of internal.
 package base
