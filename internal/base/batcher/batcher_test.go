@@ -17,7 +17,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// change is the item of these tests: coins for a member, under a key if it has one.
+// change is the item of these tests: an amount of coins for a member, with an optional key.
 type change struct {
 	number int // in the order of arrival
 	by     Caller
@@ -27,28 +27,28 @@ type change struct {
 
 	cancel  context.CancelFunc
 	applied bool
-	gone    bool // its caller has gone
+	gone    bool // its caller has withdrawn it
 	ended   bool
 	err     error
 	refused bool
 	replay  bool
 }
 
-// bank is the database of the model: balances, keys, and the applied changes in their
-// order. It applies one change after the other.
+// bank is the database of the model: balances, keys, and the applied changes in their order. It
+// applies one change at a time.
 type bank struct {
 	mu       sync.Mutex
 	balances map[string]int
 	keys     map[string]*change
-	held     map[string]bool // rows that somebody else has locked
+	held     map[string]bool // rows that another transaction has locked
 	done     []*change
 
 	batches   []*running
 	fallbacks []*running
 }
 
-// running is a running batch, or a change that its caller makes. It waits for the test to
-// choose its fate.
+// running is a running batch, or a change that fell back and that its caller runs. The test chooses
+// its outcome.
 type running struct {
 	changes []*change
 	fate    chan fate
@@ -58,9 +58,9 @@ type fate int
 
 const (
 	committed    fate = iota
-	undone            // rolled back, and known to be
-	lost              // rolled back, but the connection broke: nobody can know
-	responseLost      // committed, but the connection broke: nobody can know
+	undone            // rolled back, and the error says so
+	lost              // rolled back, but the connection broke, so the outcome is unknown
+	responseLost      // committed, but the connection broke, so the outcome is unknown
 )
 
 var errUnknown = errors.New("the connection broke")
@@ -115,7 +115,7 @@ func (b *bank) finish(w *running, f fate, fallback bool) error {
 	case committed, responseLost:
 	}
 	for _, c := range w.changes {
-		c.applied = b.do(c, fallback) && f == committed // a lost answer says nothing
+		c.applied = b.do(c, fallback) && f == committed // a lost response does not say whether the change was applied
 	}
 	if f == responseLost {
 		return errUnknown
@@ -130,10 +130,10 @@ type model struct {
 	b     *bank
 	cfg   Config[*change]
 	asked []*change
-	mu    sync.Mutex // guards what Do has returned
+	mu    sync.Mutex // guards the results that Do has returned
 }
 
-// doing returns the result of an item, which own does where err is a *Fallback.
+// doing returns err, or the result of own if err is a *Fallback.
 func doing(err error, own func() error) error {
 	fallback, ok := errors.AsType[*Fallback](err)
 	if !ok {
@@ -154,7 +154,7 @@ func (w *model) arrive(c *change) {
 		defer w.mu.Unlock()
 		c.ended, c.err = true, err
 	}()
-	// Changes that arrive one after the other are queued in this order.
+	// Waiting here queues the changes in the order of the loop.
 	testutil.Eventually(w.t, "the change is in line", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
@@ -163,8 +163,8 @@ func (w *model) arrive(c *change) {
 	})
 }
 
-// rest waits until each wanted batch is running, and checks the running batches against
-// the promises of the package.
+// rest waits until every batch that is due is running, and checks the running batches against the
+// promises of the package.
 func (w *model) rest() {
 	w.t.Helper()
 	testutil.Eventually(w.t, "every wanted batch is running", func() bool {
@@ -214,10 +214,9 @@ func (w *model) over(c *change) bool {
 	return c.ended
 }
 
-// TestBatchedChangesEqualOneByOne: whatever arrives, fails, goes away, is locked or comes
-// twice, the applied changes are those of one caller after the other, each member's changes
-// in the order of their arrival, no change twice and no change lost.
-// RELIABILITY.md, Writes.
+// TestBatchedChangesEqualOneByOne: whatever changes arrive, fail, are withdrawn, meet a lock or
+// come twice, the result equals applying the changes one by one: each member's changes in the order
+// of their arrival, none applied twice and none lost. RELIABILITY.md, Writes.
 func TestBatchedChangesEqualOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -268,7 +267,7 @@ func TestBatchedChangesEqualOneByOne(t *testing.T) {
 				case 0:
 					number++
 					c.key = c.by.Name + "/k" + strconv.Itoa(number)
-				case 1: // a duplicate of one that came before
+				case 1: // repeats the key of an earlier change
 					if len(w.asked) > 0 {
 						first := w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "of")]
 						if first.key != "" {
@@ -366,12 +365,12 @@ func (w *model) check() {
 	}
 }
 
-// kept counts the things that a batcher keeps.
+// kept counts the items that a batcher holds in memory.
 func (b *Batcher[T]) kept() int {
 	return len(b.lines) + len(b.turns.next) + len(b.turns.below) + len(b.waiting) + b.ready + b.running + b.few
 }
 
-// with adds the functions to a configuration that a test does not care for.
+// with fills in the functions of a configuration that a test does not set.
 func with[T any](cfg Config[T]) Config[T] {
 	if cfg.Acquire == nil {
 		cfg.Acquire = func(ctx context.Context) (context.Context, func(), error) { return ctx, func() {}, nil }
@@ -386,7 +385,7 @@ func with[T any](cfg Config[T]) Config[T] {
 // anHour is the timeout of items in models.
 func anHour(context.Context) time.Duration { return time.Hour }
 
-// crowd lets n changes of a caller arrive, each of a member of its own.
+// crowd sends n changes of one caller, each for another member.
 func crowd(c *Batcher[*change], by Caller, n int) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range n {
@@ -396,7 +395,7 @@ func crowd(c *Batcher[*change], by Caller, n int) *sync.WaitGroup {
 	return &all
 }
 
-// However many changes of one token wait, others' are in the next batch.
+// However many changes of one token wait, the next batch takes changes of other tokens too.
 // RELIABILITY.md, Neighbours.
 func TestAFloodFillsNoBatch(t *testing.T) {
 	t.Parallel()
@@ -417,7 +416,7 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 		for _, it := range batches[1] {
 			count[it.by.Name]++
 		}
-		// In turn by guild, and within a guild by token.
+		// Guilds take turns, and within a guild its tokens take turns.
 		if count["flood"] != 2 || count["neighbour"] != 2 || count["stranger"] != 4 {
 			t.Errorf("the next batch holds %v", count)
 		}
@@ -506,16 +505,16 @@ func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 	})
 }
 
-// A further batch does not begin beside others before it would be full. Where
-// batches are of one group, one of each group is on its way at once.
+// A batch starts beside running batches only when it would be full. With PerGroup, one batch of
+// each group runs at a time.
 func TestBatchesBesideEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			apart bool
-			waves []string // of which group those are that come one after the other
+			waves []string // the groups of the items, in the order in which the items arrive
 			each  int
-			want  int32 // batches
+			want  int32 // number of batches expected
 		}{
 			{false, []string{"1", "1"}, 4, 1},
 			{false, []string{"1", "1"}, 8, 2},
@@ -539,7 +538,7 @@ func TestBatchesBesideEachOther(t *testing.T) {
 				for i := range c.each {
 					it := &change{}
 					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
-					synctest.Wait() // what a batch that begins is about to take waits still, and would count
+					synctest.Wait() // items that a starting batch has not taken yet would count as waiting
 				}
 			}
 			if n := on.Load(); n != c.want {
@@ -551,8 +550,8 @@ func TestBatchesBesideEachOther(t *testing.T) {
 	})
 }
 
-// The next batch begins before those behind the last one may be taken. Once they may, they
-// begin another beside it where Enough wait.
+// The next batch starts before the items that arrived behind the last batch may be taken. Once they
+// may be taken and are Enough, they start another batch beside it.
 func TestThoseBehindABatchBeginAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -587,9 +586,9 @@ func TestThoseBehindABatchBeginAnother(t *testing.T) {
 			synctest.Wait()
 		}
 		come("z")
-		come("a", "b") // they are fewer than three, and wait
+		come("a", "b") // fewer than three items: they wait
 		end()
-		come("a", "b", "c") // two of them behind others, one that the next batch may take
+		come("a", "b", "c") // two items whose subjects have earlier items, and one that the next batch may take
 		if end(); begun.Load() != 4 {
 			t.Errorf("%d batches have begun; want four: the first, the second, the next, and one of those behind", begun.Load())
 		}
@@ -602,9 +601,8 @@ func TestThoseBehindABatchBeginAnother(t *testing.T) {
 	})
 }
 
-// A caller that waits too long for a batch is refused, and told whether it is its own
-// doing.
-// RELIABILITY.md, Overload.
+// An item that waits too long for a batch fails, and its error says whether its own caller's items
+// filled the batches. RELIABILITY.md, Overload.
 func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -633,7 +631,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		for _, f := range flood {
 			refused[f.err]++
 		}
-		// Those that leave last leave few of their own behind.
+		// The items that leave last leave few items of their own caller behind.
 		if !errors.Is(one.err, busy) || refused[own] != 68 || refused[busy] != 32 || time.Since(start) != 2*time.Second {
 			t.Errorf("after %s: %v, %v", time.Since(start), one.err, refused)
 		}
@@ -647,9 +645,9 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-// A caller that gives up before its batch begins holds nobody up: neither the next of its
-// subject nor, where batches are of one group, its group. So it is even where it is told to
-// do its item alone; when it has done it, nothing changes for the others.
+// A caller that withdraws its item before the batch starts delays no other item: neither the next
+// item of the subject nor, with PerGroup, the items of the group. This also holds when the item
+// falls back: once its caller has run it, nothing changes for other items.
 func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -678,8 +676,8 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// Ten give up what they have asked for one member, the first of them first. Then their
-// caller's next item waits for a turn, and not for one of each of them.
+// Ten items of one member are withdrawn, the first one first. The caller's next item then waits for
+// one turn, not for ten.
 func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -730,8 +728,8 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 	})
 }
 
-// A caller who has gone already is told so, and not that the batcher is busy. Nothing
-// begins for it, nor for one that may not wait at all and is to do its item alone.
+// A caller whose context has ended gets the context's error and not Busy. No batch starts for it,
+// nor for an item that may not wait at all and falls back.
 func TestWhoHasGoneAsksForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -760,8 +758,8 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 	})
 }
 
-// A batch that panics or cannot begin fails for all of its items, one that says nothing
-// leaves them, and the next one is unharmed.
+// A batch that panics or cannot acquire its connection fails for all its items; a batch that
+// reports nothing makes its items fall back. The next batch is not affected.
 func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no connection")

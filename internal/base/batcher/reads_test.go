@@ -14,23 +14,23 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// look is a read of the model's only row: it sees the value that was committed last when
-// its statement began.
+// look is one read of the model's only row. It must see a value that was committed no earlier than
+// the last commit before the read arrived.
 type look struct {
 	by      Caller
-	arrived int // the value that was committed last when it arrived
+	arrived int // the last committed value when the read arrived
 	cancel  context.CancelFunc
 
-	// Guarded by the model's mutex.
+	// saw and the fields below are guarded by the model's mutex.
 	saw    int
 	ended  bool
 	err    error
-	gone   bool // its caller has gone
+	gone   bool // its caller has withdrawn it
 	failed bool // its batch failed, so it falls back
 }
 
-// looking is a statement that answers looks: it has read its value, and waits for the test
-// to choose its outcome.
+// looking is a running statement that answers looks. It has read its value; the test chooses its
+// outcome.
 type looking struct {
 	looks []*look
 	saw   int
@@ -44,7 +44,7 @@ type readers struct {
 	c   *Batcher[*look]
 	cfg Config[*look]
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	committed int
 	asked     []*look
 	under     []*looking // running statements
@@ -142,7 +142,7 @@ func (w *readers) rest() {
 	}
 }
 
-// end lets one statement end.
+// end ends one running statement with err.
 func (w *readers) end(which int, err error) {
 	w.mu.Lock()
 	s := w.under[which]
@@ -152,11 +152,10 @@ func (w *readers) end(which int, err error) {
 	w.rest()
 }
 
-// TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails and goes away, each read is
-// answered by a statement that began after the read arrived, or fails by itself. No read waits
-// while no statement is running, nor do many beside few statements, nor does a read that
-// arrives when few have fallen back.
-// RELIABILITY.md, Writes.
+// TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails or is withdrawn, each read is
+// answered by a statement that began after the read arrived, or fails alone. No read waits while no
+// statement runs, or while few statements run beside many reads, and no read waits that arrives
+// when only few have fallen back. RELIABILITY.md, Writes.
 func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the statement broke")
@@ -199,8 +198,8 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	})
 }
 
-// leave lets a caller go away. A caller that waits is gone at once and disturbs no other; a
-// caller whose read runs is answered all the same.
+// leave withdraws a read. A read that waits ends at once and disturbs no other; a read whose
+// statement runs is answered.
 func (w *readers) leave(l *look) {
 	w.mu.Lock()
 	waits := !l.ended && !slices.ContainsFunc(w.under, func(s *looking) bool { return slices.Contains(s.looks, l) })
@@ -240,7 +239,7 @@ func (w *readers) check(broken error) {
 	}
 }
 
-// An item that falls back at once counts among the few until its release, and waits for nothing.
+// An item that falls back at once counts as one of the Few until its Release, and never waits.
 func TestFewFallBackAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

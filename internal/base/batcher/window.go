@@ -2,18 +2,18 @@ package batcher
 
 import "time"
 
-// ample is the size of a batch that waits for no further caller: with 32 connections, which
-// arrive in halves of 16, waiting for all of them makes a twentieth fewer keyed changes.
+// ample is a batch size at which no further caller is awaited. Measured with 32 connections that
+// arrive in halves of 16: waiting for all 32 lowers the throughput of keyed changes by a twentieth.
 const ample = 16
 
-// mostMisses bounds how seldom batches wait for callers that do not return: at least one batch
-// in 64 waits.
+// mostMisses bounds the backoff of awaitCallers: however often callers fail to return, at least one
+// batch in 64 waits for them.
 const mostMisses = 6
 
-// awaitCallers waits until as many items are ready as there were callers when the last batch
-// ended, or an ample batch, and at most until the Window since then is over. Each wait in vain
-// doubles the number of batches that start without waiting, so callers that arrive by chance
-// hardly ever wait.
+// awaitCallers waits until as many items are ready as the last batch had callers, or until an ample
+// batch is ready, but no longer than the Window after the last batch ended. Each wait that ends by
+// timeout doubles the number of batches that start without waiting, so callers that arrive at
+// random rarely wait.
 func (b *Batcher[T]) awaitCallers() {
 	until := b.ended.Add(b.cfg.Window)
 	if b.running > 1 || b.ready >= b.want || time.Until(until) <= 0 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// timed returns a batcher whose batches take two milliseconds, with their sizes and
-// with how long the oldest item of each had waited.
+// timed returns a batcher whose batches take two milliseconds. It records the size of each batch
+// and how long the oldest item of each batch waited.
 func timed(window time.Duration) (c *Batcher[*change], sizes *[]int, waits *[]time.Duration) {
 	sizes, waits = new([]int), new([]time.Duration)
 	cfg := with(Config[*change]{Window: window, Run: func(context.Context, []*change) error {
@@ -22,7 +22,7 @@ func timed(window time.Duration) (c *Batcher[*change], sizes *[]int, waits *[]ti
 	return New(cfg), sizes, waits
 }
 
-// comeAgain lets n callers ask twenty times each, shortly after each answer.
+// comeAgain runs n callers that each send twenty items, the next one shortly after each result.
 func comeAgain(t *testing.T, c *Batcher[*change], n int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -39,8 +39,8 @@ func comeAgain(t *testing.T, c *Batcher[*change], n int) {
 	all.Wait()
 }
 
-// Callers that return right after their answers are in one batch, and not in two halves that
-// wait for each other. A lone caller never waits.
+// Callers that send the next item right after a result share one batch; they do not form two halves
+// that wait for each other. A lone caller never waits.
 func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestCallersThatComeAgainAreInOneBatch(t *testing.T) {
 	})
 }
 
-// Batches wait for callers that do not return once, then in every second, fourth and at last
-// 64th batch, until callers return again.
+// While callers do not return, the first batch waits for them, then every second, fourth and at
+// most 64th batch, until callers return again.
 func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// a's batch begins at once and b waits behind it for a millisecond, and longer
-		// when the batch of b waits for a.
+		// a's batch starts at once. b waits behind it: for a millisecond, or longer when b's batch
+		// waits for a to return.
 		round := func(again bool) time.Duration {
 			var all sync.WaitGroup
 			all.Go(func() {
@@ -105,7 +105,7 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 		if !slices.Equal(waited, []int{0, 2, 6, 14, 30, 62, 126, 190}) {
 			t.Errorf("it was waited in vain in rounds %v", waited)
 		}
-		for range 54 { // until the batch that waits again
+		for range 54 { // as many rounds as it takes until a batch waits again
 			if w := round(false); w != 0 {
 				t.Fatalf("waited %s", w)
 			}
@@ -121,8 +121,8 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 	})
 }
 
-// A batch waits only if fewer items are ready than there were callers at the end of the last
-// batch, and not beside another batch.
+// A batch waits only if fewer items are ready than the last batch had callers, and never while
+// another batch runs.
 func TestWhenABatchWaits(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
@@ -130,7 +130,7 @@ func TestWhenABatchWaits(t *testing.T) {
 		ago                        time.Duration
 		running, ready, want, skip int
 		waits                      bool
-		skips                      int // later batches that do not wait
+		skips                      int // later batches that must not wait
 	}{
 		{"fewer", 0, 1, 2, 3, 0, true, 0},
 		{"as many", 0, 1, 3, 3, 0, false, 0},
@@ -151,7 +151,7 @@ func TestWhenABatchWaits(t *testing.T) {
 				t.Errorf("%s: waits for %s, want %s", d.name, time.Since(begun), want)
 			}
 			if d.waits {
-				return // the ones after it do not wait
+				return // the batches after this one do not wait
 			}
 			if c.skip != d.skips {
 				t.Errorf("%s: %d more do not wait, want %d", d.name, c.skip, d.skips)
