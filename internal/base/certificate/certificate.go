@@ -1,5 +1,5 @@
-// Package certificate holds the certificate of a server, which follows its files,
-// and makes one for this machine where there is none.
+// Package certificate loads a server's TLS certificate, reloads it when its files change, and can
+// make a self-signed certificate for this machine.
 package certificate
 
 import (
@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// certificateInterval is how often the files are looked at. A renewed certificate
-// is promised to be served within a minute.
+// certificateInterval is how often the files are polled. The documents promise that a renewed
+// certificate is served within a minute.
 const certificateInterval = 10 * time.Second
 
-// Soon is how long before it expires a certificate ought to be renewed.
+// Soon is the time before expiry from which on a certificate should be renewed.
 const Soon = 14 * 24 * time.Hour
 
-// tellEvery is how often the log says that the certificate in use ought to be renewed.
+// tellEvery is how often the log repeats that the certificate in use should be renewed.
 const tellEvery = 24 * time.Hour
 
-// Pair is a certificate that follows its files.
+// Pair is a certificate with its key, reloaded when its files change.
 type Pair struct {
 	certFile, keyFile string
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
-	cert, key         []byte                          // the files' last contents; of Watch alone
-	told              string                          // what the log said last of its end, and when; of Watch alone
+	cert, key         []byte                          // last contents of the files; only Watch uses them
+	told              string                          // the last warning about expiry, and when it was logged; only Watch uses them
 	toldAt            time.Time
 }
 
-// Load reads a certificate and its key.
+// Load reads a certificate and its key from their files.
 func Load(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
 	c := &Pair{certFile: certFile, keyFile: keyFile, log: log}
 	if _, err := c.reload(); err != nil {
@@ -41,7 +41,7 @@ func Load(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
 	return c, nil
 }
 
-// reload reads the files and reports whether they hold something new.
+// reload reads the files and reports whether their contents have changed.
 func (c *Pair) reload() (bool, error) {
 	cert, err := os.ReadFile(c.certFile)
 	if err != nil {
@@ -63,9 +63,8 @@ func (c *Pair) reload() (bool, error) {
 	return true, nil
 }
 
-// Watch takes up renewed files until ctx ends. Files that do not fit together,
-// as they do while being replaced, are tried again; until then the certificate
-// in use stays.
+// Watch reloads the files whenever they change, until ctx ends. While the two files do not fit
+// together, as in the middle of a renewal, Watch keeps the certificate in use and retries.
 func (c *Pair) Watch(ctx context.Context) error {
 	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
@@ -85,8 +84,8 @@ func (c *Pair) Watch(ctx context.Context) error {
 	}
 }
 
-// tellExpiry says in the log that the certificate in use is about to expire, or has
-// expired: at once, and then once a day.
+// tellExpiry logs that the certificate in use is about to expire or has expired: at once, then once
+// a day.
 func (c *Pair) tellExpiry(now time.Time) {
 	until, say, level := c.current.Load().Leaf.NotAfter, "", slog.LevelWarn
 	switch left := until.Sub(now); {
@@ -104,11 +103,12 @@ func (c *Pair) tellExpiry(now time.Time) {
 	}
 }
 
-// TLSConfig is that of a server with the certificate.
+// TLSConfig returns a server's TLS configuration that uses the certificate.
 func (c *Pair) TLSConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// Of TLS 1.2 only what encrypts and authenticates in one; 1.3 has nothing else.
+		// The cipher suites of TLS 1.2 are limited to authenticated encryption (AEAD); TLS 1.3 has
+		// no others.
 		CipherSuites: []uint16{
 			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,

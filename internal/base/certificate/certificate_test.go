@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// served is the certificate that a server with the pair shows.
+// served returns the certificate that a server with the pair presents.
 func served(t *testing.T, p *Pair) *x509.Certificate {
 	t.Helper()
 	c, err := p.TLSConfig().GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})
@@ -134,7 +134,7 @@ func TestTheLocalCertificateIsThisMachinesAndStays(t *testing.T) {
 	}
 }
 
-// same reports whether the files still hold the certificate.
+// same reports whether the files still hold the certificate leaf.
 func same(t *testing.T, files LocalFiles, leaf *x509.Certificate) bool {
 	t.Helper()
 	p, err := Load(files.Cert, files.Key, slog.New(slog.DiscardHandler))

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// LocalFiles are a certificate for this machine's own name and the authority
-// that vouches for it.
+// LocalFiles are the paths of a certificate for this machine's own name, of its key, and of the
+// certificate of the authority that signed it.
 type LocalFiles struct{ CA, Cert, Key string }
 
-// LocalPaths is where the files lie in dir.
+// LocalPaths returns the paths of the files in dir.
 func LocalPaths(dir string) LocalFiles {
 	return LocalFiles{
 		CA:   filepath.Join(dir, "ca.pem"),
@@ -29,9 +29,9 @@ func LocalPaths(dir string) LocalFiles {
 	}
 }
 
-// Local returns the files in dir, and makes them when they are
-// missing or about to expire. The authority's private key is thrown away, so
-// trusting the authority means trusting this one certificate.
+// Local returns the paths of the files in dir, and makes the files when they are missing or about
+// to expire. The authority's private key is never stored, so trusting the authority means trusting
+// this one certificate.
 func Local(dir string) (LocalFiles, error) {
 	f := LocalPaths(dir)
 	now := time.Now()
