@@ -11,7 +11,7 @@ import (
 // RELIABILITY.md, Operation.
 func TestAMigrationGivesUpOnALockInTheEnd(t *testing.T) {
 	t.Parallel()
-	// It waits in vain, or for somebody who waits for it.
+	// Two errors after which a migration retries: a lock timeout, and a deadlock.
 	held, deadlock := &pq.Error{Code: "55P03"}, &pq.Error{Code: "40P01"}
 	for _, c := range []struct {
 		lockedFor int

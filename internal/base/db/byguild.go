@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ByGuild goes through rows guild by guild, in the order of the guilds; within
-// one they keep their order. Work over all guilds finds its candidates without
-// locks and then names one guild in each statement.
+// ByGuild yields rows grouped by guild, in the order of the guilds' ids; within a guild the rows
+// keep their order. Work over all guilds finds its candidates without locks and then names one
+// guild in each statement.
 func ByGuild[T any](rows []T, guild func(T) string) iter.Seq2[string, []T] {
 	return func(yield func(string, []T) bool) {
 		sorted := slices.Clone(rows)

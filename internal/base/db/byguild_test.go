@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Each guild comes once, in order, with all of its rows in theirs.
+// Each guild is yielded once, in order, with all its rows in their order.
 func TestByGuild(t *testing.T) {
 	t.Parallel()
 	type row struct {

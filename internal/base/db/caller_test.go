@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// single opens a database with one connection of each kind, and returns the
-// process that serves a kind.
+// single opens a database with one connection in each pool, and returns functions that read each
+// connection's process id.
 func single(t *testing.T) (d *db.DB, reads, writes func() int) {
 	t.Helper()
 	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Writers: 1, Readers: 1})
@@ -40,8 +40,7 @@ func single(t *testing.T) (d *db.DB, reads, writes func() int) {
 
 var somebody = db.Caller{Token: "t", Guild: "g"}
 
-// busy occupies the connections of d for half a second, and returns once it
-// does.
+// busy keeps both connections of d busy for half a second. It returns when they are.
 func busy(t *testing.T, d *db.DB) {
 	t.Helper()
 	go func() { _ = sleep(t.Context(), d.Reader(), 0.5) }()
@@ -121,8 +120,8 @@ func TestACallerThatHangsUpCostsNoConnection(t *testing.T) {
 	}
 }
 
-// database/sql rolls a transaction back on its own when its context ends, and
-// then says of the commit only that it came too late.
+// When its context ends, database/sql rolls the transaction back in the background, and its Commit
+// then only returns ErrTxDone.
 func TestACommitThatComesTooLateSaysWhy(t *testing.T) {
 	t.Parallel()
 	d, _, _ := single(t)
@@ -157,8 +156,9 @@ func TestAConnectionThatOnlyReadsIsThrownAway(t *testing.T) {
 	}
 }
 
-// With one slot, a request that queued reads with the slot it has, later
-// statements wait like others', and one that read nothing gives it back.
+// With one connection slot: a request that has queued (Queue) reads in the slot it got, its later
+// statements queue as other requests' do, and Unqueue releases the slot of a request that read
+// nothing.
 func TestARequestQueuesBeforeItReads(t *testing.T) {
 	t.Parallel()
 	d, _, _ := single(t)

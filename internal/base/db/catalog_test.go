@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The catalog shows what the rules for tables ask: logic stands in statements, and
-// what is unique is so within a guild.
+// The catalog proves the rules for tables: there are no triggers or functions on tables of guilds,
+// and each unique key includes the guild.
 func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -86,8 +86,7 @@ func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 		WHERE coalesce(c.relname, k.conname) IS NOT NULL`)
 }
 
-// ARCHITECTURE.md names the tables that are not a guild's as the tests know them,
-// each with its reason.
+// ARCHITECTURE.md and SharedTables list the same tables with the same reasons.
 func TestSharedTablesAreNamed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../ARCHITECTURE.md")

@@ -7,8 +7,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// ClockOffset is how far the clock that now reads is ahead of the database's. It
-// takes the middle of the question for the moment of its answer.
+// ClockOffset returns how far now is ahead of the database's clock. It assumes that Postgres read
+// its clock in the middle of the round trip.
 func ClockOffset(ctx context.Context, q Querier, now func() time.Time) (time.Duration, error) {
 	var theirs time.Time
 	asked := now()
@@ -18,32 +18,33 @@ func ClockOffset(ctx context.Context, q Querier, now func() time.Time) (time.Dur
 	return asked.Add(now().Sub(asked) / 2).Sub(theirs), nil
 }
 
-// Later is the SQL expression for a millisecond after the instant of a column;
-// null for null, which greatest leaves out. Changes of one resource are told
-// apart by their instants, so a change never takes one that an earlier change of
-// the row has, not even when cut to the milliseconds that callers see.
+// Later returns an SQL expression for one millisecond after the instant in column; for NULL it is
+// NULL, which greatest ignores. Callers tell changes of a resource apart by their instants, so each
+// change of a row takes a later instant than the one before, even when truncated to the
+// milliseconds that callers see.
 //
-// The sum is made in UTC because elsewhere it depends on the session's time zone,
-// which a change of a distributed table may not.
+// The addition is made in UTC. In another time zone its result would depend on the session's
+// setting, which Citus refuses in an UPDATE of a distributed table.
 func Later(column string) string {
 	return `(` + column + ` AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'`
 }
 
-// Bounded is the SQL expression for an instant that was computed and is not null: none
-// is later than the last that RFC 3339 can write.
+// Bounded returns an SQL expression for a computed instant that is not null. It is at most the last
+// instant that RFC 3339 can express.
 func Bounded(instant string) string {
 	return `least(` + instant + `, timestamptz '9999-12-31 23:59:59.999+00')`
 }
 
-// Next is the SQL expression for the instant of a change of the row whose last
-// one is in the column; at is what the clock said when the statement began:
+// Next returns an SQL expression for the instant of a change of a row. column holds the instant of
+// the row's last change; at is the clock when the statement began:
 //
 //	WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 //	UPDATE cases SET updated_at = ` + Next("instant.at", "updated_at") + ` FROM instant WHERE …
 //
-// The UPDATE could call clock_timestamp() itself, but not on a distributed table. The
-// statement does not read the row FOR NO KEY UPDATE before: Postgres would lock it twice,
-// and beside rows that refer to it the second lock waits for those who wait for the first.
+// The UPDATE cannot call clock_timestamp() itself on a distributed table. The statement does not
+// first read the row FOR NO KEY UPDATE, since Postgres would then lock the row twice, and while
+// foreign keys share-lock the row, the second lock would wait for transactions that wait for the
+// first.
 func Next(at, column string) string {
 	return Bounded(`greatest(` + at + `, ` + Later(column) + `)`)
 }

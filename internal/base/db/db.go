@@ -1,6 +1,5 @@
-// Package db is the way to Postgres: two pools, transactions, and the few
-// facts about the driver that the rest of the program needs. It is the only
-// package that knows lib/pq.
+// Package db is the access to Postgres: two connection pools, transactions, migrations, and what
+// the program has to know about the driver. It is the only package that imports lib/pq.
 package db
 
 import (
@@ -22,38 +21,38 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Config says how to reach Postgres and how many connections to use.
+// Config is the configuration of a DB.
 type Config struct {
-	URL     string // postgres://…
-	Writers int    // connections for transactions; 0 means 8
-	Readers int    // connections for reads, whose sessions are read-only; 0 means 8
-	Name    string // application_name, to which ours add the schema version; empty means guildhall
+	URL     string // of the form postgres://…
+	Writers int    // connections of the pool for transactions; 0 means 8
+	Readers int    // connections of the read-only pool; 0 means 8
+	Name    string // application_name; the schema version is appended; empty means guildhall
 
-	// Distributed says that the tables of guilds are spread over several nodes.
+	// Distributed says that the tables of guilds are distributed over the nodes of a Citus cluster.
 	Distributed bool
 }
 
-// DB holds a pool for transactions and a pool whose sessions cannot write.
+// DB holds a pool for transactions and a pool whose sessions are read-only.
 //
-// database/sql may run a statement twice when a connection breaks outside a
-// transaction. So every write runs inside one, or over a connection that is held
-// for it (Single), and what runs otherwise can only read.
+// When a connection breaks outside a transaction, database/sql may send a statement a second time.
+// So every write runs inside a transaction, or over a connection that is held for it (Single), and
+// everything else goes to the read-only pool.
 type DB struct {
 	write, read   *sqlx.DB
-	writes, reads *Slots // of their connections
+	writes, reads *Slots // the connection slots of the two pools
 
 	distributed bool
 }
 
-// Distributed reports whether the tables of guilds are spread over several nodes:
-// then work over all guilds cannot hop through an index from guild to guild.
+// Distributed reports whether the tables of guilds are distributed over several nodes. Then work
+// over all guilds cannot jump from guild to guild in an index.
 func (d *DB) Distributed() bool { return d.distributed }
 
-// statementTimeout is when Postgres gives a statement up, unless the unit has
-// said otherwise.
+// statementTimeout is Postgres' statement_timeout, unless a transaction sets another (TakeTime).
 const statementTimeout = 5 * time.Second
 
-// Open prepares both pools; the first use connects. It fails on a malformed URL.
+// Open prepares both pools and connects at their first use. It returns an error for a malformed
+// URL.
 func Open(cfg Config) (*DB, error) {
 	cfg.Writers = cmp.Or(cfg.Writers, 8)
 	cfg.Readers = cmp.Or(cfg.Readers, 8)
@@ -64,7 +63,7 @@ func Open(cfg Config) (*DB, error) {
 		"lock_timeout":                        "2000",
 		"idle_in_transaction_session_timeout": "10000",
 		"timezone":                            "UTC",
-		"default_transaction_read_only":       "off", // whatever the role's own is: a statement that stands alone begins no transaction
+		"default_transaction_read_only":       "off", // overrides the role's setting, since a statement outside a transaction cannot ask for READ WRITE
 	}
 	write, err := openPool(cfg.URL, limits, cfg.Writers, byIndex, !cfg.Distributed)
 	if err != nil {
@@ -83,8 +82,8 @@ func Open(cfg Config) (*DB, error) {
 	}, nil
 }
 
-// CheckURL returns why no database could be opened by a URL, and connects to none. It
-// repeats nothing of the URL, which may hold a password.
+// CheckURL returns an error if raw is not a usable database URL. It does not connect, and the error
+// repeats nothing of the URL, which may contain a password.
 func CheckURL(url string) error {
 	pool, err := openPool(url, nil, 1, "", false)
 	if err != nil {
@@ -93,14 +92,15 @@ func CheckURL(url string) error {
 	return pool.Close()
 }
 
-// OpenSQL returns a plain pool of at most n connections, for libraries that
-// bring their own statements. It has no statement or lock timeout.
+// OpenSQL returns a plain pool of at most n connections, for libraries that bring their own
+// statements. The pool sets no statement timeout and no lock timeout.
 func OpenSQL(url, name string, n int) (*sql.DB, error) {
 	return openPool(url, map[string]string{"application_name": name, "timezone": "UTC", "default_transaction_read_only": "off"}, n, "", false)
 }
 
-// openPool opens a pool whose sessions plan as the statement planning says, and
-// prepare statements for tables that lie together, or as they are written.
+// openPool opens a pool. Each new session runs the statement planning. together says which form of
+// statements the pool prepares: the form for tables on one server, or the form for a Citus
+// coordinator.
 func openPool(raw string, params map[string]string, n int, planning string, together bool) (*sql.DB, error) {
 	dsn, err := withParams(raw, params)
 	if err != nil {
@@ -114,32 +114,33 @@ func openPool(raw string, params map[string]string, n int, planning string, toge
 	pool.SetMaxOpenConns(n)
 	pool.SetMaxIdleConns(n)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
-	// After a change of the server behind a name the connections follow. Not all
-	// pools at the same moment: each new connection prepares its statements anew.
+	// Limited lifetimes make the connections follow when the host name points to another server.
+	// The random part spreads the reconnects of several pools, since each new connection has to
+	// prepare its statements again.
 	pool.SetConnMaxLifetime(connLifetime + rand.N(connLifetime/4)) //nolint:gosec // a guess gains nothing
 	return pool, nil
 }
 
-// connLifetime is how long a connection is used.
+// connLifetime is the least time after which a connection is replaced.
 const connLifetime = 30 * time.Minute
 
-// withParams adds session settings to a database URL. Where nobody says how
-// much TLS there has to be, it is none for a server on this machine and require
-// for any other.
+// withParams adds session settings to a database URL. If neither the URL nor the environment sets
+// sslmode, it is disable for a server on this machine and require for any other.
 func withParams(raw string, params map[string]string) (string, error) {
 	given := raw
 	raw, hosts, ports := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Fragment != "" || u.User == nil && strings.Contains(u.Path+u.RawQuery, "@") {
-		// Not the parse error, which would repeat the URL.
+		// The parse error itself would repeat the URL.
 		return "", mistaken(given)
 	}
 	q := u.Query()
 	if _, err := takeForeign(q); err != nil {
 		return "", err
 	}
-	// Of two hosts the driver takes the one that sorts last, and it does not know
-	// [::1]. So there is one, the query's where there are two, and it stands there.
+	// Given two hosts, in the URL and in its query, the driver takes the one that sorts last, and
+	// it does not understand [::1]. So the host always goes into the query, and a host in the query
+	// wins.
 	if hosts == "" {
 		hosts, ports = u.Hostname(), u.Port()
 	}
@@ -149,12 +150,12 @@ func withParams(raw string, params map[string]string) (string, error) {
 		}
 	}
 	u.Host, u.RawQuery = "", q.Encode()
-	u.Path = cmp.Or(u.Path, "/") // without it the text would be no URL any more
+	u.Path = cmp.Or(u.Path, "/") // a URL without a path would no longer parse
 	cfg, err := pq.NewConfig(u.String())
 	if err != nil {
 		return "", fault.Wrap(err, "the database URL cannot be used")
 	}
-	if cfg.SSLMode == "" { // said neither here nor in the environment
+	if cfg.SSLMode == "" { // sslmode is set neither in the URL nor in the environment
 		q.Set("sslmode", defaultTLS(cfg))
 	}
 	if mode := cmp.Or(q.Get("sslmode"), os.Getenv("PGSSLMODE"), defaultTLS(cfg)); mode != "disable" && mixed(cfg) {
@@ -164,28 +165,29 @@ func withParams(raw string, params map[string]string) (string, error) {
 	if q.Get("connect_timeout") == "" {
 		q.Set("connect_timeout", "5")
 		if len(cfg.Multi) > 0 {
-			q.Set("connect_timeout", "1") // they are tried one after the other, a machine that is gone too
+			q.Set("connect_timeout", "1") // hosts are tried one after the other, including one that does not respond
 		}
 	}
 	for k, v := range params {
 		q.Set(k, v)
 	}
 	if name := params["application_name"]; strings.HasPrefix(name, "guildhall") && !strings.Contains(name, " ") {
-		// So that a migration sees which programs still run (olderPrograms).
+		// With the version in application_name, a migration sees which older programs still run
+		// (olderPrograms).
 		q.Set("application_name", name+" "+strconv.FormatInt(SchemaVersion(), 10))
 	}
 	if q.Get("default_transaction_read_only") == "on" && q.Get("target_session_attrs") == "read-write" {
-		// The sessions of this pool only read, by our own doing. They want the server that
-		// takes writes.
+		// The read-only pool sets default_transaction_read_only itself, so for both pools "primary"
+		// is the right attribute.
 		q.Set("target_session_attrs", "primary")
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }
 
-// splitHosts takes the servers out of a URL that names several, as libpq does and
-// net/url cannot: postgres://user@one:5432,two:5433/name. Where there is one, the
-// URL stays as it is.
+// splitHosts cuts the hosts and ports out of a URL that lists several servers, which libpq
+// understands and net/url does not: postgres://user@one:5432,two:5433/name. A URL with one server
+// is returned unchanged.
 func splitHosts(raw string) (without, hosts, ports string) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	end := strings.IndexAny(rest, "/?#")
@@ -213,8 +215,8 @@ func splitHosts(raw string) (without, hosts, ports string) {
 	return scheme + "://" + rest[:begin] + rest[end:], strings.Join(names, ","), ports
 }
 
-// defaultTLS is the sslmode where none is said. The driver has found out which hosts
-// are meant: those of the URL, of its query, of the environment.
+// defaultTLS returns the sslmode to use if none is set. In cfg the driver has already resolved the
+// hosts from the URL, its query and the environment.
 func defaultTLS(cfg pq.Config) string {
 	local := isLocal(cfg.Host, cfg.Hostaddr)
 	for _, other := range cfg.Multi {
@@ -226,8 +228,8 @@ func defaultTLS(cfg pq.Config) string {
 	return "require"
 }
 
-// mixed reports whether servers are sockets and others are not. The driver takes
-// sslmode for all from the first, and a socket knows no TLS.
+// mixed reports whether some servers are Unix sockets and others are not. The driver applies one
+// sslmode to all, and a Unix socket supports no TLS.
 func mixed(cfg pq.Config) bool {
 	socket := isSocket(cfg.Host, cfg.Hostaddr)
 	for _, other := range cfg.Multi {
@@ -238,13 +240,13 @@ func mixed(cfg pq.Config) bool {
 	return false
 }
 
-// isSocket reports whether a server is a file on this machine.
+// isSocket reports whether a server is a Unix socket.
 func isSocket(host string, address netip.Addr) bool {
 	return !address.IsValid() && (strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@"))
 }
 
-// isLocal reports whether a server is on this machine. Where an address is
-// given besides a name, the address is what is connected to.
+// isLocal reports whether a server is on this machine. If both a host name and an address are
+// given, the driver connects to the address.
 func isLocal(host string, address netip.Addr) bool {
 	if address.IsValid() {
 		return address.Unmap().IsLoopback()
@@ -261,7 +263,7 @@ func (d *DB) Close() error { return errors.Join(d.write.Close(), d.read.Close())
 // Reader returns the read-only pool.
 func (d *DB) Reader() Querier { return reader{d} }
 
-// Stats is the state of both pools and of their connection slots.
+// Stats holds the statistics of both pools and of their connection slots.
 type Stats struct {
 	Write, Read   sql.DBStats
 	Writes, Reads SlotStats

@@ -133,9 +133,9 @@ func TestDoRunsAgainAfterADeadlock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// On a machine that is busy one may wait for a second longer than the other: no lock
-	// is given up before Postgres has seen the deadlock. A unit runs again after the
-	// other has ended, with which it would meet once more.
+	// On a busy machine one transaction may wait a second longer than the other, so no lock may
+	// time out before Postgres has detected the deadlock. The transaction that is retried starts
+	// after the other has ended; otherwise the two would deadlock again.
 	var first sync.WaitGroup
 	first.Add(2)
 	ends := map[string]chan struct{}{"1": make(chan struct{}), "2": make(chan struct{})}
@@ -234,7 +234,7 @@ func TestCheckSchema(t *testing.T) {
 		t.Fatalf("migrate on a newer database: %v", err)
 	}
 
-	// A CREATE INDEX CONCURRENTLY that is cut off leaves this.
+	// An interrupted CREATE INDEX CONCURRENTLY leaves such an invalid index.
 	dbtest.Exec(t, d, `CREATE INDEX half_made ON guilds (name);
 		UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
 	if s, err := db.CheckSchema(ctx, url); err != nil || len(s.Invalid) != 1 || s.Invalid[0] != "half_made" {
@@ -267,8 +267,8 @@ func TestOldestSchemaIsOneTheStatementsRunOn(t *testing.T) {
 	}
 }
 
-// A migration lets live traffic pass and comes again.
-// RELIABILITY.md, Operation.
+// A migration that meets a lock gives up quickly, so that live traffic does not queue behind it,
+// and is retried. RELIABILITY.md, Operation.
 func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -288,7 +288,7 @@ func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- db.Migrate(ctx, url) }()
-	for _, want := range []bool{true, false, true} { // a try, a pause, another try
+	for _, want := range []bool{true, false, true} { // an attempt, a pause, another attempt
 		testutil.Eventually(t, fmt.Sprintf("waiting for the lock is %v", want), func() bool {
 			select {
 			case err := <-done:

@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// SharedTables are the tables that are not a guild's, each with its reason. The
-// tables of the job engine and of the migration tool are not ours.
+// SharedTables lists the tables that are not a guild's, each with the reason. The migration tool's
+// tables are not in the list.
 var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothing secret
 	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
 	"api_token_uses":     "belongs to api_tokens",
@@ -30,14 +30,14 @@ var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothi
 	"secret_key_check":   "one row: by which secret key the installation seals",
 }
 
-// Distribution says over how much the tables of guilds are spread.
+// Distribution describes the result of Distribute.
 type Distribution struct {
 	Tables, Shards, Nodes int
-	Now                   Strings // tables that were not distributed before
+	Now                   Strings // the tables that this call has distributed
 }
 
-// guildTables is a query for the tables of guilds of which none refers to one that
-// comes later; $1 are the shared ones.
+// guildTables is a query for the tables of guilds in an order in which no table has a foreign key
+// to a later one; $1 are the shared tables.
 const guildTables = `
 	WITH RECURSIVE guild_tables AS (
 		SELECT c.oid, c.relname::text AS name
@@ -66,10 +66,10 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// isDistributed reports whether the tables of guilds are distributed, which Citus
-// has to be there for.
+// isDistributed reports whether the tables of guilds are distributed. Without the Citus extension
+// they are not.
 func isDistributed(ctx context.Context, q rowQuerier) (yes bool, err error) {
-	// The catalog's table exists where the extension does, and only there.
+	// The table pg_dist_partition exists only if the extension is installed.
 	if err := q.QueryRowContext(ctx, `SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL`).Scan(&yes); err != nil || !yes {
 		return false, err
 	}
@@ -78,14 +78,14 @@ func isDistributed(ctx context.Context, q rowQuerier) (yes bool, err error) {
 	return yes, err
 }
 
-// Distribute is Migrate, and then spreads the tables of guilds over the nodes of
-// the Citus cluster whose coordinator is at url: by guild, and all of them alike,
-// so that what belongs to one guild lies on one node. The shared tables stay on
-// the coordinator. It leaves alone tables that are distributed already, and distributes
-// all or none.
+// Distribute runs Migrate and then distributes the tables of guilds over the nodes of the Citus
+// cluster whose coordinator is at url. All tables are distributed by guild and co-located, so that
+// all rows of a guild are on one node. The shared tables stay on the coordinator. Tables that are
+// distributed already are left alone. Distribute distributes all other tables or, after an error,
+// none.
 //
-// Where guilds are not distributed yet, no node may be at work, since it would go
-// on with statements over several guilds.
+// While no guild's table is distributed yet, no node may be running, since its statements name
+// several guilds.
 func Distribute(ctx context.Context, url string) (Distribution, error) {
 	pool, err := openPool(url, map[string]string{"application_name": "guildhall-distribute", "timezone": "UTC"}, 3, "", false)
 	if err != nil {
@@ -113,7 +113,7 @@ func Distribute(ctx context.Context, url string) (Distribution, error) {
 	return distribute(ctx, pool)
 }
 
-// inTheWay is an error that names what keeps the tables from being distributed.
+// inTheWay returns an error that names what prevents the tables from being distributed.
 func inTheWay(ctx context.Context, pool *sql.DB) error {
 	var extension bool
 	err := pool.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')`).Scan(&extension)
@@ -141,7 +141,7 @@ func inTheWay(ctx context.Context, pool *sql.DB) error {
 		return err
 	}
 	running, err := olderPrograms(ctx, pool, math.MaxInt32, nodeTimeout)
-	if UndefinedTable(err) { // nothing has run here yet
+	if UndefinedTable(err) { // a new database has no such table
 		return nil
 	}
 	if err != nil {
@@ -159,8 +159,8 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 	if err != nil {
 		return d, err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, after the commit
-	// Foreign keys want their tables changed one after the other.
+	defer func() { _ = tx.Rollback() }() // after the commit this does nothing
+	// With foreign keys between them, Citus has to change the tables one after the other.
 	if _, err := tx.ExecContext(ctx, `SET LOCAL citus.multi_shard_modify_mode = 'sequential'`); err != nil {
 		return d, err
 	}
@@ -174,8 +174,8 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 	}
 	for _, table := range left {
 		if table == "guilds" {
-			// A table of the coordinator's cannot refer to one that lies on the workers.
-			// Statements that make a token look for its guild.
+			// A table on the coordinator cannot have a foreign key to a distributed table. The
+			// statements that create tokens check the guild themselves.
 			if _, err := tx.ExecContext(ctx, `ALTER TABLE api_tokens DROP CONSTRAINT IF EXISTS api_tokens_guild_id_fkey`); err != nil {
 				return d, fault.Wrap(err, "distribute the tables")
 			}
@@ -203,8 +203,8 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 	return d, tx.Commit()
 }
 
-// scattered is an error that names tables of guilds which somebody has distributed
-// in another way.
+// scattered returns an error that names tables of guilds which are distributed in another way than
+// Distribute does.
 func scattered(ctx context.Context, tx *sql.Tx) error {
 	var found Strings
 	err := tx.QueryRowContext(ctx, guildTables+`
@@ -223,7 +223,7 @@ func scattered(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// GuildTables are the tables of guilds, those first that refer to others, the guilds
+// GuildTables returns the tables of guilds, each before the tables that it refers to; guilds comes
 // last.
 func GuildTables(ctx context.Context, q Querier) ([]string, error) {
 	tables, err := Select[string](ctx, q, guildTables+`

@@ -37,7 +37,8 @@ func TestVariablesAreSetAsPsqlSetsThem(t *testing.T) {
 	}
 }
 
-// The form that fits is prepared, with arguments and without.
+// The connection prepares the form of a statement that fits the database, with or without
+// arguments.
 func TestTheStatementThatIsRunFitsTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -12,40 +12,39 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// maxPrepared bounds the statements one connection keeps. The program's texts
-// are literals, far fewer than this; the bound is for what libraries compose.
+// maxPrepared bounds how many statements a connection keeps prepared. The program's own statements
+// are literals and far fewer; the bound is for statements that libraries compose.
 const maxPrepared = 512
 
-// connector makes connections that prepare every statement with arguments once
-// and keep it: unprepared arguments cost lib/pq a second round trip each time.
+// connector makes connections that prepare every statement with arguments once and keep it: for an
+// unprepared statement with arguments lib/pq makes a second round trip each time.
 //
-// With binary_parameters=yes in the URL it keeps none, and the driver sends each
-// statement whole, in one round trip: for poolers that know no prepared
-// statements. Postgres then plans each one anew.
+// With binary_parameters=yes in the URL no statement is prepared, and the driver sends each
+// statement whole in one round trip, for poolers that do not support prepared statements. Postgres
+// then plans each execution anew.
 type connector struct {
 	inner    driver.Connector
 	prepares bool
 	database string
-	planning string // settings of a session that keeps its plans
-	together bool   // statements are prepared for tables that lie together
+	planning string // settings of a session that keeps prepared statements
+	together bool   // the tables of guilds are on one server: prepare that form of statements
 }
 
-// byIndex makes plans look rows up by an index wherever there is one. A connection
-// keeps the plan of a statement for half an hour, and one that was made while a
-// table had two pages would read all of it when it has thousands: keyed writes
-// took three times as long in the first minute after a quiet night. And a list that
-// is planned once, for whatever guild, must not read and sort all of a large one, as
-// a bitmap of its index would. The checks of
-// foreign keys are such statements too. A statement that has to read a whole table
-// would look so dear that Postgres compiled it.
+// byIndex makes the planner use an index wherever there is one. A connection keeps a generic plan
+// for half an hour. A plan made while a table had two pages would be a sequential scan and would
+// read the whole table when it has thousands of pages: keyed writes took three times as long in the
+// first minute after a quiet night. A list whose plan serves every guild must not read and sort all
+// rows of a large guild, as a bitmap scan does. The checks of foreign keys keep their plans in the
+// same way. jit is off because a query that has to read a whole table now looks so expensive to the
+// planner that Postgres would compile it.
 const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off`
 
-// inspect is nil but in tests.
+// inspect is set in tests only.
 var inspect func(database, statement string) error
 
-// InspectStatements is for tests: from now on every statement is shown to f before
-// it is prepared or run, as it is written, with the name of the database; where f
-// returns an error the statement fails with it. Call it before the first connection is made.
+// InspectStatements is for tests: f then sees every statement, as it is written, before it is
+// prepared or run, with the name of the database. If f returns an error, the statement fails with
+// that error. It must be called before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
 func newConnector(dsn, planning string, together bool) (driver.Connector, error) {
@@ -76,7 +75,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
 	}
 	if c.prepares {
-		// Not as parameters of the connection: poolers refuse parameters that they do not know.
+		// These are SET statements and not parameters of the connection, since poolers refuse
+		// parameters that they do not know.
 		if _, err := pc.ExecContext(ctx, setReliedOn+"; "+c.planning, nil); err != nil {
 			inner.Close()
 			return nil, err
@@ -89,12 +89,11 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{pqConn: pc, wire: wire, database: c.database, prepares: c.prepares, together: c.together, prepared: make(map[string]driver.Stmt)}, nil
 }
 
-// errUnwanted says that servers answer and none of them is of the kind that
-// target_session_attrs asks for, as between the death of a primary and the
-// promotion of its standby.
+// errUnwanted says that servers respond but none of them has the role that target_session_attrs
+// asks for, as between the failure of a primary and the promotion of its standby.
 var errUnwanted = errors.New("no server takes writes now")
 
-// unwanted adds errUnwanted where the driver says so, which it does in words only.
+// unwanted wraps err in errUnwanted if the driver reports this case, for which it has only a text.
 func unwanted(err error) error {
 	for _, words := range []string{"session is read-only", "server is in hot standby mode"} {
 		if strings.Contains(err.Error(), words) {
@@ -106,7 +105,7 @@ func unwanted(err error) error {
 
 func (c connector) Driver() driver.Driver { return c.inner.Driver() }
 
-// pqConn is what database/sql uses of a lib/pq connection.
+// pqConn is the set of interfaces of a lib/pq connection that database/sql uses.
 type pqConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -123,19 +122,18 @@ type conn struct {
 	pqConn
 	wire     *socket
 	database string
-	prepares bool // statements with arguments
-	together bool // its tables lie together
+	prepares bool // prepare statements with arguments
+	together bool // the tables of guilds are on one server
 	prepared map[string]driver.Stmt
-	readOnly bool // its server has become a standby
+	readOnly bool // the server has become a standby
 }
 
-// IsValid reports whether the connection may be used again. One whose server
-// answers that it only reads has to go: the next one may find the server that
-// took over.
+// IsValid reports whether the pool may reuse the connection. A connection to a server that has
+// become read-only is closed, so that the next one can find the new primary.
 func (c *conn) IsValid() bool { return !c.readOnly && c.pqConn.IsValid() }
 
-// ResetSession is called with the context of whoever takes the connection from
-// the pool.
+// ResetSession is called by database/sql with the context of the caller that takes the connection
+// from the pool.
 func (c *conn) ResetSession(ctx context.Context) error {
 	c.wire.workFor(ctx)
 	return c.pqConn.ResetSession(ctx)
@@ -152,8 +150,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return tx, c.noteReadOnly(err, true)
 }
 
-// noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
-// its own, because the driver always adds READ WRITE.
+// noteReadOnly records whether err says that the server is read-only. For BEGIN that error has a
+// code of its own, because the driver always adds READ WRITE.
 func (c *conn) noteReadOnly(err error, begin bool) error {
 	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "25006" || begin && e.Code == "0A000") {
 		c.readOnly = true
@@ -170,7 +168,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return c.pqConn.PrepareContext(ctx, c.form(query))
 }
 
-// form is the form of the statement that the database needs.
+// form returns the form of the statement that the database needs.
 func (c *conn) form(query string) string {
 	if c.together {
 		return query
@@ -211,8 +209,8 @@ func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue
 	return rows, c.noteReadOnly(err, false)
 }
 
-// stmt returns the connection's own prepared statement for query, or nil when
-// the connection keeps enough of them already.
+// stmt returns the connection's prepared statement for query, or nil when the connection keeps as
+// many as it may.
 func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
@@ -254,12 +252,12 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue)
 	return res, c.noteReadOnly(err, false)
 }
 
-// forgetStale drops a statement that a change of schema has outdated, so that
-// the next use prepares it anew.
+// forgetStale drops a prepared statement that a schema change has invalidated, so that the next use
+// prepares it again.
 func (c *conn) forgetStale(query string, err error) error {
 	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "0A000" || e.Code == "26000") {
-		// Not closed: that would need a healthy transaction. The end of the
-		// connection frees it.
+		// The statement is not closed on the server, which would require a healthy transaction. It
+		// is freed with the connection.
 		delete(c.prepared, query)
 	}
 	return unkept(c.noteReadOnly(err, false))

@@ -13,9 +13,9 @@ import (
 	"github.com/lib/pq"
 )
 
-// Violates reports whether err is the violation of the named constraint. A shard's
-// has its number behind the name, and a coordinator tells of it in words only, of
-// one that a COPY met even without the code.
+// Violates reports whether err is a violation of the named constraint. On Citus the constraint's
+// name ends with the shard's number, the name may be only in the message, and for COPY even the
+// error code is missing.
 func Violates(err error, constraint string) bool {
 	e, ok := errors.AsType[*pq.Error](err)
 	if !ok || e.Code.Class() != "23" && e.Code != "XX000" {
@@ -29,10 +29,11 @@ func Violates(err error, constraint string) bool {
 	return ok && shardNumber.MatchString(number)
 }
 
-// shardNumber is what may follow a constraint's name in a message.
+// shardNumber matches what may follow a constraint's name in a message.
 var shardNumber = regexp.MustCompile(`^(_\d+)?"`)
 
-// codeOf is Postgres' code for what went wrong; "connection" when it has said nothing.
+// codeOf returns Postgres' error code, or "connection" for an error that did not come from
+// Postgres.
 func codeOf(err error) string {
 	if e, ok := errors.AsType[*pq.Error](err); ok {
 		return string(e.Code)
@@ -43,12 +44,12 @@ func codeOf(err error) string {
 // Missing reports whether err says that a query found no row.
 func Missing(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// LockTimeout reports whether err is a lock that was waited for in vain.
+// LockTimeout reports whether err says that a lock was not obtained in time.
 func LockTimeout(err error) bool { return codeOf(err) == "55P03" }
 
-// Unavailable reports whether err means that Postgres cannot serve now, though
-// it may serve the same statement later: no connection, shutting down, out of
-// resources, a statement that ran out of its time, a unit that others overtook each time.
+// Unavailable reports whether err means that Postgres cannot serve the statement now but may serve
+// it later: no connection, shutdown, out of resources, a statement timeout, or a transaction that
+// was retried too often.
 func Unavailable(err error) bool {
 	if retryable(err) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
 		return true
@@ -64,16 +65,16 @@ func Unavailable(err error) bool {
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Again is what a unit returns to make Do run it anew: it has met a row that came
-// while it ran.
+// Again is returned by the function of a transaction to make Do retry it: a concurrent change has
+// invalidated what the function had read.
 var Again = errors.New("db: the unit has met a change that came while it ran") //nolint:revive,staticcheck // it asks for something
 
 func retryable(err error) bool {
 	return errors.Is(err, Again) || codeOf(err) == "40P01" || codeOf(err) == "40001"
 }
 
-// Uncertain reports whether err leaves open what became of a change: the
-// connection broke before Postgres had said whether it is committed.
+// Uncertain reports whether it is unknown if a change was committed: the connection broke before
+// Postgres responded to the COMMIT.
 func Uncertain(err error) bool {
 	_, ok := errors.AsType[uncertain](err)
 	return ok
@@ -83,9 +84,9 @@ type uncertain struct{ error }
 
 func (u uncertain) Unwrap() error { return u.error }
 
-// unlessTold marks an error as uncertain unless Postgres says in it that the
-// transaction is undone. It can be committed before a server that is being shut
-// down says goodbye.
+// unlessTold marks err as uncertain unless it is a response of Postgres which says that the
+// transaction was rolled back. A server that shuts down may commit first and then send its shutdown
+// error.
 func unlessTold(err error) error {
 	e, ok := errors.AsType[*pq.Error](err)
 	if err == nil || ok && e.Code.Class() != "08" && e.Code != "40003" && !strings.HasPrefix(string(e.Code), "57P") {
@@ -94,17 +95,16 @@ func unlessTold(err error) error {
 	return uncertain{err}
 }
 
-// UndefinedTable reports whether err says that a table is not there: the schema
-// is older than the statement.
+// UndefinedTable reports whether err says that a table does not exist, because the schema is older
+// than the statement.
 func UndefinedTable(err error) bool { return codeOf(err) == "42P01" }
 
-// ReadOnly reports whether err says that the server takes no writes: it is a
-// standby, or its sessions are read-only.
+// ReadOnly reports whether err says that the server refuses writes: it is a standby, or the session
+// is read-only.
 func ReadOnly(err error) bool { return codeOf(err) == "25006" }
 
-// TakesNoWrites reports whether Postgres has refused a change for a reason that is
-// its own and stays: no space or no memory left, a disk that fails, a server that
-// only reads, a role that may not write there.
+// TakesNoWrites reports whether Postgres refused a write for a lasting reason of its own: no space
+// or memory left, a failing disk, a read-only server, or a role without the right to write.
 func TakesNoWrites(err error) bool {
 	switch code := codeOf(err); code {
 	case "25006", "42501":
@@ -117,12 +117,12 @@ func TakesNoWrites(err error) bool {
 // DiskFull reports whether err says that the server's disk has no space left.
 func DiskFull(err error) bool { return codeOf(err) == "53100" }
 
-// ConnectionsTaken reports whether err says that the server, or the role, has no
-// connection left to give.
+// ConnectionsTaken reports whether err says that the server, or the role, has reached its limit of
+// connections.
 func ConnectionsTaken(err error) bool { return codeOf(err) == "53300" }
 
-// WhyNoWrites says in words why a write came to err, where an operator has to look
-// elsewhere than at what was written; empty where Postgres' own words say it.
+// WhyNoWrites returns a sentence that tells an operator why the server refuses writes, or "" if
+// Postgres' own message says enough.
 func WhyNoWrites(err error) string {
 	switch {
 	case DiskFull(err):
@@ -135,12 +135,12 @@ func WhyNoWrites(err error) string {
 	return ""
 }
 
-// errPooler is told where a pooler has lost, or mixed up, what a connection had
+// errPooler is the error when a pooler has lost or mixed up the statements that a connection
 // prepared.
 var errPooler = errors.New("a pooler stands between that keeps no prepared statements: " +
 	"set its max_prepared_statements to 512, or with one that has no such setting add binary_parameters=yes to the database URL")
 
-// unkept says what is to be done where err is a pooler's doing.
+// unkept adds errPooler, with the remedy, to an error that a pooler has caused.
 func unkept(err error) error {
 	if code := codeOf(err); code == "42P05" || code == "26000" {
 		return fmt.Errorf("%w; %w", err, errPooler)

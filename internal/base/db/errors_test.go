@@ -28,7 +28,7 @@ func TestViolationsOnAShardAreRecognised(t *testing.T) {
 		{words(prefix + `links_fkey"`), true},
 		{words(prefix + `links_fkey_more_102008"`), false},
 		{words("something else"), false},
-		{&pq.Error{Code: "XX000", Message: `duplicate key value violates unique constraint "links_fkey_102008"`}, true}, // of a COPY
+		{&pq.Error{Code: "XX000", Message: `duplicate key value violates unique constraint "links_fkey_102008"`}, true}, // from a COPY
 		{&pq.Error{Code: "XX000", Message: "something else"}, false},
 		{errors.New(prefix + `links_fkey"`), false},
 	} {
@@ -38,8 +38,7 @@ func TestViolationsOnAShardAreRecognised(t *testing.T) {
 	}
 }
 
-// The refused row of a COPY is found by its line, or by the key that a coordinator
-// says.
+// The refused row of a COPY is found by its line number, or on Citus by the key in the message.
 func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -54,12 +53,12 @@ func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 	err := dbtest.New(t).DB.Do(t.Context(), func(_ context.Context, tx *db.Tx) error {
 		for i, c := range []struct {
 			err  error
-			want int // -1: none
+			want int // -1: no row is named
 		}{
 			{&pq.Error{Where: "COPY cases, line 4, column id: x"}, 3},
-			{&pq.Error{Where: "COPY cases, line 6"}, -1}, // there are five
-			{key("guild_id, number", "2, 1"), 3},         // the second of two alike
-			{key("guild_id, number", "1, 2"), 2},         // one like it was there before
+			{&pq.Error{Where: "COPY cases, line 6"}, -1}, // there are only five rows
+			{key("guild_id, number", "2, 1"), 3},         // the second row with that key
+			{key("guild_id, number", "1, 2"), 2},         // a row with that key was stored before
 			{key("guild_id, number", "1, 9"), -1},
 			{key("guild_id, other", "1, 9"), -1},
 			{&pq.Error{Detail: "something else"}, -1},
@@ -76,8 +75,8 @@ func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 	}
 }
 
-// The outcome of a COMMIT is open unless Postgres has said that it is undone: a server
-// that shuts down, or ends the session, may say goodbye after it has committed.
+// The outcome of a COMMIT is uncertain unless Postgres says that it was rolled back: a server that
+// shuts down or terminates the session may report that after it has committed.
 func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,7 +85,7 @@ func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	}{
 		{&pq.Error{Code: "57P01"}, true}, // terminated by an administrator
 		{&pq.Error{Code: "57P02"}, true}, // a crash
-		{&pq.Error{Code: "57P03"}, true}, // it is starting up, or shutting down
+		{&pq.Error{Code: "57P03"}, true}, // the server starts up or shuts down
 		{&pq.Error{Code: "08006"}, true}, // the connection failed
 		{&pq.Error{Code: "40003"}, true}, // completion unknown
 		{errors.New("EOF"), true},
@@ -101,7 +100,7 @@ func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	}
 }
 
-// A database that cannot write is told of in words that say where to look.
+// For a database that refuses writes, the message says what to check.
 func TestWhatKeepsADatabaseFromWritingIsTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -6,15 +6,14 @@ import (
 	"io/fs"
 )
 
-// These are for the tests that need a database of dbtest.
+// Exported for tests that use dbtest.
 var (
 	OlderPrograms = olderPrograms
 	MigrationPool = known().migrationPool
 	UnlessTold    = unlessTold
 )
 
-// MigrateWith is Migrate, and CheckSchema after it, of a program with these
-// migrations.
+// MigrateWith runs Migrate and CheckSchema as a program with these migrations would.
 func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Schema, error) {
 	h, err := readHistory(files)
 	if err != nil {
@@ -26,8 +25,8 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 	return h.check(ctx, pool)
 }
 
-// Together is the statement that deletes the expired rows of all guilds.
+// Together returns the statement that deletes the expired rows of all guilds.
 func (o Expiry) Together(limit int) string { return o.together(limit) }
 
-// OpenAsItIs opens a pool whose sessions are as the URL says, with no setting of ours.
+// OpenAsItIs opens a pool whose sessions have only the settings of the URL.
 func OpenAsItIs(url string) (*sql.DB, error) { return openPool(url, nil, 1, "", false) }

@@ -7,7 +7,7 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// An id tells the millisecond that it was minted in, or for.
+// An id contains the millisecond in which it was made, or the one that it was made for.
 func TestAnIDTellsItsInstant(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Time{

@@ -13,24 +13,24 @@ import (
 // Notification is one message on a channel.
 type Notification struct{ Channel, Payload string }
 
-// Listener is one connection that receives notifications, in the order in which their
-// senders committed. It never reconnects: who loses one has missed an unknown
-// number of messages, and has to know it.
+// Listener is one connection that receives notifications in the order in which their transactions
+// committed. It never reconnects: after the loss of the connection an unknown number of messages is
+// missing, and the caller has to know that.
 type Listener struct {
-	conn          *pq.ListenerConn      // safe for all
+	conn          *pq.ListenerConn      // safe for concurrent use
 	notifications chan *pq.Notification // filled and closed by conn's own goroutine, read by Next
 }
 
-// Listen opens a connection to the database at url and subscribes to channel. All
-// that is committed to the channel after Listen has returned arrives, as long
-// as the connection holds. The caller must keep calling Next, or Exec cannot return.
+// Listen opens a connection to the database at url and subscribes to channel. Every notification
+// that is committed after Listen has returned arrives, while the connection lasts. The caller must
+// keep calling Next; otherwise Exec cannot return.
 func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	dsn, err := withParams(url, map[string]string{
 		"application_name":              name,
 		"connect_timeout":               "2",
 		"statement_timeout":             "2000",
 		"lock_timeout":                  "2000",
-		"default_transaction_read_only": "off", // a node registers over it
+		"default_transaction_read_only": "off", // a node writes its registration over this connection
 		"timezone":                      "UTC",
 	})
 	if err != nil {
@@ -47,18 +47,18 @@ func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	if err := l.Exec(ctx, "LISTEN "+pq.QuoteIdentifier(channel)); err != nil {
 		l.Close()
 		for range notifications {
-			// The driver ends once nothing is left to hand over.
+			// The driver's goroutine ends when it has no notification left to deliver.
 		}
 		return nil, fault.Wrap(err, "listen to", channel)
 	}
 	return l, nil
 }
 
-// errListenerLost is the end of a connection that gave no reason.
+// errListenerLost is the error for a connection that ended without giving a reason.
 var errListenerLost = errors.New("db: the line to the database was lost")
 
-// Next waits for a notification. It fails once the connection is lost or closed, and
-// only then: a caller that ends without that error first has to Close.
+// Next waits for a notification. It returns an error only once the connection is lost or closed. A
+// caller that stops calling Next before that must call Close.
 func (l *Listener) Next() (Notification, error) {
 	n, ok := <-l.notifications
 	if !ok {
@@ -70,9 +70,8 @@ func (l *Listener) Next() (Notification, error) {
 	return Notification{Channel: n.Channel, Payload: n.Extra}, nil
 }
 
-// Exec runs one statement without arguments over the connection; what it selects is
-// dropped. When ctx ends first the connection is closed, because nobody can tell
-// whether the statement ran.
+// Exec runs a statement without arguments over the connection and drops its result. If ctx ends
+// first, Exec closes the connection, because it is unknown whether the statement ran.
 func (l *Listener) Exec(ctx context.Context, statement string) error {
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
@@ -82,8 +81,8 @@ func (l *Listener) Exec(ctx context.Context, statement string) error {
 	return nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (l *Listener) Close() { _ = l.conn.Close() }
 
-// Quote makes s a literal for a statement of Exec, which takes no arguments.
+// Quote returns s as a literal for a statement of Exec, which takes no arguments.
 func Quote(s string) string { return pq.QuoteLiteral(s) }

@@ -16,22 +16,22 @@ import (
 	"guildhall/migrations"
 )
 
-// A migration that meets a lock steps aside and comes again, so that live
-// traffic never queues behind it for longer than lockTimeout.
+// A migration that meets a lock gives up after lockTimeout and is retried, so that live traffic
+// never queues behind it for longer.
 const (
 	lockTimeout  = 2 * time.Second
 	lockTries    = 10
-	lockPause    = 500 * time.Millisecond // before the second try; doubled from try to try
+	lockPause    = 500 * time.Millisecond // the pause before the first retry; it doubles with each
 	lockPauseMax = 10 * time.Second
 )
 
-// Migrate brings the database at url up to this program's schema. Several at once are safe: one works, the others
-// wait. Each statement gives up on a lock after two seconds rather than make
-// live traffic queue behind it; Migrate then goes on where it stopped after a
-// pause, ten times in all.
+// Migrate brings the database at url to this program's schema. Concurrent calls are safe: one
+// migrates, the others wait. Each statement gives up waiting for a lock after two seconds, so that
+// live traffic does not queue behind it; Migrate then pauses and continues where it stopped, ten
+// times in all.
 //
-// It stops, without an error, before a contracting migration while programs are at
-// work that do not know it: CheckSchema tells of it.
+// Before a contracting migration it stops without an error while programs run that do not know the
+// migration; CheckSchema reports that.
 func Migrate(ctx context.Context, url string) error { return known().migrate(ctx, url) }
 
 func (h history) migrate(ctx context.Context, url string) error {
@@ -51,8 +51,8 @@ func (h history) migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fault.Wrap(err, "migrate")
 	}
-	// Where tables are distributed, those that a migration has made follow: nobody
-	// uses them yet.
+	// With distributed tables, the tables that a migration has created are distributed here, before
+	// anything uses them.
 	if distributed, err := isDistributed(ctx, pool); err != nil || !distributed {
 		return err
 	}
@@ -60,8 +60,8 @@ func (h history) migrate(ctx context.Context, url string) error {
 	return err
 }
 
-// migrationPool gives each try a session of its own: what a migration sets for a
-// statement that waits longer, it does not take back when it fails.
+// migrationPool opens a pool that gives each attempt a new session: a migration that fails does not
+// reset the settings that it has made for its session.
 func (h history) migrationPool(url string) (*sql.DB, error) {
 	pool, err := openPool(url, map[string]string{
 		"application_name": fmt.Sprint("guildhall-migrate ", h.newest), "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
@@ -105,7 +105,8 @@ func (h history) up(ctx context.Context, pool *sql.DB) error {
 		if err != nil || len(older) > 0 {
 			return err
 		}
-		// First, since a migration that is cut off has taken a part away.
+		// This comes first, since even a migration that is interrupted may have removed something
+		// that older programs need.
 		if _, err := pool.ExecContext(ctx, `
 			UPDATE oldest_program SET schema_version = $1 WHERE schema_version < $1`, next); err != nil {
 			return fault.Wrap(err, "note the oldest program")
@@ -117,8 +118,8 @@ func (h history) up(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// againWhileLocked repeats do while it meets a lock that somebody holds, or a deadlock:
-// live statements take the tables of a migration in orders of their own.
+// againWhileLocked retries do while it fails by a lock timeout or a deadlock: live statements lock
+// the tables of a migration in other orders.
 func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -138,10 +139,9 @@ func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do fu
 	}
 }
 
-// lockMigrations waits, for an hour at most, until no other process migrates the
-// database. It asks once a second and does not queue: a session that queues for
-// a lock holds a snapshot, which CREATE INDEX CONCURRENTLY would wait for. One
-// lock is over goose's migrations and the job engine's, which have none.
+// lockMigrations waits, at most an hour, until no other process migrates the database. It polls the
+// lock once a second and does not queue: a session that queues for a lock holds a snapshot, for
+// which CREATE INDEX CONCURRENTLY would wait.
 func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error) {
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 3600))
 	if err != nil {
@@ -155,7 +155,7 @@ func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error
 		return nil, errors.Join(fault.Wrap(err, "wait for another process that migrates"), conn.Close())
 	}
 	return func() {
-		// A lock that is not given back here ends with its connection.
+		// If the unlock fails, the lock ends with its connection.
 		_ = errors.Join(locker.SessionUnlock(context.WithoutCancel(ctx), conn), conn.Close())
 	}, nil
 }

@@ -18,8 +18,7 @@ import (
 	"guildhall/migrations"
 )
 
-// withMigrations is the program's migrations with other texts for some, or with
-// some more.
+// withMigrations returns the program's migrations with some files replaced or added.
 func withMigrations(t *testing.T, texts map[string]string) fstest.MapFS {
 	t.Helper()
 	files := make(fstest.MapFS)
@@ -40,15 +39,15 @@ func withMigrations(t *testing.T, texts map[string]string) fstest.MapFS {
 	return files
 }
 
-// Numbers of the made-up releases: the next one has an ordinary migration and two
-// contracting ones, the one after it another ordinary migration.
+// Versions of two made-up releases: the next release has an ordinary migration and two contracting
+// ones, the release after it has another ordinary migration.
 var (
 	added, first, second = db.SchemaVersion() + 1, db.SchemaVersion() + 2, db.SchemaVersion() + 3
 	afterNext            = db.SchemaVersion() + 4
 )
 
-// nextRelease is the migrations of a made-up next release, with the migrations in more.
-// It adds the column cases.added and takes away two columns that this release needs.
+// nextRelease returns the migrations of the next release and those in more. It adds the column
+// cases.added and drops two columns that this release needs.
 func nextRelease(t *testing.T, more map[string]string) fstest.MapFS {
 	t.Helper()
 	texts := map[string]string{
@@ -60,7 +59,7 @@ func nextRelease(t *testing.T, more map[string]string) fstest.MapFS {
 	return withMigrations(t, texts)
 }
 
-// releaseAfterNext is nextRelease with an ordinary migration behind the contracting ones.
+// releaseAfterNext returns nextRelease with an ordinary migration after the contracting ones.
 func releaseAfterNext(t *testing.T) fstest.MapFS {
 	t.Helper()
 	return nextRelease(t, map[string]string{
@@ -104,7 +103,7 @@ func wantFinished(t *testing.T, s db.Schema, pool *sql.DB) {
 	}
 }
 
-// migrated runs the migrations of a release on a database.
+// migrated runs the migrations of a release on the database at url.
 func migrated(t *testing.T, url string, files fstest.MapFS) db.Schema {
 	t.Helper()
 	s, err := db.MigrateWith(t.Context(), url, pooled(t, url), files)
@@ -114,14 +113,14 @@ func migrated(t *testing.T, url string, files fstest.MapFS) db.Schema {
 	return s
 }
 
-// only is the files without the named one.
+// only returns the files without one of them.
 func only(files fstest.MapFS, but string) fstest.MapFS {
 	delete(files, but)
 	return files
 }
 
-// An ordinary migration takes the next number and nothing else, whatever contracting
-// ones have run or wait.
+// An ordinary migration can always take the next number, whichever contracting migrations have run
+// or are waiting.
 func TestAnyMigrationCanBeAddedLast(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, url string){
@@ -150,8 +149,8 @@ func TestAnyMigrationCanBeAddedLast(t *testing.T) {
 	}
 }
 
-// waiting brings the database at url to the next release's schema as it is while a node
-// of this release runs.
+// waiting migrates the database at url as far as the next release can while a node of this release
+// runs.
 func waiting(t *testing.T, url string) {
 	t.Helper()
 	migrated(t, url, withMigrations(t, nil))
@@ -187,7 +186,7 @@ func TestContractingMigrationsWaitForProgramsOfThisRelease(t *testing.T) {
 	waits("node of-old", releaseAfterNext(t))
 	execAll(t, pool, `SELECT after_next FROM cases`, `DELETE FROM auth_nodes`)
 
-	// A worker has connections and no heartbeat.
+	// A worker process has connections but no heartbeat.
 	worker, err := pool.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -209,8 +208,8 @@ func TestContractingMigrationsWaitForProgramsOfThisRelease(t *testing.T) {
 	}
 }
 
-// Both kinds of migrations take their numbers from one row: a contracting one runs
-// when no program is at work that does not know its number.
+// Both kinds of migrations share one sequence of numbers: a contracting migration runs when every
+// running program knows its number.
 func TestNoNumberOfAMigrationIsTakenTwice(t *testing.T) {
 	t.Parallel()
 	taken := make(map[string]string)
@@ -230,9 +229,8 @@ func TestNoNumberOfAMigrationIsTakenTwice(t *testing.T) {
 	}
 }
 
-// A contracting migration that is cut off has taken away a part of what older
-// programs need, so they do not start from its beginning on.
-// RELIABILITY.md, Operation.
+// An interrupted contracting migration may have removed a part of what older programs need, so
+// older programs must not start once it has begun. RELIABILITY.md, Operation.
 func TestAContractingMigrationShutsOutOlderProgramsFirst(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "")
@@ -250,8 +248,8 @@ func TestAContractingMigrationShutsOutOlderProgramsFirst(t *testing.T) {
 	}
 }
 
-// A program that a contracting migration has left behind does not run.
-// RELIABILITY.md, Operation.
+// A program that is older than a contracting migration allows does not run. RELIABILITY.md,
+// Operation.
 func TestAProgramBelowTheOldestThatMayRunIsRefused(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "")
@@ -270,8 +268,8 @@ func TestAProgramBelowTheOldestThatMayRunIsRefused(t *testing.T) {
 	}
 }
 
-// Settings that a failing migration makes for its session are not there when it comes
-// again.
+// Settings that a failing migration makes for its session do not exist when the migration is
+// retried.
 func TestEachTryOfAMigrationHasItsOwnSession(t *testing.T) {
 	t.Parallel()
 	pool, err := db.MigrationPool(dbtest.New(t).URL)

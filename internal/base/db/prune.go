@@ -9,12 +9,12 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Expiry says when the rows of a table expire. Its members become SQL, so they are
-// constant text.
+// Expiry describes when the rows of a table expire. Its fields become SQL and must be constant
+// text.
 type Expiry struct {
 	Table  string
-	Key    string // the primary key's columns but for guild_id: "token_id, key"
-	Since  string // the column with the instant from which a row's age counts; an index begins with it
+	Key    string // the columns of the primary key without guild_id, such as "token_id, key"
+	Since  string // the column with the instant from which a row's age counts; an index must begin with it
 	Kept   string // the age at which a row expires, as an interval
 	And    string // a further condition on the row t; empty: none
 	Shared bool   // the table has no guild_id
@@ -30,7 +30,7 @@ func (o Expiry) expired(now string) string {
 	return text
 }
 
-// each joins the key's columns, each put into the pattern in place of "?".
+// each formats each column of the key by replacing "?" in pattern, and joins the results.
 func (o Expiry) each(pattern, between string) string {
 	columns := strings.Split(o.Key, ", ")
 	for i, c := range columns {
@@ -71,8 +71,8 @@ func (o Expiry) together(limit int) string {
 		WHERE ` + o.each("t.? = expired.?", " AND ")
 }
 
-// pruneByGuild finds expired rows without locking them, then deletes in each guild those
-// that are expired still.
+// pruneByGuild finds expired rows without locks, then deletes guild by guild those that are still
+// expired.
 func (o Expiry) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limit int) (int, error) {
 	var guilds []struct {
 		GuildID string `db:"guild_id"`

@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Pruning deletes the oldest first, of all guilds, no more than it may and nothing
-// that somebody holds; one guild a statement deletes the same.
+// Prune deletes the oldest expired rows of all guilds, never more than the limit and no row that
+// another transaction has locked. The form that names one guild a statement deletes the same rows.
 func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 	t.Parallel()
 	kind := db.Expiry{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours", And: "t.key <> '40'"}
@@ -21,7 +21,7 @@ func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 	t.Cleanup(func() { _ = byGuild.Close() })
 	ways := map[string]*db.DB{"together": base.DB, "by guild": byGuild}
 	if dbtest.Coordinator(t) {
-		delete(ways, "together") // a statement is about one guild there
+		delete(ways, "together") // on Citus each statement must name one guild
 	}
 	for name, d := range ways {
 		dbtest.Exec(t, base.DB, `DELETE FROM idempotency_keys`)
@@ -50,8 +50,8 @@ func TestPruneDeletesTheOldestOfAllGuilds(t *testing.T) {
 	}
 }
 
-// However the table has grown since the statement was first planned, it is found by
-// its age.
+// However much the table has grown since the statement was planned, it finds the rows by the index
+// on their age.
 func TestPruneReadsTheOldestByAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

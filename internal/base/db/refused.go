@@ -16,11 +16,10 @@ var (
 	copyKey  = regexp.MustCompile(`^Key \(([^)]*)\)=\((.*)\) already exists\.$`)
 )
 
-// Refused tells which of the rows given to CopyRows, counted from 0, Postgres
-// refused; it is false when err is about no single row. Postgres reads ahead of
-// its own complaints, so the row that Copy was handling when the error came is
-// no answer. A coordinator says no line, since its workers count their own, but it
-// says the key that is there already.
+// Refused returns the index, from 0, of the row of CopyRows that Postgres refused; ok is false when
+// err is not about a single row. Postgres reports errors later than it reads rows, so the row that
+// was being sent at that time is not the answer. On Citus the message has no line, since the
+// workers count their own lines, but it has the duplicate key.
 func Refused[R any](tx *Tx, err error, rows []R) (row int, ok bool) {
 	e, told := errors.AsType[*pq.Error](err)
 	if !told {
@@ -39,7 +38,7 @@ func Refused[R any](tx *Tx, err error, rows []R) (row int, ok bool) {
 		if keyOf(reflect.ValueOf(&rows[i]).Elem(), fields) != m[2] {
 			continue
 		}
-		if ok { // the one before is what it has met
+		if ok { // the previous row has this key already: this row is the duplicate
 			return i, true
 		}
 		row, ok = i, true
@@ -47,15 +46,14 @@ func Refused[R any](tx *Tx, err error, rows []R) (row int, ok bool) {
 	return row, ok
 }
 
-// keyOf is what Postgres calls the key of a row, where its members are texts and
-// numbers.
+// keyOf formats the key of a row as Postgres does in messages, for keys of texts and numbers.
 func keyOf(row reflect.Value, fields [][]int) string {
 	list := make([]string, len(fields))
 	for i, path := range fields {
 		if len(path) == 0 {
 			return ""
 		}
-		if v := reflect.Indirect(row.FieldByIndex(path)); v.IsValid() { // a key has no nulls
+		if v := reflect.Indirect(row.FieldByIndex(path)); v.IsValid() { // a key contains no NULL
 			list[i] = fmt.Sprint(v.Interface())
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A program of an older release is recognised by the name of its connections, for
-// as long as one of them is used: behind a pooler they stay open, with the name,
-// when it has ended.
+// A program of an older release is recognised by the application_name of its connections, while one
+// of them is in use. A pooler keeps connections open under that name after the program has ended.
 // RELIABILITY.md, Operation.
 func TestOlderProgramsAreSeenByTheirConnections(t *testing.T) {
 	t.Parallel()
@@ -65,7 +64,7 @@ func TestOlderProgramsAreSeenByTheirConnections(t *testing.T) {
 	}
 	by, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for len(older(time.Millisecond)) > 0 { // no program uses it any more
+	for len(older(time.Millisecond)) > 0 { // until the connection has been idle for long enough
 		if by.Err() != nil {
 			t.Fatal("an idle connection still counts")
 		}

@@ -55,14 +55,14 @@ func TestRowsAreReadIntoListsOfAllKinds(t *testing.T) {
 	}
 }
 
-// A single row is read as a list's are; none is said to be missing, and what comes after
-// the first is not looked at.
+// getOne reads a row as selectAll does, returns an error if there is no row, and ignores rows after
+// the first.
 func TestARowIsReadIntoValuesOfAllKinds(t *testing.T) {
 	t.Parallel()
 	q, ctx := dbtest.New(t).DB.Reader(), t.Context()
 	const row = `SELECT n AS id, CASE WHEN n <> 2 THEN 'm' || n END AS name, 'Elm' AS street
 		FROM generate_series(1, 3) n WHERE n >= $1 ORDER BY n`
-	for range 2 { // found out, and known
+	for range 2 { // first without, then with the cache
 		m, err := db.Get[member](ctx, q, row, 1)
 		if err != nil || m.ID != 1 || *m.Name != "m1" || m.Street != "Elm" {
 			t.Errorf("the row is %+v, %v", m, err)

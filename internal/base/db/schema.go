@@ -22,23 +22,23 @@ import (
 // program's newest migration.
 func SchemaVersion() int64 { return known().newest }
 
-// OldestSchema is the oldest version this program's statements run on: its newest
-// ordinary migration that does not say they can do without it. A program is rolled
-// out while the one before it still runs, and rolled back over the newer schema.
+// OldestSchema returns the oldest schema version on which this program's statements run: the newest
+// ordinary migration that is not marked as one the program runs without. A release is rolled out
+// while the release before it still runs, and may be rolled back on the newer schema.
 func OldestSchema() int64 { return known().oldest }
 
-// history is what a program knows of its migrations, by their numbers.
+// history is the program's list of migrations.
 type history struct {
 	files          fs.FS
 	newest, oldest int64
-	contracts      []int64          // ascending
+	contracts      []int64          // versions of the contracting migrations, ascending
 	sums           map[int64][]byte // SHA-256 of each migration's file
 }
 
 var known = sync.OnceValue(func() history {
 	h, err := readHistory(migrations.Files)
 	if err != nil {
-		panic(err) // they are part of the program
+		panic(err) // cannot fail: the files are part of the program
 	}
 	return h
 })
@@ -50,7 +50,7 @@ func readHistory(files fs.FS) (history, error) {
 		if err != nil {
 			return h, err
 		}
-		for _, n := range names { // in the order of the numbers, which are four digits each
+		for _, n := range names { // file names begin with four digits, so this is the order of the versions
 			number, _, _ := strings.Cut(path.Base(n), "_")
 			v, err := strconv.ParseInt(number, 10, 64)
 			if err != nil {
@@ -74,16 +74,14 @@ func readHistory(files fs.FS) (history, error) {
 	return h, nil
 }
 
-// nodeTimeout is longer than anybody who lives is silent: nodes send a heartbeat twice a second,
-// workers look for work every second or more often.
+// nodeTimeout is how long a node or worker may be silent before it counts as gone. A node sends a
+// heartbeat twice a second, and a worker polls at least once a second.
 const nodeTimeout = time.Minute
 
-// olderPrograms names who works on the database with a program that does not
-// know the migration: nodes by their heartbeats, and whatever else there is
-// (workers, commands) by the names of connections, which say the program's
-// version from this release on. Behind a pooler a connection outlives whoever
-// used it and keeps the name, so one that has been idle for as long as silence
-// says nothing.
+// olderPrograms lists the running programs that do not know the given migration: nodes by their
+// heartbeats, and workers and commands by the application_name of their connections, which contains
+// the program's schema version. Behind a pooler a connection outlives the program and keeps the
+// name, so a connection that has been idle for longer than silent does not count.
 func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent time.Duration) (Strings, error) {
 	var found Strings
 	err := pool.QueryRowContext(ctx, `
@@ -103,23 +101,21 @@ func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent ti
 	return found, fault.Wrap(err, "look for programs of an older release")
 }
 
-// Schema is what a database was found to be on.
+// Schema describes the state of a database's schema.
 type Schema struct {
 	Version int64 // the newest migration that has run
-	// Invalid names indexes that a migration, cut off while it made them, has
-	// left unusable. They cost every write and serve no read.
+	// Invalid names indexes that an interrupted migration has left invalid. They slow every write
+	// and serve no read.
 	Invalid Strings
-	// Waits is the first contracting migration that has not run, 0 when there is
-	// none; Older names the programs at work that do not know it.
+	// Waits is the first contracting migration that has not run, or 0; Older names the running
+	// programs that do not know it.
 	Waits int64
 	Older Strings
-	// Distributed is whether the tables of guilds are spread over the nodes of a
-	// Citus cluster.
+	// Distributed says whether the tables of guilds are distributed over a Citus cluster.
 	Distributed bool
 }
 
-// Unfinished says what an upgrade that is not at its end waits for; empty when
-// there is none.
+// Unfinished says what an unfinished upgrade waits for, or returns "" if none is unfinished.
 func (s Schema) Unfinished() string {
 	switch {
 	case s.Waits == 0:
@@ -134,8 +130,8 @@ func (s Schema) Unfinished() string {
 // Newer reports whether a newer program has migrated the database.
 func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
 
-// ErrProgramTooOld is told by a program that runs no more on its database, because
-// a contracting migration has taken away what it needs.
+// ErrProgramTooOld is returned when this program can no longer run on its database, because a
+// contracting migration has removed something it needs.
 var ErrProgramTooOld = errors.New("this program is too old for the database")
 
 const readOldestProgram = `SELECT schema_version FROM oldest_program`
@@ -148,8 +144,8 @@ func (h history) judge(oldest int64) error {
 	return nil
 }
 
-// CheckProgram is an error that wraps ErrProgramTooOld when this program's
-// statements do not run on the database any more.
+// CheckProgram returns an error that wraps ErrProgramTooOld when this program can no longer run on
+// its database.
 func CheckProgram(ctx context.Context, tx *Tx) error {
 	oldest, err := OldestProgram(ctx, tx)
 	if err != nil {
@@ -158,14 +154,14 @@ func CheckProgram(ctx context.Context, tx *Tx) error {
 	return known().judge(oldest)
 }
 
-// OldestProgram is the schema version that each program at work knows.
+// OldestProgram returns the schema version that every running program must know.
 func OldestProgram(ctx context.Context, q Querier) (int64, error) {
 	oldest, err := Get[int64](ctx, q, readOldestProgram)
 	return oldest, fault.Wrap(err, "read which programs may run")
 }
 
-// CheckSchema returns what the database at url is on, or an error that names the
-// mending command when this program's statements do not run there.
+// CheckSchema returns the schema state of the database at url. If this program cannot run on the
+// database, it returns an error that names the command to run.
 func CheckSchema(ctx context.Context, url string) (Schema, error) {
 	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// The read-only pool asks for the server that takes writes, too: its sessions
-// are read-only by our own doing.
+// Both pools connect to the server that accepts writes, although the sessions of the read-only pool
+// are read-only.
 func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t).URL
@@ -20,7 +20,7 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Host = testutil.Refusing(t) + "," + u.Host // no server is there any more
+	u.Host = testutil.Refusing(t) + "," + u.Host // a first host that refuses connections
 	raw := u.String() + "&target_session_attrs=read-write"
 	d, err := db.Open(db.Config{URL: raw, Writers: 1, Readers: 1})
 	if err != nil {
@@ -40,7 +40,7 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	}
 	line.Close()
 
-	// Where no server takes writes, they may be sent again later.
+	// If no server accepts writes, the error says that the statement may be retried later.
 	pool, err := db.OpenSQL(u.String()+"&target_session_attrs=standby", "guildhall-test", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	}
 }
 
-// A URL may ask for no prepared statements, for poolers that know none.
+// A URL can switch prepared statements off, for poolers that do not support them.
 func TestStatementsNeedNotBePrepared(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t).URL
@@ -82,8 +82,8 @@ func TestStatementsNeedNotBePrepared(t *testing.T) {
 	}
 }
 
-// A pooler that hands one connection to several clients, and knows nothing of what
-// they prepare, is named with what is to be done.
+// If a pooler shares a connection among clients without tracking their prepared statements, the
+// error names the pooler and the remedy.
 func TestAPoolerThatKeepsNoStatementsIsNamedWithTheRemedy(t *testing.T) {
 	t.Parallel()
 	pool, err := db.OpenSQL(dbtest.New(t).URL, "guildhall-test", 1)
@@ -93,8 +93,8 @@ func TestAPoolerThatKeepsNoStatementsIsNamedWithTheRemedy(t *testing.T) {
 	defer pool.Close()
 	ask := func() error { return pool.QueryRowContext(t.Context(), `SELECT $1::int`, 1).Scan(new(int)) }
 	for _, another := range []string{
-		`PREPARE "1" AS SELECT 1`, // the driver's first name, of another client
-		`DEALLOCATE ALL`,          // the connection is another one now
+		`PREPARE "1" AS SELECT 1`, // another client has prepared a statement under the driver's first name
+		`DEALLOCATE ALL`,          // the pooler has switched to another connection
 	} {
 		if _, err := pool.ExecContext(t.Context(), another); err != nil {
 			t.Fatal(err)

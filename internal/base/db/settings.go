@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// reliedOn are the settings that statements rely on, with their values: a server, a
-// database or a role may have others. With array_nulls off, for example, an array's NULL
-// is read as the text "NULL".
+// reliedOn lists the settings that statements rely on, with their values. A server, database or
+// role may have other values. With array_nulls off, for example, NULL in an array literal is read
+// as the text "NULL".
 var reliedOn = map[string]string{
 	"array_nulls":                    "on",
 	"bytea_output":                   "hex",
@@ -25,7 +25,7 @@ var reliedOn = map[string]string{
 	"transform_null_equals":          "off",
 }
 
-// setReliedOn sets them in a session.
+// setReliedOn is the statement that makes these settings for a session.
 var setReliedOn = func() string {
 	var sets []string
 	for _, name := range slices.Sorted(maps.Keys(reliedOn)) {
@@ -34,9 +34,8 @@ var setReliedOn = func() string {
 	return strings.Join(sets, "; ")
 }()
 
-// WrongSettings returns the settings of the session that statements rely on and that have
-// another value, as "name = value". There are none but behind a pooler, where the program
-// cannot set them.
+// WrongSettings returns those of the session's settings that differ from reliedOn, as "name =
+// value". It finds some only behind a pooler, where the program cannot make settings.
 func WrongSettings(ctx context.Context, q Querier) ([]string, error) {
 	var names, values Strings
 	for name, value := range reliedOn {

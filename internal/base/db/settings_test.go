@@ -9,9 +9,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A database that is not UTF8 counts bytes as characters or knows few of them, so no
-// command works on it, and migrate leaves it empty.
-// RELIABILITY.md, Operation.
+// In a database that is not UTF8, characters are counted as bytes or cannot be stored. Every
+// command refuses such a database, and migrate leaves it empty. RELIABILITY.md, Operation.
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"SQL_ASCII", "LATIN1"} {
@@ -35,8 +34,7 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	}
 }
 
-// A session has the settings that statements rely on, whatever the server, the database
-// or the role says.
+// A session has the settings that statements rely on, whatever the server, database or role sets.
 // RELIABILITY.md, Operation.
 func TestASessionHasTheSettingsThatStatementsRelyOn(t *testing.T) {
 	t.Parallel()
@@ -57,7 +55,8 @@ func TestASessionHasTheSettingsThatStatementsRelyOn(t *testing.T) {
 	if err != nil || len(wrong) != 0 {
 		t.Errorf("a session has %v, %v", wrong, err)
 	}
-	// A pooler hands a session's settings to others, so there the program sets none.
+	// A pooler would hand a session's settings on to other clients, so behind a pooler the program
+	// makes none.
 	through, err := db.Open(db.Config{URL: url + "&binary_parameters=yes", Writers: 1, Readers: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,9 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// A connection that its server has ended while nobody used it is thrown away
-// before a statement that is a whole transaction goes over it; one that ends in
-// the midst of it leaves open what became of it.
-// RELIABILITY.md, Writes.
+// A statement that is a whole transaction is sent once. An idle connection that the server has
+// closed is replaced first; if the connection breaks while the statement runs, the outcome is
+// Uncertain. RELIABILITY.md, Writes.
 func TestASingleStatementIsSentOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -54,8 +53,8 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	}
 }
 
-// A batch has its time for all of its statements, not each of them anew: of five that
-// take two seconds each no more than three fit into its six.
+// A batch has one timeout for all its statements together: of five that take two seconds each, at
+// most three fit into six seconds.
 func TestABatchHasOneTimeForAllItsStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -77,8 +76,8 @@ func TestABatchHasOneTimeForAllItsStatements(t *testing.T) {
 	}
 }
 
-// A database whose sessions only read by default is written to all the same, by units,
-// by statements that stand alone, over the line of notifications and by libraries.
+// On a database whose sessions are read-only by default, writes still work: in transactions, as
+// single statements, over the listener's connection and through libraries.
 func TestWhatWritesSaysSo(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)

@@ -134,7 +134,7 @@ type Slots struct {
 	total int
 	share Share
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	free    int
 	tokens  map[Caller]*tokenSlots // tokens that hold a slot or wait for one
 	guilds  map[string]*guildSlots // the guilds of these tokens

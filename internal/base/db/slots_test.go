@@ -18,7 +18,7 @@ func caller(guild, token int) Caller {
 	return Caller{Token: fmt.Sprintf("g%d-t%d", guild, token), Guild: fmt.Sprintf("g%d", guild)}
 }
 
-// taken acquires a slot and fails the test where none is free.
+// taken acquires a slot that must be free.
 func taken(t *testing.T, p *Slots, c Caller) (release func()) {
 	t.Helper()
 	before := p.Stats().Waits
@@ -209,7 +209,7 @@ func shareFairly(t *rapid.T) {
 	defer cancel()
 	type use struct {
 		caller Caller
-		give   chan struct{} // closed: give it back, or leave the queue
+		give   chan struct{} // closed: release the slot, or leave the queue
 		leave  context.CancelFunc
 	}
 	given := make(chan *use, 1000)
@@ -287,20 +287,19 @@ func shareFairly(t *rapid.T) {
 	}
 }
 
-// sharing is a model of Slots: the rules of granting, without queues.
+// sharing is a model of Slots: the rules for granting, without queues.
 type sharing struct {
 	t             *rapid.T
 	p             *Slots
 	held, waiting map[Caller]int
-	guilds        map[string]int // held
+	guilds        map[string]int // slots held
 }
 
 func (m *sharing) may(c Caller) bool {
 	return m.held[c] < m.p.share.Token && m.guilds[c.Guild] < m.p.share.Guild
 }
 
-// fewest is, of the guilds that may be given a slot, those that hold the
-// fewest.
+// fewest returns, of the guilds that may get a slot, those that hold the fewest.
 func (m *sharing) fewest() map[string]int {
 	best := map[string]int{}
 	lowest := m.p.total + 1
@@ -382,7 +381,7 @@ func BenchmarkPlaces(b *testing.B) {
 	}
 }
 
-// A batch begins nothing new in its last second, however long its callers would wait.
+// A batch starts no statement in its last second, however long its callers would wait.
 func TestABatchEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,5 +2,5 @@
 
 package db
 
-// ended is not known here: the next statement finds it out.
+// ended returns false: on this system only the next statement finds out.
 func (s *socket) ended() bool { return false }

@@ -9,8 +9,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The driver on its own would wait for a dead link for a quarter of an hour.
-// RELIABILITY.md, Overload.
+// On its own the driver would wait for a dead link for 15 minutes. RELIABILITY.md, Overload.
 func TestDeadLink(t *testing.T) {
 	t.Parallel()
 	link := dbtest.NewLink(t, dbtest.New(t).URL)
@@ -36,8 +35,7 @@ func TestDeadLink(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The first with the connections that are there, the second has to
-		// make new ones.
+		// The first round uses the existing connections, the second has to open new ones.
 		for i := range 2 {
 			for _, prepared := range []bool{true, false} {
 				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -54,7 +52,7 @@ func TestDeadLink(t *testing.T) {
 		t.Fatal("somebody is waiting for a dead link")
 	}
 	link.Thaw()
-	// No deadline of the dead connections is left on new ones.
+	// New connections do not inherit the deadline of the dead ones.
 	for range 4 {
 		if read, write := use(context.Background(), true); read != nil || write != nil {
 			t.Fatal(read, write)
@@ -62,7 +60,7 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// A deadline ends with the work it was for.
+// A deadline ends with the statement it was set for.
 func TestDeadlineIsForgotten(t *testing.T) {
 	t.Parallel()
 	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Readers: 1, Writers: 1})
@@ -79,7 +77,7 @@ func TestDeadlineIsForgotten(t *testing.T) {
 	defer cancel()
 	first := pid(ctx)
 	<-ctx.Done()
-	time.Sleep(1200 * time.Millisecond) // the time for cancelling is over too
+	time.Sleep(1200 * time.Millisecond) // the time for cancelling the statement has passed too
 	if again := pid(context.Background()); again != first {
 		t.Errorf("the connection was lost: served by %d, then by %d", first, again)
 	}

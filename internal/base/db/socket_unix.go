@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// ended reports whether the server has ended the connection, or announced it,
-// while nobody read from it.
+// ended reports whether the server has closed an idle connection, or has sent an error on it.
 func (s *socket) ended() bool {
 	inner, ok := s.Conn.(syscall.Conn)
 	if !ok {
@@ -31,7 +30,7 @@ func (s *socket) ended() bool {
 	case none != nil:
 		return !errors.Is(none, syscall.EAGAIN) && !errors.Is(none, syscall.EINTR)
 	}
-	// Besides an error, which is the last word then, a notice or a changed setting may come
-	// unasked.
+	// Besides an error, which is always the last message, Postgres may send a notice or a changed
+	// setting at any time.
 	return first[0] == 'E'
 }

@@ -10,27 +10,27 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Found names a row of a guild's that work over all guilds has found.
+// Found identifies a row of a guild that work over all guilds has found.
 type Found struct {
 	GuildID string `db:"guild_id"`
 	ID      string `db:"id"`
 }
 
-// Sweep is work over all guilds on what is due.
+// Sweep is work over all guilds on rows that are due.
 type Sweep struct {
-	What   string // is due, as an error names it
-	Due    string // finds at most $1 of it, over all guilds and without locks
-	Look   int    // how many one look finds
-	Chunk  int    // how many of one guild one transaction takes
-	AtOnce int    // how many transactions run side by side
-	// Do does what is to be done with those of the guild's rows that are still due
-	// and that nobody else holds, and returns how many these were.
+	What   string // names the work in errors
+	Due    string // a query for at most $1 due rows over all guilds, without locks
+	Look   int    // the most rows that one query finds
+	Chunk  int    // the most rows of one guild in one transaction
+	AtOnce int    // the most concurrent transactions
+	// Do works on the guild's given rows, as far as they are still due and not locked, and returns
+	// how many it has worked on.
 	Do func(ctx context.Context, tx *Tx, guild string, ids []string) (int, error)
 }
 
-// Run looks for what is due and does it, guild by guild, until a look finds nothing
-// more that can be done. A guild that fails does not keep the others from it. Work that
-// another holds at the moment is left for the next time; several may run at once.
+// Run queries for due rows and works on them guild by guild, until a query finds no row that it can
+// work on. A guild whose work fails does not stop the others. Rows that are locked are left for the
+// next run; several runs may be concurrent.
 func (s Sweep) Run(ctx context.Context, d *DB) error {
 	for {
 		list, err := Select[Found](ctx, d.Reader(), s.Due, s.Look)
@@ -44,7 +44,7 @@ func (s Sweep) Run(ctx context.Context, d *DB) error {
 		wait.SetLimit(s.AtOnce)
 		for i, c := range groups {
 			wait.Go(func() error {
-				if ctx.Err() == nil { // else the next sweep goes on
+				if ctx.Err() == nil { // otherwise the next run of the sweep continues
 					errs[i] = d.Do(ctx, func(ctx context.Context, tx *Tx) error {
 						n, err := s.Do(ctx, tx, c.guild, c.ids)
 						done.Add(int64(n))
@@ -67,8 +67,7 @@ type group struct {
 	ids   []string
 }
 
-// chunks puts rows together by guild, at most size in each group, in the order in
-// which the guilds come first.
+// chunks groups rows by guild, at most size rows a group, in the order of each guild's first row.
 func chunks(list []Found, size int) []group {
 	var groups []group
 	at := make(map[string]int)

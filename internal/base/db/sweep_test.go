@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A guild that fails keeps no other from its turn, what somebody else holds is left,
-// and what cannot be done now does not keep the sweep running.
+// A guild that fails does not stop the others, locked rows are left alone, and rows that cannot be
+// worked on now do not keep the sweep running.
 func TestASweepGoesThroughAllGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -39,12 +39,12 @@ func TestASweepGoesThroughAllGuilds(t *testing.T) {
 	if err := sweep.Run(t.Context(), d); !errors.Is(err, broken) {
 		t.Errorf("it ends with %v", err)
 	}
-	left(17) // two of each of the other guilds
+	left(17) // two rows of each other guild
 	sweep.Look = 100
 	if err := sweep.Run(t.Context(), d); !errors.Is(err, broken) {
 		t.Errorf("it ends with %v", err)
 	}
-	left(9) // the seven of the guild that fails, and two that cannot be done
+	left(9) // seven rows of the guild that fails, and two that cannot be worked on
 	dbtest.Exec(t, d, `DELETE FROM todo WHERE guild_id = '2'`)
 	sweep.Look = 1
 	if err := sweep.Run(t.Context(), d); err != nil {

@@ -10,9 +10,9 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// beginSpan begins the span of a statement that is run for something traced:
-// Postgres' answer up to its first row, and on a connection's first use of the
-// statement its preparation.
+// beginSpan starts the span of a statement, if ctx is traced. The span covers the time until
+// Postgres returns the first row, and for a statement's first use on a connection also its
+// preparation.
 func beginSpan(ctx context.Context, query string) tracing.Span {
 	if !tracing.Within(ctx) {
 		return tracing.Span{}
@@ -25,8 +25,8 @@ func beginSpan(ctx context.Context, query string) tracing.Span {
 	return span
 }
 
-// endSpan ends a statement's span. Of an error it tells the code: the message may
-// hold values.
+// endSpan ends a statement's span. For an error the span contains the code only, since the message
+// may contain values.
 func endSpan(span tracing.Span, err error) {
 	if err != nil {
 		span.Fail(codeOf(err))
@@ -34,7 +34,7 @@ func endSpan(span tracing.Span, err error) {
 	span.End()
 }
 
-// summary is what a span may tell of a statement: what it does to which table.
+// summary is what a span says of a statement: the verb and the table.
 type summary struct{ verb, table string }
 
 func (s summary) text() string {
@@ -44,8 +44,7 @@ func (s summary) text() string {
 	return s.verb + " " + s.table
 }
 
-// Tables and columns are written in lower case and keywords in capitals, here and
-// by the job engine.
+// Our statements write keywords in capitals, tables and columns in lower case.
 var (
 	wordPattern     = regexp.MustCompile(`^[\s(]*(?:--[^\n]*\n\s*)*([A-Za-z]+)`)
 	changePattern   = regexp.MustCompile(`\b(INSERT INTO|UPDATE|DELETE FROM)\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)`)
@@ -54,8 +53,8 @@ var (
 	ctePattern      = regexp.MustCompile(`\b([a-z_][a-z_0-9]*)(?:\s*\([a-z_, ]*\))?\s+AS\s+(?:MATERIALIZED\s+)?\(`)
 )
 
-// summaries keeps what was found, by text. The texts are the program's literals;
-// maxPrepared bounds what libraries compose.
+// summaries caches summaries by the statement's text. The program's own statements are literals;
+// maxPrepared bounds the cache for statements that libraries compose.
 var summaries = struct {
 	sync.Mutex
 	of map[string]summary
@@ -74,8 +73,8 @@ func summaryOf(query string) summary {
 	return s
 }
 
-// summarize finds the first table that a statement changes; if there is none, the
-// function that it calls or the first table that it reads.
+// summarize returns the first table that a statement changes; if there is none, the function that
+// it calls or the first table that it reads.
 func summarize(query string) summary {
 	if m := changePattern.FindStringSubmatch(query); m != nil {
 		verb, _, _ := strings.Cut(m[1], " ")
@@ -103,7 +102,7 @@ func summarize(query string) summary {
 	return summary{verb: "SELECT"}
 }
 
-// tracedTx is a transaction of something traced: its end is a statement too.
+// tracedTx is a traced transaction: its COMMIT or ROLLBACK gets a span too.
 type tracedTx struct {
 	driver.Tx
 	ctx context.Context

@@ -7,8 +7,7 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// A span tells what a statement does to which table, and nothing that was put
-// into it.
+// A span contains the verb and the table of a statement and none of its values.
 func TestAStatementIsToldByItsKindAndItsTable(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
@@ -35,7 +34,7 @@ func TestAStatementIsToldByItsKindAndItsTable(t *testing.T) {
 	}
 }
 
-// Where nothing is traced, statements cost what they cost before.
+// A statement that is not traced allocates nothing for tracing.
 func TestAStatementThatIsNotTracedAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	var ctx context.Context = steady{Context: As(t.Context(), Caller{Token: "t", Guild: "g"})}
 	if n := testing.AllocsPerRun(100, func() {

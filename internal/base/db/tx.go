@@ -13,13 +13,13 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Querier reads. It has no Exec; the pool behind Read is read-only besides.
+// Querier reads rows. It has no Exec, and the pool behind Read is also read-only.
 type Querier interface {
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// Get reads one row. The error is Missing when there is none.
+// Get reads one row. If there is no row, the error is Missing.
 func Get[T any](ctx context.Context, q Querier, query string, args ...any) (row T, err error) {
 	err = q.GetContext(ctx, &row, query, args...)
 	return row, err
@@ -31,7 +31,7 @@ func Select[T any](ctx context.Context, q Querier, query string, args ...any) (r
 	return rows, err
 }
 
-// Exec runs a statement and returns how many rows it has changed.
+// Exec runs a statement and returns the number of changed rows.
 func Exec(ctx context.Context, tx *Tx, query string, args ...any) (int, error) {
 	res, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -41,7 +41,7 @@ func Exec(ctx context.Context, tx *Tx, query string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// Doer opens units of work.
+// Doer runs transactions. *DB implements it.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error
 }
@@ -49,13 +49,13 @@ type Doer interface {
 // Tx is the transaction of one unit of work.
 type Tx struct {
 	*sqlx.Tx
-	Distributed bool // as its database
+	Distributed bool // DB.Distributed
 
 	now time.Time
-	ctx context.Context // of whoever wants the unit; its end, or EndBy's, ends the unit between two statements
+	ctx context.Context // the caller's context: when it or EndBy's deadline ends, the transaction ends before its next statement
 }
 
-// begins fails when nothing new is to be begun in the unit.
+// begins returns an error if no further statement may begin in the transaction.
 func (tx *Tx) begins() error {
 	if err := tx.ctx.Err(); err != nil {
 		return err
@@ -87,18 +87,18 @@ func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
-// TakeTime lets the rest of the unit take so long within each statement, and as long
-// between two: as long as it likes, when limit is 0. It is for work whose size is a
-// guild's and not a request's.
+// TakeTime sets the rest of the transaction's statement timeout, and its timeout between two
+// statements, to limit; 0 means no timeout. It is for work whose size grows with the guild and not
+// with the request.
 func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
 	ms := limit.Milliseconds()
 	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d`, ms, ms))
 	return fault.Wrap(err, "take time for a unit")
 }
 
-// WaitLess has the rest of a unit on distributed tables wait for no lock longer than
-// limit; elsewhere a statement sets it. The coordinator hands this on to its workers, which
-// it does not do with what a statement sets.
+// WaitLess limits how long the rest of a transaction on distributed tables waits for a lock. The
+// coordinator passes SET LOCAL on to its workers, but not a setting that a statement makes for
+// itself, as statements do on a single server.
 func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 	if !tx.Distributed {
 		return nil
@@ -107,10 +107,10 @@ func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 	return fault.Wrap(err, "limit how long a unit waits for locks")
 }
 
-// Part runs fn as a part of the unit that is undone where it fails, and run anew where Do
-// would run the whole unit anew: for work whose input can be read only once. fn may touch
-// nothing but the database. It costs a savepoint, and a transaction with more than 64 of
-// those that have written slows others down.
+// Part runs fn as a part of the transaction. If fn fails, only the part is rolled back, and it is
+// retried for the errors for which Do would retry the transaction. Part is for work whose input can
+// be read only once. fn may touch nothing but the database. Part costs a savepoint, and a
+// transaction with more than 64 savepoints that have written slows down other transactions.
 func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 	for range maxPartRuns {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT part`); err != nil {
@@ -120,7 +120,7 @@ func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 			_, err = tx.ExecContext(ctx, `RELEASE part`)
 			return fault.Wrap(err, "end a part of a unit")
 		}
-		// Released as well: a part of a part has the same name.
+		// The savepoint is also released, since nested parts use the same name.
 		_, undo := tx.ExecContext(ctx, `ROLLBACK TO part; RELEASE part`)
 		if !retryable(err) {
 			return err
@@ -132,8 +132,7 @@ func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 	return err
 }
 
-// Now is the transaction's own time: Postgres' now(), read once when first
-// asked.
+// Now returns the transaction's time, Postgres' now(). It is queried once, at the first call.
 func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
 	if tx.now.IsZero() {
 		if err := tx.GetContext(ctx, &tx.now, `SELECT now()`); err != nil {
@@ -152,18 +151,18 @@ const (
 	slotKey
 )
 
-// maxRuns is how often Do runs a unit that deadlocks, and maxPartRuns how often Part
-// runs its part: its caller cannot come again, and each time it has met something new.
+// maxRuns is how often Do runs a transaction that deadlocks. maxPartRuns is how often Part runs its
+// part, which is more: its caller cannot retry, and each failure has another cause.
 const maxRuns, maxPartRuns = 3, 100
 
-// Do runs fn in a transaction and commits if it returns nil. After a deadlock
-// or a serialization failure, and when fn returns Again, fn runs again, so it may
-// touch nothing but the database. Do refuses to nest. When the connection breaks
-// before Postgres has said what became of the commit, the error is Uncertain.
+// Do runs fn in a transaction and commits if fn returns nil. After a deadlock or a serialization
+// failure, and when fn returns Again, Do runs fn again, so fn may touch nothing but the database.
+// Do returns an error when nested. If the connection breaks before Postgres has responded to the
+// COMMIT, the error is Uncertain.
 //
-// On a caller's account (As) the unit waits for its turn. When ctx ends it is
-// given up before its next statement, and never in the midst of one, which
-// would cost the connection.
+// In a request (As) Do waits for a connection slot in turn with other callers. When ctx ends, the
+// transaction is rolled back before its next statement, never in the middle of one, which would
+// cost the connection.
 func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if ctx.Value(writeKey) != nil {
 		return errors.New("db: a unit of work was opened inside another")
@@ -187,8 +186,7 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	if err != nil {
 		return fault.Wrap(err, "begin")
 	}
-	// Covers a panic too: the transaction never outlives the unit. After a
-	// commit it does nothing.
+	// This covers a panic too: no transaction outlives Do. After a commit it does nothing.
 	defer func() { _ = t.Rollback() }()
 	tx := &Tx{Tx: t, Distributed: d.distributed, ctx: ctx}
 	if err := fn(context.WithValue(work, writeKey, tx), tx); err != nil {
@@ -199,7 +197,7 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	}
 	if err := t.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
-			return fault.Wrap(ctx.Err(), "commit") // which has rolled it back
+			return fault.Wrap(ctx.Err(), "commit") // database/sql has rolled the transaction back
 		}
 		return fault.Wrap(unlessTold(err), "commit")
 	}
@@ -230,11 +228,10 @@ func enter(ctx context.Context, slots *Slots) (work context.Context, release fun
 	return steady{ctx, request.by}, release, nil
 }
 
-// steady is a context for statements that run to their end: it is never done. The driver
-// can cancel a statement only by closing its connection, and would need three goroutines
-// to watch for that. Postgres ends a statement by statement_timeout. The deadline is that
-// of a statement that begins now, or the request's where that is earlier, so that a read
-// from the socket always ends.
+// steady is a context that is never done, for statements that run to their end. The driver can
+// cancel a statement only by closing its connection, and needs three goroutines to wait for that.
+// Postgres itself ends a statement by statement_timeout. The deadline is the one of a statement
+// that starts now, or the request's if that is earlier, so that a read from the socket always ends.
 type steady struct {
 	context.Context
 	by time.Time
@@ -242,7 +239,7 @@ type steady struct {
 
 func (s steady) Deadline() (time.Time, bool) {
 	at := time.Now().Add(statementTimeout)
-	if by := s.by.Add(-grace); !s.by.IsZero() && by.Before(at) { // the socket adds the grace
+	if by := s.by.Add(-grace); !s.by.IsZero() && by.Before(at) { // the socket adds the grace to the deadline
 		at = by
 	}
 	return at, true
@@ -251,7 +248,7 @@ func (s steady) Deadline() (time.Time, bool) {
 func (steady) Done() <-chan struct{} { return nil }
 func (steady) Err() error            { return nil }
 
-// reader is the read-only pool.
+// reader reads through the read-only pool.
 type reader struct{ db *DB }
 
 // GetContext implements Querier.
@@ -274,7 +271,7 @@ func (r reader) SelectContext(ctx context.Context, dest any, query string, args 
 	return selectAll(work, r.db.read, dest, query, args...)
 }
 
-// Reading returns a context in which Read finds the read-only pool.
+// Reading returns a context in which Read returns the read-only pool.
 func (d *DB) Reading(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readKey, d.Reader())
 }
@@ -326,13 +323,13 @@ func enterTogether(ctx context.Context, slots *Slots) (within context.Context, l
 	return context.WithValue(ctx, slotKey, slots), leave, nil
 }
 
-// batchTimeout is how long a batch may take: as long as one statement. When a batch begins,
-// its callers have more time than that left.
+// batchTimeout is the timeout of a batch, that of one statement. When a batch starts, its callers
+// have more than that left.
 const batchTimeout = statementTimeout + grace
 
-// Single runs statements that are transactions of their own. Each is sent once,
-// over a connection that is held for it, so that nothing runs it again. When the
-// connection breaks under way, the error is Uncertain.
+// Single returns a Querier for statements that are transactions of their own. Each is sent once,
+// over a connection that is held for it, so database/sql cannot send it again. If the connection
+// breaks meanwhile, the error is Uncertain.
 func (d *DB) Single() Querier { return single{d} }
 
 type single struct{ db *DB }
@@ -364,9 +361,9 @@ func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) e
 	return unlessTold(run(work, c))
 }
 
-// alive returns a connection that its server has not ended while nobody used it.
-// BEGIN would find that out without harm; a statement that is the whole
-// transaction finds it out too late.
+// alive returns a connection that the server has not closed while it was idle. A transaction would
+// find that out at BEGIN, where a retry does no harm; for a statement that is the whole transaction
+// it would be too late.
 func (d *DB) alive(ctx context.Context) (*sqlx.Conn, error) {
 	for {
 		c, err := d.write.Connx(ctx)
@@ -389,8 +386,8 @@ func (d *DB) alive(ctx context.Context) (*sqlx.Conn, error) {
 	}
 }
 
-// Write returns the transaction of the request or job being served. Outside
-// one it panics: the first test to reach the line will say so.
+// Write returns the transaction of the current request or job. It panics outside one, so the first
+// test of a wrong call finds it.
 func Write(ctx context.Context) *Tx {
 	tx := Unit(ctx)
 	if tx == nil {
@@ -399,14 +396,14 @@ func Write(ctx context.Context) *Tx {
 	return tx
 }
 
-// Unit returns that transaction; nil outside one.
+// Unit returns the transaction of the current request or job, or nil outside one.
 func Unit(ctx context.Context) *Tx {
 	tx, _ := ctx.Value(writeKey).(*Tx)
 	return tx
 }
 
-// Read returns that transaction, or the read-only pool when nothing changes.
-// Outside both it panics.
+// Read returns the transaction of the current request or job, or the read-only pool for a request
+// that only reads. It panics outside both.
 func Read(ctx context.Context) Querier {
 	if tx, ok := ctx.Value(writeKey).(*Tx); ok {
 		return tx
@@ -418,8 +415,8 @@ func Read(ctx context.Context) Querier {
 	return q
 }
 
-// Snapshot runs fn in a read-only transaction that sees one state of the
-// database throughout, without a statement timeout; for exports.
+// Snapshot runs fn in a read-only REPEATABLE READ transaction without a statement timeout, so that
+// all its statements see one state of the database; for exports.
 func (d *DB) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	release, err := d.writes.Acquire(ctx, Caller{})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// unneeded are parameters of libpq and of other languages' drivers, as hosters write them
-// into their URLs. lib/pq does not know them and would send them to the server as
-// settings, which refuses the connection. The program does without them.
+// unneeded lists parameters of libpq and of other languages' drivers that hosting providers put
+// into URLs. lib/pq would send them to the server as settings, which refuses the connection. The
+// program works without them.
 var unneeded = []string{
 	"channel_binding", "connection_limit", "gssdelegation", "gssencmode", "gsslib", "keepalives", "keepalives_count", "keepalives_idle",
 	"keepalives_interval", "pgbouncer", "pool_max_conn_idle_time", "pool_max_conn_lifetime", "pool_max_conns", "pool_min_conns",
@@ -19,8 +19,8 @@ var unneeded = []string{
 	"tcp_user_timeout", "uselibpqcompat", "workaround",
 }
 
-// meaningful are parameters of other drivers that change which rows are seen or who is
-// trusted, each with what says the same here. A URL with one of them is refused.
+// meaningful lists parameters of other drivers that change which rows are visible or who is
+// trusted, each with the equivalent for this program. A URL with one of them is refused.
 var meaningful = map[string]string{
 	"currentSchema": "search_path",
 	"schema":        "search_path",
@@ -31,8 +31,8 @@ var meaningful = map[string]string{
 	"require_auth":  "sslmode=verify-full",
 }
 
-// takeForeign deletes the unneeded parameters from q and returns their names. It fails for
-// one that would change what the connection means.
+// takeForeign deletes the unneeded parameters from q and returns their names. It returns an error
+// for a parameter that changes the meaning of the connection.
 func takeForeign(q url.Values) (left []string, err error) {
 	for name, ours := range meaningful {
 		if q.Has(name) {
@@ -48,10 +48,10 @@ func takeForeign(q url.Values) (left []string, err error) {
 	return left, nil
 }
 
-// Unneeded returns a sentence that names the parameters of a database URL that are left
-// out, and nothing where there are none.
+// Unneeded returns a sentence that names the ignored parameters of a database URL, or "" if there
+// are none.
 func Unneeded(raw string) string {
-	without, _, _ := splitHosts(raw) // net/url knows no list of hosts
+	without, _, _ := splitHosts(raw) // net/url cannot parse a list of hosts
 	u, err := url.Parse(without)
 	if err != nil {
 		return ""
@@ -67,11 +67,11 @@ func Unneeded(raw string) string {
 	return text
 }
 
-// errURL says what a database URL looks like.
+// errURL shows the form of a database URL.
 var errURL = errors.New("the database URL must have the form postgres://user@host:port/database?sslmode=…, with :password after the user")
 
-// mistaken names what is wrong with a database URL that is none, or that is read in
-// another way than it was meant. It repeats nothing of the URL, which may hold a password.
+// mistaken returns an error that says why raw is not a valid database URL, or that it would be read
+// in another way than was meant. It repeats nothing of the URL, which may contain a password.
 func mistaken(raw string) error {
 	var what string
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Where a URL says nothing of TLS, the place of the server decides, whatever part of
-// the URL names it.
+// If a URL does not set sslmode, the server's location decides, whichever part of the URL names the
+// server.
 func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 	for raw, want := range map[string]string{
 		"postgres://u:p@db.internal/x":                                   "require",
@@ -30,7 +30,7 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 		"postgres://u:p@127.8.8.8/x":                                     "disable",
 		"postgres://u:p@[::1]/x":                                         "disable",
 		"postgres://u:p@[::1]:5433/x":                                    "disable",
-		"postgres://u:p@/x?host=/run/postgresql":                         "", // the driver knows that there is none on a socket
+		"postgres://u:p@/x?host=/run/postgresql":                         "", // the driver itself uses no TLS on a socket
 		"postgres://u:p@db.internal/x?host=/run/postgresql":              "",
 		"postgres://u:p@/x?host=127.0.0.1":                               "disable",
 		"postgres://u:p@db.internal/x?hostaddr=127.0.0.1":                "disable",
@@ -42,7 +42,7 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 			t.Errorf("%s is spoken to with sslmode=%s, want %s", raw, got, want)
 		}
 	}
-	// The driver speaks to all servers of a list as it does to the first.
+	// The driver uses the first server's sslmode for all servers of a list.
 	for raw, refused := range map[string]bool{
 		"postgres://u:p@/g?host=/nonexistent,192.0.2.2":                     true,
 		"postgres://u:p@/g?host=/nonexistent,192.0.2.2&sslmode=verify-full": true,
@@ -67,8 +67,8 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 	}
 }
 
-// A URL as hosters hand it out works: what the driver does not know and does not need is
-// left out and named, what would change its meaning is refused by name.
+// URLs of hosting providers work: parameters that the driver does not need are ignored and named,
+// parameters that would change the meaning are refused by name.
 func TestAURLOfAHosterIsRead(t *testing.T) {
 	t.Parallel()
 	const at = "postgres://u:p@db.internal/x?sslmode=require"
@@ -105,7 +105,7 @@ func TestAURLOfAHosterIsRead(t *testing.T) {
 	}
 }
 
-// A URL that is none is refused with what is wrong about it, and nothing of it is repeated.
+// A malformed URL is refused with the reason, and the message repeats nothing of the URL.
 func TestAMistakenURLIsNamed(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -137,7 +137,7 @@ func TestAMistakenURLIsNamed(t *testing.T) {
 	}
 }
 
-// A URL may name several servers, with a port each, one for all, or none.
+// A URL may list several servers, with a port for each, one port for all, or none.
 func TestAURLNamesSeveralServers(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{

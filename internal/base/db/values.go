@@ -20,10 +20,11 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// The system is asked for randomness once for sixteen ids: they are no secrets.
+// With a pool the system's random source is read once for sixteen ids. That is safe since ids are
+// not secret.
 func init() { uuid.EnableRandPool() }
 
-// NewID mints a UUIDv7: unique, and in the order of its making.
+// NewID returns a new UUIDv7, which sorts by the time at which it was made.
 func NewID() string {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -32,7 +33,7 @@ func NewID() string {
 	return id.String()
 }
 
-// NewIDAt is NewID as it would have been minted at that instant.
+// NewIDAt returns an id as NewID would have made it at that instant.
 func NewIDAt(at time.Time) string {
 	return idPrefix(at) + NewID()[prefixLength:]
 }
@@ -54,14 +55,13 @@ func NewIDsAt(instants []time.Time) []string {
 // prefixLength is the length of idPrefix.
 const prefixLength = len("01977d2a-8c00")
 
-// idPrefix is what ids begin with that were minted within that millisecond.
+// idPrefix returns the beginning of the ids that are made within that millisecond.
 func idPrefix(at time.Time) string {
 	ms := fmt.Sprintf("%012x", at.UnixMilli())
 	return ms[:8] + "-" + ms[8:]
 }
 
-// InstantOf is the millisecond that an id was minted in; false for what NewID does not
-// mint.
+// InstantOf returns the millisecond in which an id was made, or false if NewID cannot have made it.
 func InstantOf(id string) (time.Time, bool) {
 	u, err := uuid.Parse(id)
 	if err != nil || u.Version() != 7 || u.String() != id {
@@ -71,26 +71,26 @@ func InstantOf(id string) (time.Time, bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
-// Array passes list as a Postgres text array; nil is the empty array.
+// Array returns list as a Postgres text array; nil is the empty array.
 func Array(list []string) driver.Valuer { return Strings(list) }
 
-// ByteArray passes list as a Postgres bytea array.
+// ByteArray returns list as a Postgres bytea array.
 func ByteArray(list [][]byte) driver.Valuer { return pq.ByteaArray(list) }
 
-// Texts passes list as a Postgres text array in which nil is null.
+// Texts returns list as a Postgres text array in which nil is NULL.
 func Texts(list []*string) driver.Valuer { return texts(list) }
 
 type texts []*string
 
 var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// Value is the array as Postgres reads it.
+// Value returns the array in Postgres' text form.
 func (t texts) Value() (driver.Value, error) {
 	return arrayOf(len(t), func(i int) *string { return t[i] }), nil
 }
 
-// arrayOf is a text array of n items. Its text is as long as it is going to be from the
-// start: lib/pq's own grows on the way, and is copied.
+// arrayOf returns a text array of n items. It computes the length first and allocates once;
+// lib/pq's own encoder grows its buffer and copies it.
 func arrayOf(n int, item func(i int) *string) string {
 	size := len("{}")
 	for i := range n {
@@ -118,21 +118,22 @@ func arrayOf(n int, item func(i int) *string) string {
 	return b.String()
 }
 
-// Integers passes list as a Postgres bigint array.
+// Integers returns list as a Postgres bigint array.
 func Integers(list []int64) driver.Valuer { return pq.Int64Array(list) }
 
-// Booleans passes list as a Postgres boolean array.
+// Booleans returns list as a Postgres boolean array.
 func Booleans(list []bool) driver.Valuer { return pq.BoolArray(list) }
 
-// Strings is a text array in a row.
+// Strings is a text array column.
 type Strings []string
 
-// Value is the array as Postgres reads it.
+// Value returns the array in Postgres' text form.
 func (s Strings) Value() (driver.Value, error) {
 	return arrayOf(len(s), func(i int) *string { return &s[i] }), nil
 }
 
-// MarshalJSON writes a nil slice as an empty list: no column of lists takes null.
+// MarshalJSON writes a nil slice as an empty list: no member of the contract that is a list may be
+// null.
 func (s Strings) MarshalJSON() ([]byte, error) {
 	if s == nil {
 		return []byte("[]"), nil
@@ -153,8 +154,8 @@ func (s *Strings) Scan(src any) error {
 	return nil
 }
 
-// Copy streams rows into table until next returns io.EOF. Nothing of it is
-// kept unless the unit commits.
+// Copy streams rows into table until next returns io.EOF. The rows are kept only if the transaction
+// commits.
 func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func() ([]any, error)) (err error) {
 	names := make([]string, len(columns))
 	for i, name := range columns {
@@ -185,8 +186,8 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 	return fault.Wrap(err, "copy into", table)
 }
 
-// CopyRows streams rows into columns of a table, which are listed as a SELECT lists
-// them and found in a row by its db tags.
+// CopyRows streams rows into a table. columns lists the columns as in a SELECT; each is found in a
+// row by its db tag.
 func CopyRows[R any](ctx context.Context, tx *Tx, table, columns string, rows []R) error {
 	names := strings.FieldsFunc(columns, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
 	fields := tx.Mapper.TraversalsByName(reflect.TypeFor[R](), names)
@@ -209,13 +210,13 @@ func CopyRows[R any](ctx context.Context, tx *Tx, table, columns string, rows []
 	})
 }
 
-// Condition compares something with a value: "action =" with "token.create". An
-// empty value is no condition.
+// Condition compares a column with a value: "action =" with "token.create". An empty value means no
+// condition.
 type Condition struct{ Compare, Value string }
 
-// Where appends conditions to a query that has some already, and their values to
-// its arguments. It names only what is filtered by, so that each combination finds
-// its index.
+// Where appends conditions to a query that already has some, and their values to its arguments.
+// Conditions without a value are left out of the text, so that each combination is planned for its
+// own index.
 func Where(query string, args []any, conditions ...Condition) (string, []any) {
 	for _, c := range conditions {
 		if c.Value != "" {
