@@ -18,14 +18,12 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// A server that is the coordinator of a Citus cluster runs the tests on
-// distributed tables. A database of such a cluster is one database of the same
-// name on every node, so the template and its copies are made on each. That the
-// nodes know one another stands in the databases themselves, and is copied with
-// them.
+// If the test server is the coordinator of a Citus cluster, the tests run on distributed tables.
+// Citus needs a database of the same name on every node, so the template and its copies are created
+// on each node. The list of the nodes is stored in the database itself and is copied with it.
 type cluster struct {
 	url   string
-	nodes []node // without the coordinator; none: it keeps the shards itself
+	nodes []node // without the coordinator; if empty, the coordinator keeps the shards itself
 }
 
 type node struct {
@@ -35,8 +33,8 @@ type node struct {
 	admin  *sql.DB
 }
 
-// coordinated returns the cluster whose coordinator is at the URL, nil for plain
-// Postgres. The database that the URL names says which nodes there are.
+// coordinated returns the cluster whose coordinator is at the URL, or nil for plain Postgres. It
+// reads the list of nodes from the database that the URL names.
 func coordinated(ctx context.Context, admin *sql.DB, server string) (*cluster, error) {
 	var citus bool
 	if err := admin.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')`).Scan(&citus); err != nil || !citus {
@@ -62,11 +60,11 @@ func coordinated(ctx context.Context, admin *sql.DB, server string) (*cluster, e
 	return c, rows.Err()
 }
 
-// at is the URL of a database on a node; the empty name is the coordinator's own.
+// at returns the URL of a database on a node. An empty name means the coordinator's own database.
 func (c *cluster) at(n node, name string) string {
 	u, err := url.Parse(c.url)
 	if err != nil {
-		panic(err) // the pool was opened with it
+		panic(err) // cannot fail: the pool was opened with this URL
 	}
 	u.Host = net.JoinHostPort(n.Host, fmt.Sprint(n.Port))
 	if name != "" {
@@ -75,7 +73,7 @@ func (c *cluster) at(n node, name string) string {
 	return u.String()
 }
 
-// everywhere runs a statement on the server and on its workers.
+// everywhere runs a statement on the coordinator and on every worker.
 func (s *server) everywhere(ctx context.Context, statement string) error {
 	if s.cluster == nil {
 		_, err := s.admin.ExecContext(ctx, statement)
@@ -101,8 +99,8 @@ func (s *server) servers() []*sql.DB {
 	return pools
 }
 
-// join makes the databases of one name a cluster, few shards each: tests are many
-// and small.
+// join makes the databases of that name on all nodes a cluster. It uses few shards, since the tests
+// are many and their data is small.
 func (s *server) join(ctx context.Context, name string) error {
 	if _, err := s.admin.ExecContext(ctx, `ALTER DATABASE `+name+` SET citus.shard_count = 2`); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (s *server) join(ctx context.Context, name string) error {
 	return nil
 }
 
-// once runs a statement over a connection of its own.
+// once runs a statement over a new connection.
 func once(ctx context.Context, url, statement string, args ...any) error {
 	pool, err := db.OpenSQL(url, "guildhall-dbtest", 1)
 	if err != nil {
@@ -154,8 +152,8 @@ func Coordinator(t testing.TB) bool {
 	return err == nil && s.cluster != nil
 }
 
-// Apart is the list of the tests that do not run on a coordinator: a name and why,
-// a line each. A subtest that has a database of its own has one as well.
+// Apart lists the tests that do not run on a coordinator, one a line: the name and the reason. A
+// subtest with its own database has its own line.
 //
 //go:embed apart.txt
 var Apart string
@@ -170,7 +168,7 @@ var apartTests = sync.OnceValue(func() map[string]string {
 	return list
 })
 
-// skipApart skips a test of the list where the server is a coordinator.
+// skipApart skips a listed test if the server is a coordinator.
 func (s *server) skipApart(t testing.TB) {
 	t.Helper()
 	whole, _, _ := strings.Cut(t.Name(), "/")

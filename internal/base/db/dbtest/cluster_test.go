@@ -10,8 +10,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The list of tests that do not run on a coordinator names each with a reason, and
-// none that does not exist.
+// Every test listed in apart.txt exists and has a reason.
 func TestTheListOfTestsApartIsTrue(t *testing.T) {
 	t.Parallel()
 	wanted := map[string]bool{}

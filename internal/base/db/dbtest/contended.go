@@ -10,11 +10,11 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// WantNoCircle has five goroutines make changes, so many each, beside rows that refer to
-// what they change, which two others insert without pause. Such a row holds the row that it
-// refers to, and changes must not wait for one another in a circle then, which Postgres ends
-// after a second: change makes a number of changes, of one transaction each, and none may
-// take another.
+// WantNoCircle checks that concurrent changes of referenced rows do not deadlock. Five goroutines
+// call change `each` times, while two others insert rows with foreign keys to the changed rows
+// without pause; an insert locks the row that it refers to. Postgres ends a deadlock after a second
+// and the transaction is retried, so the test fails if more transactions begin than changes were
+// asked for. change makes `changes` changes, each in a transaction of its own.
 func WantNoCircle(t *testing.T, d *db.DB, insert func(context.Context, *db.Tx) error, each, changes int, change func(db.Doer) error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -29,7 +29,7 @@ func WantNoCircle(t *testing.T, d *db.DB, insert func(context.Context, *db.Tx) e
 				}
 				err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 					err := insert(ctx, tx)
-					time.Sleep(2 * time.Millisecond) // the transaction has more to do
+					time.Sleep(2 * time.Millisecond) // stands for further statements of the transaction
 					return err
 				})
 				if err != nil {
@@ -58,7 +58,7 @@ func WantNoCircle(t *testing.T, d *db.DB, insert func(context.Context, *db.Tx) e
 	}
 }
 
-// begun counts the transactions that are begun, those once more that are begun again.
+// begun counts the transactions that begin, including retries.
 type begun struct {
 	db.Doer
 	n atomic.Int64
@@ -71,9 +71,9 @@ func (b *begun) Do(ctx context.Context, f func(context.Context, *db.Tx) error) e
 	})
 }
 
-// Changed notes in which order the rows of a table are changed from now on, and returns how
-// to read it: what an SQL expression over NEW has said of each, with spaces between. Where
-// the table is distributed the test is skipped, since such a table has no triggers.
+// Changed records the order in which the rows of a table change from now on. The returned function
+// reads the order: the values of an SQL expression over NEW, separated by spaces. The test is
+// skipped if the table is distributed, since such a table cannot have triggers.
 func Changed(t *testing.T, d *db.DB, table, expression string) (order func() string) {
 	t.Helper()
 	if d.Distributed() {

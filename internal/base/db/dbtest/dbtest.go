@@ -1,5 +1,5 @@
-// Package dbtest gives each test a migrated database of its own, on a real
-// Postgres. Only tests may import it.
+// Package dbtest gives each test its own migrated database on a real Postgres. Only tests may
+// import it.
 package dbtest
 
 import (
@@ -26,18 +26,18 @@ import (
 	"guildhall/migrations"
 )
 
-// Variable names a server to use in place of one of the test's own. The
-// databases made there are dropped again.
+// Variable is the environment variable with the URL of an existing server to use instead of
+// starting one. The databases that the tests create there are dropped afterwards.
 const Variable = "GUILDHALL_TEST_DATABASE_URL"
 
-// Database is a migrated, empty database that no other test sees.
+// Database is a migrated, empty database for one test.
 type Database struct {
 	URL string
 	DB  *db.DB
 }
 
-// New makes a database and drops it when the test ends. Without Postgres
-// programs on the machine it skips the test, or fails it on CI.
+// New creates a database and drops it when the test ends. On a machine without Postgres programs it
+// skips the test; on CI it fails it.
 func New(t testing.TB) *Database {
 	t.Helper()
 	return Open(t, Empty(t, ""))
@@ -58,8 +58,8 @@ func Open(t testing.TB, url string) *Database {
 	return &Database{URL: url, DB: pool}
 }
 
-// Empty is New without the pools. From names the database to copy: empty means
-// the migrated one, template0 one without any table.
+// Empty is New without the pools. from names the database to copy: "" is the migrated template,
+// template0 is a database without tables.
 func Empty(t testing.TB, from string) string {
 	t.Helper()
 	s, err := sharedServer()
@@ -93,13 +93,13 @@ func Empty(t testing.TB, from string) string {
 	return urlOfDatabase(s.url, name)
 }
 
-// server is what all tests of the process share. A server of its own ends with
-// the process: its guard sees to that.
+// server is the Postgres server that all tests of the process share. If the process started the
+// server, the server's guard stops it when the process ends.
 type server struct {
 	url      string
 	admin    *sql.DB
 	template string
-	cluster  *cluster // nil on plain Postgres
+	cluster  *cluster // nil for plain Postgres
 }
 
 var sharedServer = sync.OnceValues(func() (*server, error) {
@@ -126,8 +126,8 @@ var sharedServer = sync.OnceValues(func() (*server, error) {
 	return s, nil
 })
 
-// prepare makes the migrated template unless another package's tests have made
-// it on this server already. An advisory lock lets one of them do it.
+// prepare creates the migrated template, unless the tests of another package have already created
+// it on this server. An advisory lock lets one process at a time do so.
 func (s *server) prepare(ctx context.Context) error {
 	version, err := schema()
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *server) prepare(ctx context.Context) error {
 	if err := s.fill(ctx, draft); err != nil {
 		return err
 	}
-	// The coordinator's comes last: where it is, all are.
+	// The coordinator's template is created last: if it exists, all nodes have theirs.
 	pools := s.servers()
 	slices.Reverse(pools)
 	for _, pool := range pools {
@@ -170,7 +170,7 @@ func (s *server) prepare(ctx context.Context) error {
 	return nil
 }
 
-// fill migrates the draft of the template, and distributes it on a coordinator.
+// fill migrates the draft of the template and, on a coordinator, distributes its tables.
 func (s *server) fill(ctx context.Context, draft string) error {
 	if s.cluster == nil {
 		return db.Migrate(ctx, urlOfDatabase(s.url, draft))
@@ -182,9 +182,9 @@ func (s *server) fill(ctx context.Context, draft string) error {
 	return err
 }
 
-// seal makes a template of the draft. The sessions of the migration are closed,
-// but Postgres takes a moment to end them, and neither statement works while one
-// is there; what Citus keeps connected is told to go.
+// seal turns the draft into a template. The migration's sessions are closed, but Postgres needs a
+// moment to end them, and neither statement works while a session is connected; so seal also
+// terminates the connections that Citus keeps.
 func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 	for _, statement := range []string{
 		`DROP DATABASE IF EXISTS ` + template + ` WITH (FORCE)`,
@@ -198,8 +198,8 @@ func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 	return nil
 }
 
-// drop drops a database on every node. The coordinator's goes first: what it keeps
-// connected to those of its workers ends with it.
+// drop drops a database on every node, the coordinator's first: that ends the coordinator's
+// connections to the workers' databases.
 func (s *server) drop(ctx context.Context, name string) error {
 	for _, pool := range s.servers() {
 		if err := undisturbed(ctx, pool, name, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
@@ -209,8 +209,8 @@ func (s *server) drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// undisturbed runs a statement that wants nobody else connected to a database, and tells
-// those who are to go.
+// undisturbed runs a statement that requires that no session is connected to the database. It
+// terminates the sessions that are.
 func undisturbed(ctx context.Context, pool *sql.DB, database, statement string) error {
 	for {
 		_, err := pool.ExecContext(ctx, statement)
@@ -224,8 +224,7 @@ func undisturbed(ctx context.Context, pool *sql.DB, database, statement string) 
 	}
 }
 
-// schema names the state that the migrations lead to: ours by their text, the
-// job engine's by its version.
+// schema returns a hash of the migrations' text, by which the template is named.
 func schema() (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
@@ -242,11 +241,11 @@ func schema() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// urlOfDatabase is the URL of another database on the same server.
+// urlOfDatabase returns the URL of another database on the same server.
 func urlOfDatabase(server, name string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		panic(err) // the pool was opened with it
+		panic(err) // cannot fail: the pool was opened with this URL
 	}
 	u.Path = "/" + name
 	return u.String()

@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-// Gate is a Link that holds back one request to Postgres until it is opened: what
-// sends it stands between two of its statements, while the test does something else.
+// Gate is a Link that holds back one request to Postgres until the test opens it. So a test can
+// stop a piece of code between two of its statements and meanwhile do something else.
 type Gate struct {
 	*Link
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	armed   bool
 	left    int
 	fate    Fate
 	reached bool
-	opened  chan struct{} // closed when what is held back may go
+	opened  chan struct{} // closed when the held request may continue
 }
 
-// NewGate puts a gate in front of a database. It is open.
+// NewGate puts an open gate in front of a database.
 func NewGate(t testing.TB, databaseURL string) *Gate {
 	t.Helper()
 	g := &Gate{opened: make(chan struct{})}
@@ -42,9 +42,8 @@ func (g *Gate) judge([]byte) Fate {
 	return fate
 }
 
-// Arm lets so many requests through and holds back the one that follows. Fate is
-// what becomes of that one when the gate is opened; with Stall the request passes at
-// once, and its response waits.
+// Arm lets `after` requests pass and holds back the next one. fate is what happens to that request
+// when the gate is opened; with Stall the request passes at once and its response is held back.
 func (g *Gate) Arm(after int, fate Fate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,15 +51,15 @@ func (g *Gate) Arm(after int, fate Fate) {
 	g.opened = make(chan struct{})
 }
 
-// Reached reports whether a request is held back, or was.
+// Reached reports whether a request has been held back.
 func (g *Gate) Reached() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reached
 }
 
-// Open lets go what is held back, and everything that follows. It reports whether a
-// request has met another fate than to pass.
+// Open releases the held request and lets everything after it pass. It reports whether the held
+// request met a fate other than Pass.
 func (g *Gate) Open() (struck bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

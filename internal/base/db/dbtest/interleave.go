@@ -8,28 +8,29 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Command is something that a worker or a request does, whose every request to
-// Postgres passes a gate of its own.
+// Command is one concurrent operation of a test, with a gate of its own for its requests to
+// Postgres.
 type Command struct {
 	Name string
 	Gate *Gate
-	Stop int // requests to Postgres before it is held back
+	Stop int // the command is held back after this many requests to Postgres
 	Fate Fate
 	Run  func(ctx context.Context) error
 
-	Err  error // what Run has returned
-	Died bool  // the call that was held back has met another fate than to pass
+	Err  error // the error that Run returned
+	Died bool  // the held request met a fate other than Pass
 
 	done chan struct{}
 }
 
-// Ran reports whether the command was begun.
+// Ran reports whether the command was started.
 func (c *Command) Ran() bool { return c.done != nil }
 
-// Interleave runs some commands at once. Each but the last is held back between two of
-// its requests until the next one has ended, is held back itself, or waits for a lock;
-// none is begun after one that waits. It returns when all have ended, and Postgres has
-// ended what those had begun that died.
+// Interleave runs commands concurrently, in a chosen order: each command but the last is held back
+// between two of its requests while the next one runs until that one has ended, is held back
+// itself, or waits for a lock. No command starts after one that waits for a lock. Interleave
+// returns when all have ended, and when Postgres has ended the transactions of commands whose
+// connection was cut.
 func Interleave(t testutil.Test, d *db.DB, commands ...*Command) {
 	t.Helper()
 	died := false
@@ -67,11 +68,11 @@ func (c *Command) begin() {
 	}()
 }
 
-// beforeAsking is how long a command goes on before Postgres is asked whether it waits.
+// beforeAsking is how long a command runs before Postgres is asked whether it waits for a lock.
 const beforeAsking = 4 * time.Millisecond
 
-// halts waits until the command has ended, is held back, or waits for a lock; it
-// reports whether another may begin, which it may not in the last case.
+// halts waits until the command has ended, is held back, or waits for a lock. It returns false if
+// it waits for a lock: then no further command may start.
 func (c *Command) halts(t testutil.Test, d *db.DB) bool {
 	waits := false
 	begun := time.Now()
@@ -79,7 +80,8 @@ func (c *Command) halts(t testutil.Test, d *db.DB) bool {
 		if c.ended() || c.Gate.Reached() {
 			return true
 		}
-		// Most are there before Postgres has answered, which is asked thousands of times.
+		// Asking costs a query, thousands of times in a test, and most commands halt before
+		// Postgres would have answered.
 		waits = time.Since(begun) > beforeAsking && Waiting(t, d) > 0
 		return waits
 	})

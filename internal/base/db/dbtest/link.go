@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Fate is what becomes of bytes that a program sends to Postgres.
+// Fate is what a Link does with bytes that a program sends to Postgres.
 type Fate int
 
 // The fates.
 const (
 	Pass  Fate = iota
-	Break      // Postgres never gets them, and the connection breaks
-	Lose       // Postgres gets them, and the connection breaks when it has responded
-	Stall      // Postgres gets them, and all its responses wait until the link is thawed
+	Break      // Postgres does not receive the bytes, and the connection breaks
+	Lose       // Postgres receives the bytes, and the connection breaks once it has responded
+	Stall      // Postgres receives the bytes, and its responses are held back until the link is thawed
 )
 
-// Link is a TCP proxy in front of Postgres whose faults a test decides on.
+// Link is a TCP proxy in front of Postgres that injects faults.
 type Link struct {
-	URL string // the database, through the link
+	URL string // the database's URL through the link
 
 	target string
 	judge  func(sent []byte) Fate
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	conns   map[net.Conn]struct{}
-	passing chan struct{} // closed while bytes pass
-	answers chan struct{} // closed while responses pass
-	delay   time.Duration // before each response of the server
+	passing chan struct{} // closed while bytes may pass
+	answers chan struct{} // closed while responses may pass
+	delay   time.Duration // waits before each response of the server
 	down    bool
 }
 
@@ -41,8 +41,8 @@ func NewLink(t testing.TB, databaseURL string) *Link {
 	return NewJudgedLink(t, databaseURL, func([]byte) Fate { return Pass })
 }
 
-// NewJudgedLink is NewLink with a judge of all that a program sends, in pieces as
-// they arrive.
+// NewJudgedLink is NewLink with a function that chooses the fate of everything a program sends. The
+// function sees the bytes in pieces, as they arrive.
 func NewJudgedLink(t testing.TB, databaseURL string, judge func(sent []byte) Fate) *Link {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -67,15 +67,14 @@ func NewJudgedLink(t testing.TB, databaseURL string, judge func(sent []byte) Fat
 	return l
 }
 
-// Freeze lets nothing through any more, in either direction, and closes nothing:
-// neither side learns of it.
+// Freeze stops all bytes in both directions without closing a connection, so neither side notices.
 func (l *Link) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.passing = make(chan struct{})
 }
 
-// Thaw lets everything through again, what was held back first.
+// Thaw lets bytes pass again, the held ones first.
 func (l *Link) Thaw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +98,7 @@ func (l *Link) stall() {
 	}
 }
 
-// Cut breaks every connection; new ones work.
+// Cut breaks every open connection. New connections work.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +107,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Down breaks every connection, and new ones as they come.
+// Down breaks every open connection, and each new one as soon as it is made.
 func (l *Link) Down() {
 	l.mu.Lock()
 	l.down = true
@@ -116,14 +115,14 @@ func (l *Link) Down() {
 	l.Cut()
 }
 
-// Up ends what Down began.
+// Up ends Down.
 func (l *Link) Up() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false
 }
 
-// Slow delays each response of the server.
+// Slow delays each response of the server by d.
 func (l *Link) Slow(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +169,7 @@ func (l *Link) accept(in net.Listener) {
 	}
 }
 
-// pump carries bytes until a connection breaks, or until pass says no to some.
+// pump copies bytes until a connection breaks or pass returns false.
 func (l *Link) pump(to, from net.Conn, pass func([]byte) bool) {
 	defer func() {
 		to.Close()

@@ -10,9 +10,9 @@ import (
 // Listener is the id of the endpoint that Listen registers.
 const Listener = "listener"
 
-// Listen registers an endpoint of the guild for the given event types. Events
-// that nobody listens to are not stored, so a test that looks at them needs one.
-// Nothing can be delivered to it.
+// Listen registers an endpoint of the guild for the given event types. Events are stored only if an
+// endpoint listens for them, so a test that reads events needs one. Nothing is delivered to this
+// endpoint.
 func Listen(t testing.TB, d *db.DB, guild string, types []string) {
 	t.Helper()
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -27,7 +27,7 @@ func Listen(t testing.TB, d *db.DB, guild string, types []string) {
 	}
 }
 
-// Unlisten removes the endpoint again.
+// Unlisten deletes the endpoint.
 func Unlisten(t testing.TB, d *db.DB, guild string) {
 	t.Helper()
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {

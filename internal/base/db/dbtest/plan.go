@@ -14,10 +14,9 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Plan returns Postgres' plan for query as a busy connection has it: the
-// statement is prepared and has run more often than it takes Postgres to settle
-// for a plan that serves all arguments. The caller has filled the tables and
-// run ANALYZE.
+// Plan returns the generic plan that a long-lived connection uses for query: the statement is
+// prepared and executed often enough for Postgres to switch from custom plans to a generic one.
+// Before the call, the test must fill the tables and run ANALYZE.
 func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	t.Helper()
 	literals := make([]string, len(args))
@@ -68,14 +67,15 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 
 var (
 	reading = regexp.MustCompile(`(Seq Scan|Sort|Bitmap Heap Scan)`)
-	// From 16 on Postgres sorts for an aggregate of distinct values in the open.
+	// From version 16 on, Postgres shows the sort for an aggregate of distinct values as a plan
+	// node.
 	sortOfCTE = regexp.MustCompile(`Sort\n *Sort Key: .*\n *->  CTE Scan`)
 )
 
-// WantIndex fails the test unless query reads exactly through the named index,
-// in its order: no table read whole and nothing sorted. A worker of a coordinator
-// plans each statement for its values, and may find another index cheaper, or to sort
-// what it leads to; what counts there is that nothing is read whole.
+// WantIndex fails the test unless query reads only through the named index and in the index's
+// order, without a sequential scan or a sort. On a Citus cluster the workers plan each execution
+// for its values and may choose another index or a sort; there WantIndex only requires that no
+// table is read whole.
 func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	t.Helper()
 	plan := Plan(t, d, query, args...)
@@ -88,8 +88,8 @@ func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	}
 }
 
-// WantPlannedOnce is WantIndex for a query that Postgres, besides, plans once for a
-// connection and not for each use: what it looks up are parameters still.
+// WantPlannedOnce is WantIndex, and also requires that Postgres uses a generic plan, which it makes
+// once for a connection: the index conditions must still contain parameters.
 func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
 	t.Helper()
 	WantIndex(t, d, index, query, args...)
@@ -98,10 +98,10 @@ func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
 	}
 }
 
-// WantOnePlan uses statements again and again in one unit, and fails the test unless there
-// are so many with this part in their text, and Postgres has planned each for single uses
-// five times at most: so often it does before it settles for one plan. A coordinator
-// plans for its shards, which is not counted.
+// WantOnePlan runs `use` again and again in one transaction. It fails the test unless exactly the
+// given number of statements have part in their text, and Postgres has made at most five custom
+// plans for each of them, as it does before it switches to a generic plan. On a coordinator, which
+// plans for its shards, the plans are not counted.
 func WantOnePlan(t testing.TB, d *db.DB, statements int, part string, use func(ctx context.Context, tx *db.Tx, i int) error) {
 	t.Helper()
 	if Coordinator(t) {
@@ -123,9 +123,9 @@ func WantOnePlan(t testing.TB, d *db.DB, statements int, part string, use func(c
 	})
 }
 
-// WantKeyed fails the test unless the query narrows the table by keys before it joins, in a
-// guild that the table's statistics do not know. Postgres takes such a guild for one row, and
-// would compare all of the guild with all that the query joins to it.
+// WantKeyed fails the test unless the query looks up the table's rows by key before it joins, also
+// for a guild that is missing from the table's statistics. Postgres estimates such a guild at one
+// row, and would otherwise compare all rows of the guild with all joined rows.
 func WantKeyed(t testing.TB, d *db.DB, table, query string, args ...any) {
 	t.Helper()
 	plan := Plan(t, d, query, args...)
@@ -141,5 +141,5 @@ func WantKeyed(t testing.TB, d *db.DB, table, query string, args ...any) {
 	}
 }
 
-// shardSuffix ends the names of tables and indexes in the plans of a coordinator.
+// shardSuffix is the end of the names of shards and their indexes in a coordinator's plans.
 var shardSuffix = regexp.MustCompile(`_1\d{5}\b`)

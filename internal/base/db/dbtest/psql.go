@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// WantPsql fails the test unless psql makes the whole statement of a text and of its
-// variables, in pairs of a name and a value.
+// WantPsql fails the test unless psql turns text and variables, pairs of a name and a value, into
+// the statement whole.
 func WantPsql(t testing.TB, url, text, whole string, variables ...string) {
 	t.Helper()
 	args := []string{"--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--dbname=" + url}

@@ -13,7 +13,7 @@ import (
 	"guildhall/migrations"
 )
 
-// exceptions are statements that break a rule, by a part of their text.
+// exceptions lists parts of the text of statements that may break a rule, each with a reason.
 var exceptions = []struct{ part, reason string }{
 	{"AND e.user_id = $2 AND e.entered_at <= $3", "entries of a member who is forgotten, which are otherwise only added"},
 	{"AND ctid = ANY ($2::text[]::tid[])", "entries and draws of a guild that has left, which are otherwise only added"},
@@ -21,7 +21,7 @@ var exceptions = []struct{ part, reason string }{
 	{"WITH expired AS MATERIALIZED (", "expired rows of several guilds, the same"},
 }
 
-// guildTables are the tables that the migrations make, without the shared ones.
+// guildTables returns the tables of the migrations that are not shared ones.
 var guildTables = sync.OnceValue(func() map[string]bool {
 	made := regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 	tables := make(map[string]bool)
@@ -37,14 +37,14 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 		return err
 	})
 	if err != nil {
-		panic(err) // they are part of the program
+		panic(err) // cannot fail: the files are part of the program
 	}
 	return tables
 })
 
-// Every statement of the program that a test's process runs is held against the
-// rules before it is first prepared or run. One that breaks a rule fails, and with
-// it the test whose database it was for, whatever becomes of the error.
+// Every statement of the program is checked against the rules before it is first prepared or run in
+// a test. A statement that breaks a rule fails, and so does the test that owns the database, even
+// if the code ignores the error.
 func init() {
 	db.InspectStatements(func(database, written string) error {
 		statement := db.Distributed(written)
@@ -58,7 +58,7 @@ func init() {
 		err = fmt.Errorf("the statement breaks a rule of ARCHITECTURE.md: %w:\n%s", err, statement)
 		violations.Lock()
 		defer violations.Unlock()
-		// A statement that is retried for ever breaks the rule for ever.
+		// A statement that is retried for ever would report its violation for ever.
 		if seen := violations.of[database]; len(seen) < maxViolations {
 			violations.of[database] = append(seen, err)
 		}
@@ -66,11 +66,11 @@ func init() {
 	})
 }
 
-// maxViolations is how many violations one test tells of.
+// maxViolations is how many violations a test reports.
 const maxViolations = 10
 
 var (
-	verdicts   sync.Map // statement to error or nil
+	verdicts   sync.Map // maps a statement to its error, or to nil
 	violations = struct {
 		sync.Mutex
 		of map[string][]error
@@ -92,8 +92,9 @@ func check(statement string) error {
 	return err
 }
 
-// ofTheProgram reports whether the statement that is being run is the program's
-// own: tests set their scenes as they like, and libraries have tables of their own.
+// ofTheProgram reports whether the program itself runs the current statement. The rules do not
+// apply to statements of tests, which prepare data as they like, nor to those of libraries, which
+// have their own tables.
 func ofTheProgram() bool {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
@@ -112,7 +113,7 @@ func ofTheProgram() bool {
 	}
 }
 
-// ofTests reports whether a function belongs to what only tests and measurements use.
+// ofTests reports whether a function belongs to a package that only tests and benchmarks use.
 func ofTests(function string) bool {
 	for _, part := range []string{"/dbtest.", "/apitest.", "/testutil.", "/chattest.", "guildhall/bench"} {
 		if strings.Contains(function, part) {
@@ -122,7 +123,7 @@ func ofTests(function string) bool {
 	return false
 }
 
-// wantRules fails the test when a statement on its database broke a rule.
+// wantRules fails the test if a statement on its database broke a rule.
 func wantRules(t testing.TB, database string) {
 	t.Helper()
 	violations.Lock()

@@ -7,34 +7,26 @@ import (
 	"strings"
 )
 
-// The rules for statements (ARCHITECTURE.md, "One guild a statement"), as far as
-// their text shows them:
+// The rules for statements (ARCHITECTURE.md, "One guild a statement"), as far as the text of a
+// statement shows them:
 //
-//   - what changes or deletes rows of a guild's table, or locks some, names the
-//     guild by equality; what inserts some names the column;
-//   - what inserts rows of a guild's table from a step of its own statement names the
-//     guild by a row of such a table, in whose place a coordinator then runs it: the
-//     steps of others it sends to every worker, also to one that is gone;
-//   - what an upsert sets comes from the statement's values, from excluded or from
-//     the row, never from a function that is not immutable; nor does a CASE or COALESCE in
-//     what an update sets;
-//   - what an update sets is no text of another step that is read as an instant, and what
-//     a change returns is no clock: both depend on the session;
-//   - what asks whether a guild's table has a row at all, with an empty SELECT, names
-//     the guild: a coordinator has no such list for several workers;
-//   - what inserts rows that it selects from a guild's table alone is no statement's main query
-//     beside a step that changes rows: a worker would be sent both, and runs one;
-//   - entries and draws of giveaways are added and never changed.
+//   - An UPDATE, DELETE or locking SELECT on a guild's table compares guild_id with one value; an INSERT names the column guild_id.
+//   - An INSERT into a guild's table from a CTE takes the guild from a row of a guild's table. Citus then runs the insert on that guild's worker. It sends the result of any other CTE to every worker, including one that is down.
+//   - An upsert sets values that come from the statement, from excluded or from the row, never from a function that is not immutable. The same holds for a CASE or COALESCE in an UPDATE.
+//   - An UPDATE does not parse text from a CTE as an instant, and a change does not return a clock's value: both depend on the session.
+//   - EXISTS with an empty SELECT list on a guild's table names the guild: a coordinator cannot plan an empty list for several workers.
+//   - The main query of a statement whose CTEs change rows is not an INSERT that selects from one guild's table alone: Citus would send both to a worker, which runs only one.
+//   - Entries and draws of giveaways are inserted and never changed.
 
-// token is a word, a parameter, a literal or a sign of a statement.
+// token is a word, parameter, literal or symbol of a statement.
 type token = string
 
 var lexer = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|[eE]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$\d+|\w+|::|<>|<=|>=|[^\s\w]`)
 
-// literal stands for every quoted text.
+// literal replaces every quoted text.
 const literal = "''"
 
-// begins are the words with which a query begins, inside parentheses too.
+// begins lists the words with which a query starts, also inside parentheses.
 var begins = []token{"select", "insert", "update", "delete", "with", "copy", "truncate"}
 
 var (
@@ -58,13 +50,14 @@ var (
 	idPattern    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
 )
 
-// immutable are the functions that an upsert may call, and words before a list.
+// immutable lists the functions that an upsert may call, and keywords that may stand before a
+// parenthesis.
 var immutable = []string{"greatest", "least", "coalesce", "nullif", "values", "cardinality", "abs", "make_interval", "case", "and", "or", "when", "then", "in"}
 
-// added are the tables whose rows are never changed.
+// added lists the tables whose rows are never changed.
 var added = []string{"giveaway_entries", "giveaway_draws"}
 
-// broken says which rule a statement breaks; nil when it breaks none.
+// broken returns an error for a statement that breaks a rule, which it names.
 func broken(statement string) error {
 	list := tokens(statement)
 	all := queries(list)
@@ -79,8 +72,8 @@ func broken(statement string) error {
 	return scattered(list)
 }
 
-// twofold is an error for a statement whose main query, the last of all, inserts rows
-// that it selects from a guild's table alone, while a step of it changes rows.
+// twofold returns an error for a statement whose main query, the last, inserts rows that it selects
+// from a guild's table alone, while one of its CTEs changes rows.
 func twofold(all [][]token) error {
 	for i, q := range all {
 		m := copyPattern.FindStringSubmatch(spaced(q))
@@ -101,8 +94,8 @@ var (
 	selectedPattern = regexp.MustCompile(` select ([a-z_0-9]+) \. (?:guild_id|id) `)
 )
 
-// scattered is an error for a statement that inserts what a step of it has found,
-// and takes the guild from elsewhere than from a row of a guild's table.
+// scattered returns an error for a statement that inserts the result of a CTE and does not take the
+// guild from a row of a guild's table.
 func scattered(list []token) error {
 	known := make(map[token]bool)
 	for _, m := range stepPattern.FindAllStringSubmatch(spaced(list), -1) {
@@ -131,7 +124,7 @@ func scattered(list []token) error {
 	return nil
 }
 
-// closing is where the query ends that begins at i.
+// closing returns the index at which the query ends that starts at i.
 func closing(list []token, i int) int {
 	depth := 0
 	for ; i < len(list); i++ {
@@ -147,7 +140,7 @@ func closing(list []token, i int) int {
 	return i
 }
 
-// tokens takes a statement apart, without its comments and in lower case.
+// tokens splits a statement into tokens, in lower case and without comments.
 func tokens(statement string) []token {
 	var list []token
 	for _, t := range lexer.FindAllString(statement, -1) {
@@ -164,8 +157,8 @@ func tokens(statement string) []token {
 	return list
 }
 
-// queries returns the queries of a statement, each without those inside it: the
-// main one and every CTE and subquery.
+// queries returns the queries of a statement, each without the queries inside it: the main query,
+// and every CTE and subquery.
 func queries(list []token) [][]token {
 	var all [][]token
 	var read func(at int) ([]token, int)
@@ -187,7 +180,7 @@ func queries(list []token) [][]token {
 		}
 		return own, at
 	}
-	for at := 0; at < len(list); at++ { // further rounds only for a stray parenthesis
+	for at := 0; at < len(list); at++ { // runs more than once only after a stray closing parenthesis
 		own, end := read(at)
 		for i := range own {
 			if own[i] == ";" {
@@ -200,7 +193,7 @@ func queries(list []token) [][]token {
 	return all
 }
 
-// split takes several statements apart.
+// split separates several statements.
 func split(list []token) (all [][]token) {
 	for {
 		i := slices.Index(list, "; ")
@@ -211,7 +204,7 @@ func split(list []token) (all [][]token) {
 	}
 }
 
-// spaced is a query as a text that patterns can look at.
+// spaced returns a query as text that patterns can match.
 func spaced(query []token) string { return " " + strings.Join(query, " ") + " " }
 
 func brokenBy(q string) error {
@@ -269,8 +262,9 @@ func brokenBy(q string) error {
 	return nil
 }
 
-// mutable is what of an expression depends on more than its values: a function that
-// may, or an interval, which is added in the session's time zone.
+// mutable returns the part of an expression that depends on more than its values: a function that
+// is not immutable, or an interval, which is added in the session's time zone. It returns "" if
+// there is none.
 func mutable(expression string) string {
 	for _, call := range callPattern.FindAllStringSubmatch(" "+expression+" ", -1) {
 		if !slices.Contains(immutable, call[1]) {
@@ -283,7 +277,7 @@ func mutable(expression string) string {
 	return ""
 }
 
-// after is what of an update or a delete says which rows: what follows SET and its
+// after returns the part of an UPDATE or DELETE that selects the rows: everything after SET and its
 // list.
 func after(q string) string {
 	_, set, ok := strings.Cut(q, " set ")
@@ -297,9 +291,8 @@ func after(q string) string {
 	return set[max(0, at[0]-1):]
 }
 
-// names reports whether a query that touches a table names the guild, where the
-// table is a guild's: by equality with a value. Where one names the column of
-// another table instead, a coordinator asks every worker.
+// names reports whether a query on a guild's table compares guild_id with one value. If it compares
+// guild_id with another table's column instead, a coordinator asks every worker.
 func names(q, table string) bool {
 	switch {
 	case !guildTables()[table]:

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Each rule finds its statements, and lets others pass.
-// RELIABILITY.md, Operation.
+// Each rule rejects the statements that break it and accepts others. RELIABILITY.md, Operation.
 func TestRulesForStatements(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ statement, want string }{

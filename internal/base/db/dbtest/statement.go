@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Do runs work in a unit, which has to succeed.
+// Do runs work in a transaction. It fails the test if the transaction fails.
 func Do(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	if err := d.Do(context.Background(), work); err != nil {
@@ -17,8 +17,8 @@ func Do(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) err
 	}
 }
 
-// Exec runs a statement in a unit of its own, past the program, as anybody with
-// access to the database could, however long it takes.
+// Exec runs a statement in a transaction of its own and without a timeout, as somebody with psql
+// could.
 func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	t.Helper()
 	unbounded(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -27,7 +27,7 @@ func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	})
 }
 
-// unbounded runs work in a unit, however long its statements take.
+// unbounded runs work in a transaction without a statement timeout.
 func unbounded(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	Do(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -38,7 +38,7 @@ func unbounded(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.
 	})
 }
 
-// Prune deletes up to a thousand expired rows of each kind and returns how many.
+// Prune deletes up to a thousand expired rows of each kind and returns the total.
 func Prune(t testutil.Test, d *db.DB, kinds []db.Expiry) (deleted int) {
 	t.Helper()
 	for _, o := range kinds {
@@ -51,8 +51,8 @@ func Prune(t testutil.Test, d *db.DB, kinds []db.Expiry) (deleted int) {
 	return deleted
 }
 
-// Waiting is how many sessions of the database wait for a lock; on a coordinator
-// they do so on its workers.
+// Waiting returns the number of the database's sessions that wait for a lock. With Citus it counts
+// the sessions on the workers.
 func Waiting(t testutil.Test, d *db.DB) int {
 	t.Helper()
 	const here = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -62,8 +62,9 @@ func Waiting(t testutil.Test, d *db.DB) int {
 	return Value[int](t, d, here)
 }
 
-// Earlier is the list of an UPDATE that sets columns back by an interval. A coordinator
-// refuses what depends on the session's time zone, as taking days from an instant does.
+// Earlier returns the SET list of an UPDATE that moves columns into the past by an interval. It is
+// written so that Citus accepts it: subtracting days from an instant depends on the session's time
+// zone.
 func Earlier(interval string, columns ...string) string {
 	list := make([]string, len(columns))
 	for i, c := range columns {
@@ -72,13 +73,13 @@ func Earlier(interval string, columns ...string) string {
 	return strings.Join(list, ", ")
 }
 
-// AddGuilds makes guilds with nothing in them.
+// AddGuilds creates empty guilds.
 func AddGuilds(t testutil.Test, d *db.DB, ids ...string) {
 	t.Helper()
 	Exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT id, 'Guild ' || id, '1' FROM unnest($1::text[]) AS id`, db.Array(ids))
 }
 
-// Fill runs statements in one unit, however long they take.
+// Fill runs statements in one transaction without a timeout.
 func Fill(t testutil.Test, d *db.DB, statements ...string) {
 	t.Helper()
 	unbounded(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -91,7 +92,7 @@ func Fill(t testutil.Test, d *db.DB, statements ...string) {
 	})
 }
 
-// Value is the one value that a query finds.
+// Value returns the single value that a query selects.
 func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
 	t.Helper()
 	if err := d.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
@@ -100,7 +101,7 @@ func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
 	return v
 }
 
-// Told counts the events of a guild that are kept, and for whom.
+// Told counts the stored events of a guild, with their deliveries to endpoints and to streams.
 func Told(t testutil.Test, d *db.DB, guild string) string {
 	t.Helper()
 	return Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',

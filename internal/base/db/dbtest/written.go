@@ -10,18 +10,18 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// forms are the statements of the program that have a plan, by the database of the test
-// that was the first of this process to run them.
+// forms holds the program's statements that EXPLAIN accepts, under the database of the test that
+// first ran them in this process.
 var forms = struct {
 	sync.Mutex
 	of    map[string][]string
 	known map[string]bool
 }{of: make(map[string][]string), known: make(map[string]bool)}
 
-// hasPlan begins a statement that EXPLAIN takes.
+// hasPlan matches the beginning of a statement that EXPLAIN accepts.
 var hasPlan = regexp.MustCompile(`^\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b`)
 
-// unplanned says of a statement that it has a plan, and was not noted yet.
+// unplanned reports whether a statement has a plan and was not recorded before.
 func unplanned(statement string) bool {
 	forms.Lock()
 	defer forms.Unlock()
@@ -37,9 +37,9 @@ func noteForms(database, statement string) {
 	}
 }
 
-// wantForms has Postgres plan the statements that a test was the first to run, and prints
-// them whole. Where a coordinator reads another form, that is planned as well: but for
-// this, only a coordinator would read it.
+// wantForms runs EXPLAIN on the statements that a test was the first to run, and logs their full
+// text. It also explains the form for a coordinator, if that differs: otherwise only a coordinator
+// would parse that form.
 func wantForms(ctx context.Context, t testing.TB, url, database string) {
 	t.Helper()
 	forms.Lock()
@@ -49,7 +49,7 @@ func wantForms(ctx context.Context, t testing.TB, url, database string) {
 	if len(statements) == 0 {
 		return
 	}
-	pool, err := sql.Open("postgres", url) // db's own pools would read the second form in both
+	pool, err := sql.Open("postgres", url) // db's own pools would send the coordinator's form in both cases
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
 	}
@@ -85,8 +85,8 @@ func plannedApart(ctx context.Context, pool *sql.DB, text string) (string, error
 	return planned(ctx, tx, text)
 }
 
-// WantPlanned prints statements whole, as psql takes them, with the plans that
-// Postgres makes of them and of their distributed form. It fails where there is none.
+// WantPlanned logs the full text of statements, as psql accepts it, with their plans and the plans
+// of their distributed form. It fails the test if Postgres cannot plan one.
 func WantPlanned(t testing.TB, d *db.DB, statements map[string]string) {
 	t.Helper()
 	for name, written := range statements {
@@ -103,9 +103,9 @@ func WantPlanned(t testing.TB, d *db.DB, statements map[string]string) {
 	}
 }
 
-// planned is the plan of a statement for whatever values its parameters have. A text is
-// given nevertheless: a coordinator plans for the guild, and for none it has no plan of
-// a step that is worked out first.
+// planned returns a plan that holds for any parameter values. Text parameters get a value all the
+// same: Citus plans for the value of the guild, and without one it cannot plan a CTE that it
+// evaluates first.
 func planned(ctx context.Context, tx *sql.Tx, text string) (string, error) {
 	for _, s := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE written AS ` + text} {
 		if _, err := tx.ExecContext(ctx, s); err != nil {
