@@ -20,8 +20,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// child makes this test's program a parent that starts a server and waits to be
-// killed.
+// child is the environment variable that makes this test program a parent process, which starts a
+// server and waits to be killed.
 const child = "EMBEDDED_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// folder is a folder that the server's account can reach.
+// folder returns a temporary directory that the server's account can enter.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "guildhall-test-")
@@ -68,7 +68,7 @@ func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-// query runs one statement and returns its one value as text.
+// query runs a statement and returns its single value as text.
 func query(t *testing.T, url, statement string) string {
 	t.Helper()
 	text, err := ask(url, statement)
@@ -181,7 +181,7 @@ func TestStart(t *testing.T) {
 			t.Errorf("the second start uses %s, not %s", again.Folder, first)
 		}
 		if first != dir {
-			// Once the folder is deleted nobody can find its data any more.
+			// Once the directory is deleted, no Start can find its data any more.
 			if err := again.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// parent starts the child and returns it with its server's URL.
+// parent starts the test program as a parent process and returns it with its server's URL.
 func parent(t *testing.T, dir string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -264,7 +264,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // the lock is free when the process is gone
+		_ = cmd.Wait() // the lock is released when the process has ended
 		if got := query(t, start(t, embedded.Config{Dir: dir, Fast: true}).URL, `SELECT v FROM kept`); got != "here" {
 			t.Errorf("got %q", got)
 		}

@@ -1,7 +1,6 @@
-// Package embedded runs a Postgres of the program's own: it finds the server
-// programs of the machine, makes a database folder, and starts and stops a
-// server on it that only this machine's owner of the folder can reach. It is
-// what `guildhall dev` and the tests stand on; it knows no SQL and no driver.
+// Package embedded runs a private Postgres server: it finds the machine's Postgres programs,
+// creates a data directory, and starts and stops a server that only the owner of the directory can
+// reach. `guildhall dev` and the tests use it. It contains no SQL and no driver.
 package embedded
 
 import (
@@ -19,17 +18,16 @@ import (
 // Oldest is the oldest major version of Postgres that Guildhall works with.
 const Oldest = 15
 
-// ErrNoPrograms says that this machine has no usable Postgres programs.
+// ErrNoPrograms is returned when the machine has no usable Postgres programs.
 var ErrNoPrograms = fmt.Errorf("no Postgres server programs (version %d or newer) were found: run `make postgres`, or install Postgres with the system's package manager", Oldest)
 
 // Programs is one installation of the Postgres server programs.
 type Programs struct {
-	Dir   string // the folder that holds postgres and initdb
+	Dir   string // the directory with postgres and initdb
 	Major int
 }
 
-// folders are where packages put the server programs when they keep them off
-// the PATH.
+// folders are the directories where packages install the server programs if not in the PATH.
 var folders = []string{
 	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                                   // PostgreSQL's own RPMs
@@ -44,9 +42,9 @@ var folders = []string{
 	"/usr/local/pgsql/bin",                               // built from source
 }
 
-// Find returns the programs to use: those on the PATH, else the newest of the
-// usual package folders. With a major other than 0 it wants exactly that one,
-// because a database folder is readable by its own major version alone.
+// Find returns the programs to use: those in the PATH, or else the newest in the usual directories.
+// A major other than 0 must match exactly, because only the same major version can read a data
+// directory.
 func Find(ctx context.Context, major int) (Programs, error) {
 	all := installed(ctx)
 	for _, p := range all {
@@ -60,7 +58,7 @@ func Find(ctx context.Context, major int) (Programs, error) {
 	return Programs{}, ErrNoPrograms
 }
 
-// installed lists the usable installations, the preferred first.
+// installed returns the usable installations, the preferred one first.
 func installed(ctx context.Context) []Programs {
 	var found []Programs
 	seen := map[string]bool{}
@@ -85,7 +83,7 @@ func installed(ctx context.Context) []Programs {
 	for _, pattern := range folders {
 		dirs, err := filepath.Glob(pattern)
 		if err != nil {
-			panic(err) // a pattern above is malformed
+			panic(err) // cannot fail: the patterns are constants
 		}
 		for _, dir := range dirs {
 			add(&packaged, dir)

@@ -8,9 +8,9 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// guardScript waits for a line on its standard input. The line means that the
-// server was stopped in order; the end of the input means that the parent died,
-// however it died, and then the guard stops the server in its place.
+// guardScript waits for a line on its standard input. The line means that the server was stopped in
+// order. The end of the input without it means that the parent process died; then the guard stops
+// the server.
 const guardScript = `
 read -r line && exit 0
 pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null) || exit 0
@@ -21,14 +21,14 @@ while [ -e "$1/postmaster.pid" ] && kill -0 "$pid" 2>/dev/null && [ $n -lt 300 ]
 [ -z "$4" ] || rm -rf "$4"
 `
 
-// startGuard starts the guard of s: a shell, because it must be another process
-// than the one whose death it waits for.
+// startGuard starts the guard process of s. It is a shell, because it must outlive the process
+// whose death it waits for.
 func startGuard(ctx context.Context, s *Server, run *account) (io.WriteCloser, error) {
 	signal, folder := "INT", ""
 	if s.temporary {
 		signal, folder = "QUIT", s.Folder
 	}
-	// The guard outlives whatever ctx bounds.
+	// The guard must outlive ctx.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", guardScript, "guard", s.data, signal, folder, s.socket)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	in, err := cmd.StdinPipe()
@@ -38,6 +38,6 @@ func startGuard(ctx context.Context, s *Server, run *account) (io.WriteCloser, e
 	if err := cmd.Start(); err != nil {
 		return nil, fault.Wrap(err, "start the server's guard")
 	}
-	go func() { _ = cmd.Wait() }() // collects the process; it has nothing to say
+	go func() { _ = cmd.Wait() }() // reaps the process; its result does not matter
 	return in, nil
 }

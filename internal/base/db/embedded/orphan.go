@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// stopOrphan ends a server that a killed parent left behind on data and clears
-// a stale pid file. The caller holds the folder's lock, so nobody living owns
-// the server.
+// stopOrphan stops a server that a killed parent has left running on data, and removes a stale pid
+// file. The caller holds the directory's lock, so no live process owns the server.
 func stopOrphan(ctx context.Context, data string) error {
 	pid, _, err := pidFile(data)
 	if os.IsNotExist(err) {
 		return nil
 	}
 	if err != nil || !serves(ctx, pid, data) {
-		// Postgres itself would refuse when the number now belongs to another process.
+		// Postgres would refuse to start if the process id in the file now belongs to another
+		// process.
 		if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !os.IsNotExist(err) {
 			return err
 		}
@@ -31,8 +31,8 @@ func stopOrphan(ctx context.Context, data string) error {
 	return end(pid, func() bool { return !serves(ctx, pid, data) })
 }
 
-// pidFile is what a running server keeps in its data folder: its process id in
-// the first line, its state in the eighth.
+// pidFile reads the pid file of a running server: the process id in the first line, the state in
+// the eighth.
 func pidFile(data string) (pid int, state string, err error) {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
@@ -49,8 +49,7 @@ func pidFile(data string) (pid int, state string, err error) {
 	return pid, state, nil
 }
 
-// end asks a server to stop, more firmly each time: a fast shutdown, an
-// immediate one, and at last the kill.
+// end stops a server: first by a fast shutdown, then by an immediate one, at last by SIGKILL.
 func end(pid int, gone func() bool) error {
 	for _, step := range []struct {
 		signal syscall.Signal
@@ -66,7 +65,7 @@ func end(pid int, gone func() bool) error {
 	return fmt.Errorf("the Postgres server %d does not stop", pid)
 }
 
-// until polls done and reports whether it came true in time.
+// until polls done and reports whether done returned true within limit.
 func until(limit time.Duration, done func() bool) bool {
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		if done() {
@@ -78,13 +77,13 @@ func until(limit time.Duration, done func() bool) bool {
 	}
 }
 
-// serves reports whether process pid is a living Postgres server on data.
+// serves reports whether process pid is a running Postgres server on data.
 func serves(ctx context.Context, pid int, data string) bool {
 	if err := syscall.Kill(pid, 0); err != nil {
 		return false
 	}
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		// A dead process that its parent has not waited for yet is in state Z.
+		// A zombie, a dead process that its parent has not waited for, has state Z.
 		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) && stat[i+2] == 'Z' {
 			return false
 		}

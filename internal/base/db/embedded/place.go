@@ -14,14 +14,14 @@ import (
 	"syscall"
 )
 
-// account is the system user the server runs under; nil means the caller's own.
+// account is the system user that the server runs as; nil means the caller's own.
 type account struct {
 	name     string
 	uid, gid uint32
 }
 
-// serverAccount is nil for an ordinary user. Postgres refuses to run as root,
-// so root gets another user: postgres where there is one, else nobody.
+// serverAccount returns nil for an ordinary user. Postgres refuses to run as root, so for root it
+// returns the user postgres, or nobody if there is no such user.
 func serverAccount() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -44,8 +44,8 @@ func serverAccount() (*account, error) {
 	return nil, errors.New("Postgres does not run as root, and there is neither a user postgres nor nobody to run it under: start as an ordinary user")
 }
 
-// attributes start a program as the account, in a process group of its own, so
-// that a Ctrl-C at the terminal reaches the caller alone.
+// attributes returns the attributes to start a program as the account, in its own process group, so
+// that Ctrl-C at the terminal reaches only the caller.
 func (a *account) attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if a != nil {
@@ -54,18 +54,16 @@ func (a *account) attributes() *syscall.SysProcAttr {
 	return attr
 }
 
-// pointer is the file in the asked-for folder that says where the data is when
-// it could not stay there; ownerFile is the file beside the data that says which
-// folder asked for it.
+// pointer is the file in the requested directory that says where the data is if it could not be
+// stored there; ownerFile is the file beside the data that names the requested directory.
 const (
 	pointer   = "location"
 	ownerFile = "asked-for-by"
 )
 
-// place returns the folder that holds the database of dir. It is dir itself
-// unless the server's account cannot reach it (a checkout in root's home is
-// closed to everybody else). Then it is a private folder under /var/tmp, and
-// dir keeps a file that says where.
+// place returns the directory for the database of dir. It is dir itself unless the server's account
+// cannot enter it, as with a checkout in root's home. Then it is a private directory under
+// /var/tmp, and a file in dir says where.
 func place(ctx context.Context, dir string, a *account) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -103,8 +101,8 @@ func (a *account) own(path string) error {
 	return os.Lchown(path, int(a.uid), int(a.gid))
 }
 
-// reaches reports whether the account can get into dir, judged by the
-// permission bits of every folder above it.
+// reaches reports whether the account can enter dir, judged by the permission bits of dir and all
+// its parents.
 func (a *account) reaches(dir string) bool {
 	if a == nil {
 		return true
@@ -136,9 +134,8 @@ func (a *account) reaches(dir string) bool {
 	}
 }
 
-// removeAbandoned deletes the data that nobody can find any more: that of an
-// earlier dir, deleted together with its pointer, and that of temporary folders
-// that are gone.
+// removeAbandoned deletes data that no Start can find any more: data of an earlier dir that was
+// deleted with its pointer file, and data of temporary directories that are gone.
 func removeAbandoned(ctx context.Context, dir string, a *account) error {
 	all, err := filepath.Glob(filepath.Join(elsewhere(), "guildhall-*-*"))
 	if err != nil {
@@ -170,7 +167,7 @@ func removeAbandoned(ctx context.Context, dir string, a *account) error {
 	return nil
 }
 
-// passing reports whether a folder is one that is made to be deleted.
+// passing reports whether a directory is a temporary one.
 func passing(dir string) bool {
 	return strings.HasPrefix(dir, os.TempDir()+string(filepath.Separator)) || strings.HasPrefix(dir, "/tmp/")
 }
@@ -180,8 +177,8 @@ func missing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// elsewhere is a folder every account reaches and that outlives a restart of
-// the machine where there is one.
+// elsewhere returns a directory that every account can enter, and that survives a restart of the
+// machine where there is such a directory.
 func elsewhere() string {
 	if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
 		return "/var/tmp"

@@ -10,16 +10,16 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Recovery is a server as it was at an instant: a base backup of it, and its
-// write-ahead log from then on, which Config.Archive keeps. The backup is used up.
+// Recovery describes a point-in-time recovery: a base backup of a server, and the write-ahead log
+// that Config.Archive has kept since. The backup is consumed.
 type Recovery struct {
 	Of    *Server
-	Base  string // what BaseBackup returned
+	Base  string // the directory that BaseBackup returned
 	Until time.Time
 }
 
-// settings have the log replayed up to the instant, and the server take writes then.
-// It is ready when that is done, since it answers nobody before.
+// settings returns the settings for replaying the log up to the instant and then accepting writes.
+// The server is ready when the replay is done.
 func (r *Recovery) settings() []string {
 	return []string{
 		`restore_command=cp "` + r.Of.archive() + `/%f" "%p"`, "hot_standby=off",
@@ -29,7 +29,7 @@ func (r *Recovery) settings() []string {
 
 func (s *Server) archive() string { return filepath.Join(s.Folder, "archive") }
 
-// makeFolder makes a folder of the server's account.
+// makeFolder creates a directory that the server's account owns.
 func (s *Server) makeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
@@ -37,7 +37,8 @@ func (s *Server) makeFolder(path string) error {
 	return s.run.own(path)
 }
 
-// BaseBackup copies a server with TCP as it runs, and returns where the copy is.
+// BaseBackup copies the data of a running server, which needs Config.TCP, and returns the copy's
+// directory.
 func (s *Server) BaseBackup(ctx context.Context) (folder string, err error) {
 	if folder, err = os.MkdirTemp(s.Folder, "base-"); err != nil {
 		return "", err
@@ -48,7 +49,7 @@ func (s *Server) BaseBackup(ctx context.Context) (folder string, err error) {
 	return folder, s.baseBackup(ctx, s, folder)
 }
 
-// baseBackup copies a running server's data into an empty folder.
+// baseBackup copies a running server's data into an empty directory.
 func (s *Server) baseBackup(ctx context.Context, of *Server, folder string, options ...string) error {
 	u, err := url.Parse(of.URL)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Server) baseBackup(ctx context.Context, of *Server, folder string, opti
 	return fault.Wrap(err, "copy the server")
 }
 
-// comeFrom makes the database folder from a base backup.
+// comeFrom makes the data directory from a base backup.
 func (s *Server) comeFrom(r *Recovery) error {
 	if err := os.Rename(r.Base, s.data); err != nil {
 		return err

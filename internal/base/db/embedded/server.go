@@ -24,39 +24,37 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Config says what to start.
+// Config is the configuration of a Server.
 type Config struct {
-	// Dir is the folder that keeps the database from one start to the next.
-	// Empty means a temporary one that is deleted with the server.
+	// Dir is the directory that keeps the database between starts. Empty means a temporary
+	// directory that is deleted when the server stops.
 	Dir string
-	// Fast trades the safety of the data at a power cut for speed. For tests.
+	// Fast switches fsync and similar safety off, for tests.
 	Fast bool
-	// Memory keeps a temporary database in memory where that has room for one. For tests,
-	// which make and drop a database each: to a disk those are a thousand files.
+	// Memory keeps a temporary database in a file system in memory, if one has room. For tests,
+	// which each create and drop a database, a thousand files on disk.
 	Memory bool
-	// TCP makes the server listen on a free port of the loopback address too,
-	// under a generated password, and puts that into URL. For tests that place
-	// something between a program and its database.
+	// TCP makes the server also listen on a free loopback port, with a generated password, and URL
+	// contains both. For tests that put a proxy between a program and its database.
 	TCP bool
-	// Settings are further settings of the server, each as name=value.
+	// Settings are further server settings, each as name=value.
 	Settings []string
-	// Of makes the server a standby of another one with TCP, which it follows
-	// until Promote.
+	// Of makes the server a standby that follows another server with TCP, until Promote.
 	Of *Server
-	// Archive keeps the server's whole write-ahead log, for Recovery.
+	// Archive keeps the server's complete write-ahead log, for Recovery.
 	Archive bool
-	// From makes the server from another one's past.
+	// From starts the server from a backup of another server.
 	From *Recovery
 }
 
-// Server is a running Postgres.
+// Server is a running Postgres server.
 type Server struct {
-	// URL reaches the server's database as its superuser: over a socket in a
-	// folder that only the server's account (and root) can enter, or with
-	// Config.TCP over the loopback address and with the password.
+	// URL connects to the server's database as its superuser: over a Unix socket in a directory
+	// that only the server's account and root can enter, or with Config.TCP over loopback with the
+	// password.
 	URL string
-	// Folder is where the data is: Config.Dir, or another folder when the
-	// server's account cannot reach that one.
+	// Folder is the directory of the data: Config.Dir, or another one if the server's account
+	// cannot enter Config.Dir.
 	Folder string
 
 	data      string
@@ -64,20 +62,20 @@ type Server struct {
 	programs  Programs
 	password  string // empty without Config.TCP
 	process   *os.Process
-	ended     chan struct{} // closed when the process has ended; all else is its owner's alone
+	ended     chan struct{} // closed when the process has ended; the fields below are used only by the goroutine that owns the server
 	lock      *os.File
 	guard     io.WriteCloser
 	temporary bool
-	socket    string // a folder to delete, when the socket is not in Folder
+	socket    string // a temporary directory for the socket, if it is not in Folder
 
-	launchAgain func(ctx context.Context) error // as it was started
+	launchAgain func(ctx context.Context) error // starts the server again with the same arguments
 }
 
-// Start starts a server on the folder of cfg, and makes the database first
-// when there is none. It recovers what a killed parent or a killed server left
-// behind. A second Start on the same folder is refused while the first lives.
+// Start starts a server on the directory of cfg, and first creates the database if there is none.
+// It cleans up after a parent or a server that was killed. A second Start on the same directory
+// fails while the first server runs.
 //
-// The server ends with Stop, and also when the calling process dies.
+// The server runs until Stop, or until the calling process dies.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	run, err := serverAccount()
 	if err != nil {
@@ -108,7 +106,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// settle decides where the data lives and takes the folder's lock.
+// settle chooses the directory for the data and locks it.
 func (s *Server) settle(ctx context.Context, cfg Config, run *account) (err error) {
 	if s.temporary {
 		above := temporaryFolder(run)
@@ -169,8 +167,8 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 	if err != nil {
 		return err
 	}
-	// The children of a killed server need a moment to notice and let go of its
-	// memory; until then a new one refuses to start.
+	// The child processes of a killed server take a moment to exit and release its shared memory;
+	// until then a new server refuses to start.
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		port, err := s.port(ctx)
 		if err != nil {
@@ -188,8 +186,8 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 	}
 }
 
-// letsGo reports whether a server did not start for what its children, or whoever
-// had the port, are about to let go of.
+// letsGo reports whether a server failed to start because of shared memory or a port that will soon
+// be released.
 func letsGo(err error) bool {
 	return strings.Contains(err.Error(), "is still in use") || strings.Contains(err.Error(), "could not create any TCP/IP sockets")
 }
@@ -207,7 +205,7 @@ func (s *Server) url(sockets string, port int) string {
 	return u.String()
 }
 
-// port is a free port for TCP; without it the number only names the socket.
+// port returns a free port for TCP. Without TCP the number only names the socket.
 func (s *Server) port(ctx context.Context) (int, error) {
 	if s.password == "" {
 		return 5432, nil
@@ -225,8 +223,8 @@ func (s *Server) port(ctx context.Context) (int, error) {
 	return addr.Port, nil
 }
 
-// create makes the database beside its final place and renames it, so that an
-// interrupted attempt leaves nothing that looks finished.
+// create creates the database in a temporary directory and renames it, so that an interrupted
+// attempt leaves nothing that looks complete.
 func (s *Server) create(ctx context.Context, programs Programs, run *account) error {
 	fresh := s.data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -267,11 +265,13 @@ func (s *Server) create(ctx context.Context, programs Programs, run *account) er
 	return os.Rename(fresh, s.data)
 }
 
-// rounds are how often a password is hashed, instead of 4,096 times: ours is random, so it needs
-// no slow hash, and tests connect often. lib/pq takes no number of fewer than four digits.
+// rounds is the number of iterations with which the password is hashed, instead of 4,096: the
+// password is random and needs no slow hash, and tests connect often. lib/pq rejects numbers below
+// 1,000.
 const rounds = 1000
 
-// hashed is a password as Postgres stores it for SCRAM-SHA-256 (RFC 5802, section 3).
+// hashed returns a password in the form in which Postgres stores it for SCRAM-SHA-256 (RFC 5802,
+// section 3).
 func hashed(password string) (string, error) {
 	salt := []byte(rand.Text()[:16])
 	salted, err := pbkdf2.Key(sha256.New, password, salt, rounds, sha256.Size)
@@ -287,8 +287,8 @@ func hashed(password string) (string, error) {
 	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", rounds, text(salt), text(client[:]), text(keyed("Server Key"))), nil
 }
 
-// sockets returns the folder for the server's socket: in Folder, or a
-// temporary one when that path is longer than a socket's may be.
+// sockets returns the directory of the server's socket: Folder, or a temporary directory if the
+// path would exceed the limit for sockets.
 func (s *Server) sockets(run *account) (string, error) {
 	dir := filepath.Join(s.Folder, "socket")
 	if len(dir) > 80 {
@@ -318,7 +318,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 		return err
 	}
 	defer log.Close()
-	// The server outlives the context of its start.
+	// The server must outlive the context of Start.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(programs.Dir, "postgres"), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	cmd.Stdout, cmd.Stderr = log, log
@@ -327,7 +327,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // its exit status is not needed: the server's log says why it ended
 		close(ended)
 	}()
 	s.process, s.ended = cmd.Process, ended
@@ -336,8 +336,8 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 			return err
 		}
 	}
-	// After a crash the server replays its log before it is ready. Of one that comes
-	// from another one's past, standby says only that it has begun to.
+	// After a crash the server replays its log before it is ready. For a recovery the state
+	// "standby" only means that the replay has begun, so it does not count as ready.
 	for {
 		pid, state, err := pidFile(s.data)
 		if err == nil && pid == cmd.Process.Pid && (state == "ready" || state == "standby" && cfg.Of != nil) {
@@ -354,7 +354,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 	}
 }
 
-// settings are what a server of cfg runs with; a later one wins.
+// settings returns the server's settings; a later one overrides an earlier one.
 func (s *Server) settings(sockets string, port int, cfg Config) []string {
 	listen := ""
 	if s.password != "" {
@@ -377,11 +377,11 @@ func (s *Server) settings(sockets string, port int, cfg Config) []string {
 	return append(settings, cfg.Settings...)
 }
 
-// Ended is closed when the server has ended, by Stop or by itself.
+// Ended returns a channel that is closed when the server has ended, by Stop or by itself.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Stop shuts the server down and waits for its end. A temporary database is
-// deleted. Stopping a stopped server does nothing.
+// Stop shuts the server down, waits for its end and deletes a temporary database. Further calls do
+// nothing.
 func (s *Server) Stop() error { return s.cleanUp() }
 
 func (s *Server) cleanUp() error {
@@ -398,7 +398,7 @@ func (s *Server) cleanUp() error {
 		errs, s.process = append(errs, err), nil
 	}
 	if s.guard != nil {
-		// A guard that was killed cannot be told, and need not be.
+		// fails if the guard was killed, which does no harm
 		_, _ = io.WriteString(s.guard, "stopped\n")
 		_ = s.guard.Close()
 		s.guard = nil
@@ -415,7 +415,7 @@ func (s *Server) cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// madeBy is the major version that made the database, 0 when there is none.
+// madeBy returns the major version that created the database, or 0 if there is none.
 func madeBy(data string) int {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if err != nil {
@@ -428,8 +428,8 @@ func madeBy(data string) int {
 	return major
 }
 
-// temporaryFolder holds what is deleted with the server. The server's account
-// must be able to enter it.
+// temporaryFolder returns the parent of temporary directories, which the server's account can
+// enter.
 func temporaryFolder(run *account) string {
 	if dir := os.TempDir(); run.reaches(dir) && len(dir) < 60 {
 		return dir
@@ -437,18 +437,18 @@ func temporaryFolder(run *account) string {
 	return "/tmp"
 }
 
-// memory is a file system in memory, on Linux.
+// memory is Linux's file system in memory.
 const memory = "/dev/shm"
 
-// roomInMemory reports whether memory takes a database of the tests, with room to spare; a
-// container often has 64 MB there.
+// roomInMemory reports whether memory has ample room for a test database; containers often have 64
+// MB there.
 func roomInMemory() bool {
 	var there syscall.Statfs_t
 	return runtime.GOOS == "linux" && syscall.Statfs(memory, &there) == nil &&
 		there.Bavail*uint64(there.Bsize) > 4<<30
 }
 
-// environment keeps the caller's PG* variables from steering the server.
+// environment returns the environment without PG* variables, which would influence the server.
 func environment() []string {
 	env := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, v := range os.Environ() {
@@ -460,7 +460,7 @@ func environment() []string {
 	return env
 }
 
-// lastLines is the end of a program's output, on one line.
+// lastLines returns the end of a program's output as one line.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) > 4 {

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// copyOf makes the database folder as a copy of a running primary's, which the
-// server follows once it is started.
+// copyOf makes the data directory a copy of a running primary's, as a standby that follows the
+// primary once started.
 func (s *Server) copyOf(ctx context.Context, primary *Server) error {
 	if err := s.makeFolder(s.data); err != nil {
 		return err
@@ -19,13 +19,13 @@ func (s *Server) copyOf(ctx context.Context, primary *Server) error {
 	return s.baseBackup(ctx, primary, s.data, "--write-recovery-conf")
 }
 
-// Promote makes a standby a primary of its own, and returns when it takes writes.
+// Promote promotes a standby and returns when it accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	return s.program(ctx, "pg_ctl", nil, "promote", "--wait", "--pgdata", s.data)
 }
 
-// Kill ends the server as the loss of its machine would: nothing is written any
-// more, and nobody is told. It returns when the server's main process has ended.
+// Kill ends the server as a power failure would: nothing more is written, and clients are not
+// notified. It returns when the main process has ended.
 func (s *Server) Kill() error {
 	if err := s.process.Kill(); err != nil {
 		return fault.Wrap(err, "kill Postgres")
@@ -34,8 +34,7 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Restart starts a server that was killed again, as it was, and returns when it is
-// ready.
+// Restart starts a killed server again with the same settings and returns when it is ready.
 func (s *Server) Restart(ctx context.Context) error {
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		err := s.launchAgain(ctx)
@@ -46,7 +45,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 }
 
-// program runs one of the Postgres programs under the server's account.
+// program runs a Postgres program as the server's account.
 func (s *Server) program(ctx context.Context, name string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.programs.Dir, name), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(environment(), env...), s.run.attributes()
