@@ -1,8 +1,8 @@
-// Command postgres is what the Makefile needs of a local Postgres:
+// Command postgres is the Makefile's tool for a local Postgres:
 //
 //	postgres ensure        finds the server programs, or installs them, or says how to
-//	postgres with COMMAND  runs a command beside a temporary server, whose URL it
-//	                       finds in GUILDHALL_TEST_DATABASE_URL
+//	postgres with COMMAND  runs a command with a temporary server, whose URL is in
+//	                       GUILDHALL_TEST_DATABASE_URL
 package main
 
 import (
@@ -39,9 +39,8 @@ func run(args []string) error {
 	return errors.New("usage: postgres ensure | postgres with COMMAND [ARGUMENT ...]")
 }
 
-// with runs the command beside a server of its own, or beside the one that the
-// variable names already. A signal goes to the command; the server is stopped
-// when the command has ended.
+// with runs the command with a temporary server, or with the server that the variable already
+// names. A signal is passed to the command; the server is stopped when the command has ended.
 func with(command []string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -71,19 +70,19 @@ func with(command []string) error {
 		case err := <-ended:
 			return err
 		case s := <-signals:
-			// At a terminal Ctrl-C reaches the command by itself.
+			// Ctrl-C at a terminal reaches the command without our help.
 			if s == syscall.SIGTERM {
-				_ = cmd.Process.Signal(s) // it may have ended just now
+				_ = cmd.Process.Signal(s) // fails if the command has just ended
 			}
 		}
 	}
 }
 
-// manager is a package manager and how it installs the server programs.
+// manager is a package manager and its way to install the server programs.
 type manager struct {
 	program string
 	install string
-	root    bool // only root may
+	root    bool // only root may install
 }
 
 var managers = []manager{
@@ -95,8 +94,8 @@ var managers = []manager{
 	{"brew", "brew install postgresql@17", false},
 }
 
-// ensure finds the server programs. When there are none it installs them if it
-// may do so without asking for a password, else it fails with the line to run.
+// ensure finds the server programs. If there are none, it installs them if that needs no password;
+// otherwise it returns an error with the command to run.
 func ensure(ctx context.Context) error {
 	if _, err := embedded.Find(ctx, 0); !errors.Is(err, embedded.ErrNoPrograms) {
 		return err
