@@ -1,7 +1,6 @@
-// Command schemadump writes migrations/schema.sql: a picture of the database
-// that all migrations together make, for people and for reviews. It reads the
-// catalog itself rather than call pg_dump, so that the picture is the same with
-// every supported version of Postgres.
+// Command schemadump writes migrations/schema.sql: the schema that all migrations together make,
+// for people and for reviews. It reads the catalog instead of calling pg_dump, so that the output
+// is the same for every supported version of Postgres.
 package main
 
 import (
@@ -58,7 +57,7 @@ func run(ctx context.Context, file string) (err error) {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// ours leaves out the migration tool's own things.
+// ours excludes the migration tool's own objects.
 const ours = `
 	n.nspname = 'public' AND c.relname NOT LIKE 'goose\_%'`
 
