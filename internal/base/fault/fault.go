@@ -1,6 +1,5 @@
-// Package fault is the vocabulary of failure: what kind of thing went wrong,
-// under which stable code, and one sentence for the caller. It knows nothing
-// of HTTP.
+// Package fault defines the failures that callers see: a kind, a stable code, and one sentence for
+// the caller. It knows nothing of HTTP.
 package fault
 
 import (
@@ -11,47 +10,47 @@ import (
 	"time"
 )
 
-// Kind is the class of a failure. The set is closed.
+// Kind is the class of a failure.
 type Kind int
 
 // The kinds of failure.
 const (
-	Internal        Kind = iota // the zero Kind: ours to fix; the caller sees only that
+	Internal        Kind = iota // the zero Kind: a bug or an outage; the caller sees no details
 	Invalid                     // the request breaks the published schema
-	Unauthenticated             // we do not know who is asking
-	Forbidden                   // we know, and the answer is no
-	NotFound                    // no such thing in this guild
-	Refused                     // well formed, but the guild's state forbids it
-	Conflict                    // the idempotency key is taken
-	Limited                     // asked too often
-	Upstream                    // the chat platform said no, or nothing
+	Unauthenticated             // the caller is not authenticated
+	Forbidden                   // the caller is known but may not do this
+	NotFound                    // the guild has no such resource
+	Refused                     // the request is well formed, but the guild's present state forbids it
+	Conflict                    // the idempotency key is in use
+	Limited                     // the caller exceeds a rate limit
+	Upstream                    // the chat platform refused the call or did not answer
 	Unavailable                 // try the same request again later
 )
 
-// Error is one failure. Everything but the cause is safe to show to the caller.
+// Error is one failure. All its fields except cause may be shown to the caller.
 type Error struct {
 	Kind          Kind
-	Code          string        // listed in openapi.yaml: "balance_would_be_negative"
-	Message       string        // one sentence, safe to show
-	RequiredScope string        // insufficient_scope only
-	RetryAfter    time.Duration // Limited, Conflict, Unavailable
-	Unkept        bool          // not stored under the key of the request, though its Kind is
+	Code          string        // a code listed in openapi.yaml, such as "balance_would_be_negative"
+	Message       string        // one sentence that may be shown to the caller
+	RequiredScope string        // set for the code insufficient_scope only
+	RetryAfter    time.Duration // set for the kinds Limited, Conflict and Unavailable
+	Unkept        bool          // the refusal is not stored under the request's idempotency key, though its Kind would be
 	cause         error         // logged, never shown
 }
 
-// New returns a failure whose message is made from format and args.
+// New returns a failure whose message is format with args.
 func New(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Because returns a copy of e that remembers cause for the log.
+// Because returns a copy of e with cause, which is only logged.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// With returns a copy of e that says it in other words.
+// With returns a copy of e with another message.
 func (e *Error) With(format string, args ...any) *Error {
 	c := *e
 	c.Message = fmt.Sprintf(format, args...)
@@ -65,7 +64,7 @@ func (e *Error) After(d time.Duration) *Error {
 	return &c
 }
 
-// Error is the text for logs; it includes the cause.
+// Error returns the text for logs, which includes the cause.
 func (e *Error) Error() string {
 	if e.cause != nil {
 		return e.Code + ": " + e.Message + ": " + e.cause.Error()
@@ -76,7 +75,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// As finds the outermost failure in err's chain.
+// As returns the outermost *Error in err's chain.
 func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
 // Is reports whether err is a failure with the given code.
@@ -85,11 +84,11 @@ func Is(err error, code string) bool {
 	return ok && f.Code == code
 }
 
-// Panicked is the error of a panic: what it was about, and where. It is for the
-// deferred function that has recovered p.
+// Panicked returns an error that describes a recovered panic p, with the stack. It must be called
+// in the deferred function that recovered p.
 func Panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// Caught calls work and returns its error, or what it panics with.
+// Caught calls work and returns its error. If work panics, it returns the panic as an error.
 func Caught(work func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -99,9 +98,9 @@ func Caught(work func() error) (err error) {
 	return work()
 }
 
-// Wrap says of err what was being done when it came, in words and names that are
-// joined by spaces. Of no error it makes none, so that a function can end with it.
-// That costs nothing; formatting would.
+// Wrap adds to err what was being done, in words that are joined by spaces. It returns nil if err
+// is nil, so a function can end with it. The words are joined only for an error: the success path
+// costs no formatting.
 func Wrap(err error, doing ...string) error {
 	if err == nil {
 		return nil
@@ -109,7 +108,8 @@ func Wrap(err error, doing ...string) error {
 	return fmt.Errorf("%s: %w", strings.Join(doing, " "), err)
 }
 
-// At says of a failure at which place of the request it lies; what is none stays as it is.
+// At adds to a failure the place in the request that it is about. It returns any other error
+// unchanged.
 func At(place string, err error) error {
 	f, ok := As(err)
 	if !ok {

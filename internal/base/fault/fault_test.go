@@ -17,7 +17,7 @@ func TestWrapSaysWhatWasBeingDone(t *testing.T) {
 	}
 }
 
-// A call that goes well pays nothing for the words of its failure.
+// Wrap of a nil error allocates nothing.
 func TestWrapOfNoErrorIsNone(t *testing.T) { //nolint:paralleltest // it counts allocations
 	guild := string(make([]byte, 20))
 	if n := testing.AllocsPerRun(100, func() {
@@ -29,7 +29,8 @@ func TestWrapOfNoErrorIsNone(t *testing.T) { //nolint:paralleltest // it counts 
 	}
 }
 
-// A panic is an error that says why and where, and any other error stays as it is.
+// Caught returns a panic as an error with the reason and the stack, and returns any other error
+// unchanged.
 func TestAPanicIsCaught(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
