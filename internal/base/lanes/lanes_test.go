@@ -24,7 +24,7 @@ import (
 
 const guild = "7"
 
-// errands is a queue of the tests' own: errand_at is when an errand is due.
+// errands is a table made for these tests. Its column errand_at is when a row is due.
 const errands = `CREATE TABLE errands (
 	guild_id text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL,
 	since timestamptz NOT NULL DEFAULT now(), due_at timestamptz DEFAULT now(), failures integer NOT NULL DEFAULT 0,
@@ -34,7 +34,7 @@ var queue = lanes.Queue{
 	Table: "errands", At: "due_at", Failures: "failures", Condition: "due_at IS NOT NULL", Since: "since", MaxAge: 24 * time.Hour,
 }
 
-// newDatabase has the table of errands.
+// newDatabase returns a database with the table errands.
 func newDatabase(t *testing.T) *dbtest.Database {
 	t.Helper()
 	base := dbtest.New(t)
@@ -43,8 +43,8 @@ func newDatabase(t *testing.T) *dbtest.Database {
 	return base
 }
 
-// worker runs errands by do: each is taken for a minute, and has no due time once do has
-// succeeded.
+// worker returns a worker that runs do for each due errand. The worker leases a row for a minute
+// and clears its due time when do succeeds.
 func worker(d *db.DB, do func(ctx context.Context, id string) error) *lanes.Worker {
 	return &lanes.Worker{
 		DB: d, Log: slog.New(slog.DiscardHandler), Outcomes: lanes.NewOutcomes(nil, "jobs", ""),
@@ -70,8 +70,7 @@ func worker(d *db.DB, do func(ctx context.Context, id string) error) *lanes.Work
 	}
 }
 
-// start runs w until stop, which returns when the pieces of work have ended, or until the
-// test ends.
+// start runs w until the test calls stop or ends. stop returns when all running work has ended.
 func start(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +93,7 @@ func add(t *testing.T, base *dbtest.Database, ids ...string) {
 	}
 }
 
-// tally counts what was done under a name.
+// tally counts calls by name.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -206,7 +205,7 @@ func TestWorkersFinishWhatTheyBeganWhenTheyAreStopped(t *testing.T) {
 	}
 }
 
-// hasLine reports whether a line of log holds all parts.
+// hasLine reports whether one line of the log contains all parts.
 func hasLine(log *testutil.Log, parts ...string) bool {
 	for line := range strings.Lines(log.String()) {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
@@ -216,9 +215,8 @@ func hasLine(log *testutil.Log, parts ...string) bool {
 	return false
 }
 
-// A job that fails is seen: a warning says what it was about and why, a counter
-// counts it, and it is tried again, whatever the failure, until it is a day old.
-// RELIABILITY.md, Messages.
+// Work that fails is logged with its ids and the reason, counted, and retried whatever the failure,
+// until the row is a day old. RELIABILITY.md, Messages.
 func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	t.Parallel()
 	base := newDatabase(t)
@@ -256,7 +254,7 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	if n, age, err := queue.Waiting(t.Context(), base.DB.Reader()); err != nil || n != 1 || age < 86_000*time.Second {
 		t.Errorf("%d jobs wait, the oldest for %v: %v", n, age, err)
 	}
-	// The day is over.
+	// The row is now a day old.
 	dbtest.Exec(t, base.DB, `UPDATE errands SET since = now() - interval '24 hours', due_at = now() WHERE id = 'refused'`)
 	testutil.Eventually(t, "the end of the tries", func() bool { return counted("given_up") == 1 })
 	if !hasLine(&log, "a job is given up", `"id":"refused"`, "403 missing permission") {
@@ -267,7 +265,7 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	}
 }
 
-// The pause doubles with each failure, up to a quarter of an hour.
+// The pause doubles with each failure, up to 15 minutes.
 func TestThePauseBetweenTwoTriesGrows(t *testing.T) {
 	t.Parallel()
 	base := newDatabase(t)

@@ -9,19 +9,19 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Queue names the rows of a guild's table that wait for work: which rows wait, and
-// the columns that say since when and how often the work has failed. A partial index
-// on guild and At, with Condition as its predicate, must exist.
+// Queue describes which rows of a guild's table wait for work: their condition, and the columns
+// with the due time, the waiting since and the number of failures. The table must have a partial
+// index on guild and At whose predicate is Condition.
 type Queue struct {
 	Table     string
 	At        string // the column with the instant at which a row is due
 	Failures  string // the column that counts the failures
-	Condition string // holds for the rows that wait, also for those that are not due yet
+	Condition string // the predicate of waiting rows, including rows that are not due yet
 
-	// Since is the column with the instant since when a row waits; empty: nobody asks.
+	// Since is the column with the time since when a row waits. Empty: Waiting is never called.
 	Since string
-	// MaxAge is how long after Since a row whose work fails is tried again; 0: for ever.
-	// At is NULL in a row that is given up.
+	// MaxAge is how long after Since a row whose work fails is retried; 0 means for ever. A row
+	// that is given up gets NULL in At.
 	MaxAge time.Duration
 }
 
@@ -29,14 +29,14 @@ func (q Queue) with(text string) string {
 	return db.With(text, "table", q.Table, "at", q.At, "failures", q.Failures, "condition", q.Condition, "since", q.Since)
 }
 
-// Scan returns the statement that finds due rows guild by guild: of the guilds after guild
-// $1 it visits the first $2 that have waiting rows, and returns at most $3 due rows of
-// each. A guild without a due row, or one that is being removed, is returned once with an
-// empty id, so that the last row always says where the next scan begins. The statement
-// steps from guild to guild by an index that begins with the guild.
+// Scan returns the statement that finds due rows guild by guild. Starting after guild $1, it visits
+// the first $2 guilds that have waiting rows, and returns at most $3 due rows of each guild. A
+// guild without a due row, or a guild whose removal has begun, is returned once with an empty id,
+// so that the last row always says where the next scan starts. The statement jumps from guild to
+// guild in an index that begins with the guild.
 //
-// Where tables are distributed a statement cannot step: then it reads all due rows and
-// returns guilds with due rows only.
+// With distributed tables (Citus) a statement cannot jump like this: that form reads all due rows
+// and returns only guilds that have due rows.
 func (q Queue) Scan(distributed bool) string {
 	if distributed {
 		return q.with(`
@@ -90,10 +90,9 @@ func (q Queue) Scan(distributed bool) string {
 		ORDER BY step.n, found.:at`)
 }
 
-// Postpone returns the statement that makes row $2 of guild $1 due again after a pause
-// that doubles with each failure, up to a quarter of an hour, or gives the row up when it
-// is too old. It returns whether the row still waits, and nothing where the row did not
-// wait any more.
+// Postpone returns the statement that makes row $2 of guild $1 due again after a pause that doubles
+// with each failure, up to 15 minutes. If the row is older than MaxAge, the statement gives it up.
+// It returns whether the row still waits, and no row if the row no longer waited.
 func (q Queue) Postpone() string {
 	old := `false`
 	if q.MaxAge > 0 {
@@ -116,7 +115,7 @@ func (q Queue) Postpone() string {
 		RETURNING :at IS NOT NULL`), "old", old)
 }
 
-// Waiting returns how many rows wait, and how long the oldest of them has waited.
+// Waiting returns the number of waiting rows and how long the oldest has waited.
 func (q Queue) Waiting(ctx context.Context, r db.Querier) (n int, oldest time.Duration, err error) {
 	w, err := db.Get[struct {
 		N   int     `db:"n"`

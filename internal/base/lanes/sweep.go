@@ -17,7 +17,7 @@ import (
 // sweepTimeout is how long one run of a sweep may take.
 const sweepTimeout = 30 * time.Second
 
-// Sweep is work that runs at intervals. Every node sweeps on its own clock; a sweep is
+// Sweep is work that runs at intervals. Every node runs it on its own clock, so a sweep must be
 // safe to run twice and on several nodes at once.
 type Sweep struct {
 	Name     string
@@ -48,7 +48,7 @@ func NewSweeper(log *slog.Logger, reg prometheus.Registerer, sweeps ...Sweep) (*
 	return &Sweeper{log: log, sweeps: sweeps, runs: runs}, nil
 }
 
-// Run sweeps until ctx ends and returns when no sweep is running any more.
+// Run runs all sweeps until ctx ends, and returns when the last running sweep has ended.
 func (w *Sweeper) Run(ctx context.Context) error {
 	var all errgroup.Group
 	for _, s := range w.sweeps {
@@ -60,8 +60,8 @@ func (w *Sweeper) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// loop runs a sweep at its interval until ctx ends. A failure is logged, now and then,
-// and the next run tries again.
+// loop runs one sweep at its interval until ctx ends. A failure is logged at most once per
+// logging.Interval, and the next run retries.
 func (w *Sweeper) loop(ctx context.Context, s Sweep) {
 	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
@@ -84,7 +84,7 @@ func (w *Sweeper) loop(ctx context.Context, s Sweep) {
 	}
 }
 
-// once runs a sweep; a panic costs this one run only.
+// once runs a sweep. It returns a panic as an error, so the sweep runs again at the next interval.
 func (s Sweep) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()

@@ -1,13 +1,11 @@
-// Package lanes runs the background work that waits in rows: a row's own columns say
-// what is to be done for it and when, so nothing is enqueued and nothing can be lost. A
-// lane finds the rows of one queue that are due and works on them; any number of nodes
-// may run the same lanes. Sweeps (sweep.go) are background work that runs at intervals.
-// The work itself belongs to the domains.
+// Package lanes runs background work whose queue is a table's own rows: columns of a row say what
+// is to be done and when, so nothing is enqueued and no job can be lost. A lane polls one queue for
+// due rows and works on them; any number of nodes may run the same lanes. Sweeps (sweep.go) are
+// background work that runs at intervals. The work itself belongs to the domain packages.
 //
-// A piece of work must be safe to run twice, and at once on several nodes: it takes the
-// row by an UPDATE that moves the row's due time ahead (a lease), and clears the due time
-// when nothing is left to do. A node that dies leaves a row that is due when the lease is
-// over.
+// The work on a row must be safe to run twice, and at once on several nodes. It takes the row by an
+// UPDATE that moves the row's due time ahead (a lease), and clears the due time when nothing is
+// left to do. If a node dies, the row is due again when the lease ends.
 package lanes
 
 import (
@@ -27,34 +25,34 @@ import (
 
 // Lane is one kind of work on the rows of a queue.
 type Lane struct {
-	Kind     string // the work's name in the log and the metrics
+	Kind     string // the name of the work in the log and in metrics
 	Queue    Queue
-	Slots    int           // how many rows are worked on at once
-	Interval time.Duration // between two polls
-	Timeout  time.Duration // of a piece of work; 0: the work ends by itself
+	Slots    int           // rows that are worked on concurrently, at most
+	Interval time.Duration // time between two polls
+	Timeout  time.Duration // limit for the work on one row; 0: the work limits itself
 	Do       func(ctx context.Context, guild, id string) error
 }
 
-// Worker runs lanes on one node. Slots are shared by guild before they are shared by
-// age: while other guilds wait, one guild has at most an eighth of a lane's slots (at
-// least one); alone it has at most half.
+// Worker runs lanes on one node. Slots are shared among guilds first, and by age within a guild:
+// while other guilds wait, a guild has at most an eighth of a lane's slots (at least one slot);
+// otherwise it has at most half.
 type Worker struct {
 	DB       *db.DB
 	Log      *slog.Logger
-	Tracer   *tracing.Tracer // nil: nothing is traced
+	Tracer   *tracing.Tracer // nil: no traces
 	Outcomes *prometheus.CounterVec
 	Lanes    []Lane
 }
 
-// The outcomes of a piece of work.
+// The outcomes of the work on a row.
 const (
 	done    = "done"
 	failed  = "failed"
 	givenUp = "given_up"
 )
 
-// NewOutcomes returns the counter of pieces of work by kind and outcome: done, failed
-// (tried again), given_up.
+// NewOutcomes returns the counter of worked rows by kind and outcome: done, failed (will be
+// retried), given_up.
 func NewOutcomes(reg prometheus.Registerer, name, help string) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"kind", "outcome"})
 }
@@ -62,20 +60,20 @@ func NewOutcomes(reg prometheus.Registerer, name, help string) *prometheus.Count
 const (
 	guildsPerScan = 500
 	scansPerPoll  = 20
-	// stopGrace is how long pieces of work that run when the worker stops may go on.
+	// stopGrace is how long running work may continue after the worker has been stopped.
 	stopGrace = 20 * time.Second
 )
 
-// Run works until ctx ends. Pieces of work that run then have stopGrace to end before
-// their context is cancelled; Run returns when all have ended. A piece that fails is
-// logged, counted, and tried again after growing pauses.
+// Run works on due rows until ctx ends. Work that runs then has stopGrace to end before its context
+// is cancelled; Run returns when all work has ended. Failed work is logged, counted and retried
+// after growing pauses.
 func (w *Worker) Run(ctx context.Context) error {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
 	var all errgroup.Group
 	for _, l := range w.Lanes {
-		for _, outcome := range []string{done, failed, givenUp} { // the first failure is a step from 0
+		for _, outcome := range []string{done, failed, givenUp} { // with a counter at 0 from the start, the first failure is visible as an increase
 			w.Outcomes.WithLabelValues(l.Kind, outcome)
 		}
 		all.Go(func() error {
@@ -86,19 +84,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// shift is one lane at work on this node. Only run's goroutine touches the fields below
+// shift is one lane while it runs on this node. Only the goroutine of run uses the fields below
 // finished.
 type shift struct {
 	Lane
 	*Worker
-	scan, postpone string        // statements
-	finished       chan db.Found // pieces of work that have ended, sent by their goroutines
+	scan, postpone string        // SQL statements
+	finished       chan db.Found // rows whose work has ended, sent by the goroutines that did the work
 
-	queue   []db.Found        // found due and not begun
-	running map[db.Found]bool // begun
-	used    map[string]int    // slots that each guild has
+	queue   []db.Found        // due rows that were found and wait for a slot
+	running map[db.Found]bool // rows that are being worked on
+	used    map[string]int    // slots in use by guild
 	after   string            // the guild after which the next scan begins
-	quietly logging.Sometimes // how often failing polls are logged
+	quietly logging.Sometimes // limits how often failing polls are logged
 }
 
 func (w *Worker) shift(l Lane) *shift {
@@ -108,8 +106,8 @@ func (w *Worker) shift(l Lane) *shift {
 	}
 }
 
-// run polls for due rows and begins work on them until ctx ends. The work's own context
-// is working.
+// run polls for due rows and starts work on them until ctx ends. The work gets the context working,
+// which ends later.
 func (s *shift) run(ctx, working context.Context) {
 	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
@@ -148,7 +146,7 @@ func (s *shift) begin(working context.Context) {
 		rest := s.queue[:0]
 		for _, r := range s.queue {
 			if s.running[r] {
-				continue // found twice
+				continue // a scan found a row that is queued or running already
 			}
 			if len(s.running) >= s.Slots || s.used[r.GuildID] >= share {
 				rest = append(rest, r)
@@ -165,14 +163,14 @@ func (s *shift) begin(working context.Context) {
 	}
 }
 
-// do works on one row. A row whose work fails or panics is postponed. Where the failure
-// has left nothing to do, or the row is too old, the row is given up.
+// do works on one row. If the work fails or panics, do postpones the row. If the failure is final
+// or the row is older than MaxAge, the row is given up.
 func (s *shift) do(ctx context.Context, r db.Found) {
 	ctx, span := s.Tracer.Work(ctx, "job "+s.Kind)
 	defer span.End()
 	err := s.attempt(ctx, r)
 	if ctx.Err() != nil {
-		return // stopped: the row is due again when its lease is over
+		return // the worker stops: the row is due again when its lease ends
 	}
 	if err == nil || fault.Is(err, "not_found") {
 		s.Outcomes.WithLabelValues(s.Kind, done).Inc()
@@ -203,7 +201,7 @@ func (s *shift) attempt(ctx context.Context, r db.Found) error {
 	return fault.Caught(func() error { return s.Do(ctx, r.GuildID, r.ID) })
 }
 
-// postponed postpones a row and reports whether the row still waits.
+// postponed runs the Postpone statement and reports whether the row still waits.
 func (s *shift) postponed(ctx context.Context, r db.Found) (again bool, err error) {
 	err = s.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		again, err = db.Get[bool](ctx, tx, s.postpone, r.GuildID, r.ID)
@@ -216,9 +214,9 @@ func (s *shift) postponed(ctx context.Context, r db.Found) (again bool, err erro
 	return again, err
 }
 
-// poll scans for due rows, each once. It begins where the poll before ended, so that
-// guilds with many rows that are not due hide no other guild, and ends when it has seen
-// all guilds.
+// poll scans all guilds once for due rows and queues each row once. It starts after the guild at
+// which the previous poll ended, so guilds with many rows that are not due cannot hide other
+// guilds.
 func (s *shift) poll(ctx context.Context) {
 	s.queue = s.queue[:0]
 	begun, around := s.after, false

@@ -13,15 +13,15 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Two queues of giveaways: the rows to be drawn, and those whose reactions are read.
+// Two queues of giveaways: giveaways to draw, and giveaways whose reactions are read.
 var (
 	draws     = Queue{Table: "giveaways", At: "redraw_at", Failures: "failures", Condition: `status = 'drawing' AND pot <> 'gathering'`}
 	gathering = Queue{Table: "giveaways", At: "redraw_at", Failures: "failures", Condition: `status = 'drawing' AND pot = 'gathering'`}
 )
 
-// The giveaways of five guilds: a has one that is in no lane, b two draws that are due,
-// one that is not yet and one whose reactions are read, c one that is not yet due, d one
-// that is due and is being removed, e one that is due.
+// The giveaways of five guilds: a has one that is in neither queue; b has two due draws, one draw
+// that is not due and one giveaway whose reactions are read; c has one that is not due; d has one
+// that is due but d is being removed; e has one that is due.
 const waiting = `
 	INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
 	SELECT guild, guild || n, status, pot, 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour',
@@ -33,8 +33,8 @@ const waiting = `
 		('c', 1, 'drawing', 'open', 9), ('d', 1, 'drawing', 'open', -9), ('e', 1, 'drawing', 'open', -1), ('f', 1, 'ended', 'frozen', -9)
 	) AS g (guild, n, status, pot, due)`
 
-// Both forms of the scan find due rows guild by guild; the form that steps also returns
-// guilds without due rows.
+// Both forms of the scan find due rows guild by guild. The form that jumps from guild to guild also
+// returns guilds without due rows.
 func TestAScanFindsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -70,8 +70,8 @@ func TestAScanFindsWhatIsDue(t *testing.T) {
 	}
 }
 
-// A poll goes on behind guilds in which nothing is due, however many they are, and queues
-// no row that is worked on already.
+// A poll continues past guilds without due rows, however many they are, and queues no row that is
+// already worked on.
 func TestGuildsInWhichNothingIsDueHideNobody(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -94,7 +94,7 @@ func TestGuildsInWhichNothingIsDueHideNobody(t *testing.T) {
 	}
 }
 
-// While the database is away the log hears of it once in ten seconds, and not with each poll.
+// While the database is down, the log mentions failing polls once in ten seconds, not at each poll.
 func TestAPollThatFailsIsLoggedNowAndThen(t *testing.T) {
 	t.Parallel()
 	link := dbtest.NewLink(t, dbtest.New(t).URL)
@@ -110,8 +110,9 @@ func TestAPollThatFailsIsLoggedNowAndThen(t *testing.T) {
 	}
 }
 
-// A guild has an eighth of the slots while others wait, and half of them when it waits
-// alone; all of them have no more than there are. Work that has ended leaves its slot.
+// A guild has at most an eighth of the slots while other guilds wait, and half of them when it
+// waits alone. All guilds together have no more than the lane's slots. Work that ends frees its
+// slot.
 func TestAGuildHasItsShareOfTheSlots(t *testing.T) {
 	t.Parallel()
 	of := func(guild string, n int) (list []db.Found) {
@@ -126,7 +127,7 @@ func TestAGuildHasItsShareOfTheSlots(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		queue []db.Found
-		a, b  int // slots of these guilds
+		a, b  int // slots expected for guilds a and b
 		all   int
 	}{
 		"beside another": {append(of("a", 20), of("b", 3)...), 8, 3, 11},
