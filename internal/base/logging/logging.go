@@ -1,5 +1,5 @@
-// Package logging makes the program's log: a level and a format, without what
-// looks like a secret, and in batches where lines are many.
+// Package logging makes the program's log: with a level and a format, with secrets redacted, and
+// written in batches by a goroutine of its own.
 package logging
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// New makes a log from a setting such as "info,json".
+// New returns a log that writes to w as a setting such as "info,json" says.
 func New(w io.Writer, setting string) (*slog.Logger, error) {
 	level, format, found := strings.Cut(setting, ",")
 	var opts slog.HandlerOptions
@@ -29,12 +29,12 @@ func New(w io.Writer, setting string) (*slog.Logger, error) {
 	return nil, errors.New("the format of the log is json or text, as in info,json")
 }
 
-// scrubber is the last line of defence: no code logs a secret on purpose, and
-// what looks like one inside an error or a path does not get through either. It
-// looks at whole lines, which is how the log's handlers write.
+// scrubber redacts secrets from log lines, as the last line of defence: no code logs a secret on
+// purpose, but an error or a path may contain one. It expects a whole line per Write, which is how
+// slog's handlers write.
 type scrubber struct{ w io.Writer }
 
-// Write passes a line on without what looks like a secret.
+// Write redacts secrets from a line and passes the line on.
 func (s scrubber) Write(line []byte) (int, error) {
 	clean := line
 	if suspicious(line) {
@@ -67,7 +67,7 @@ var secrets = []struct {
 	{regexp.MustCompile(`\bBot [A-Za-z0-9._-]{20,}`), "Bot [redacted]"},
 }
 
-// Redact removes tokens, bot keys, signing secrets and passwords in URLs from a text.
+// Redact replaces tokens, bot keys, signing secrets and passwords in URLs.
 func Redact(text string) string {
 	for _, s := range secrets {
 		text = s.pattern.ReplaceAllString(text, s.instead)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Interval is how often the log hears of the same trouble.
+// Interval is how often a repeating problem is logged.
 const Interval = 10 * time.Second
 
-// Sometimes lets the log hear of a thing now and then. All of it is guarded by mu.
+// Sometimes limits how often a repeating problem is logged. Its mutex guards all other fields.
 type Sometimes struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// Due reports whether it is time to speak of the thing again.
+// Due reports whether thing may be logged again, and if so counts it as logged at now.
 func (s *Sometimes) Due(thing string, now time.Time, interval time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

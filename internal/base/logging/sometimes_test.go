@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The log hears of a thing once in an interval, and forgets things when there are many.
+// A thing is due once per interval, and when there are many things, old ones are forgotten.
 func TestTheLogHearsOfAThingNowAndThen(t *testing.T) {
 	t.Parallel()
 	var s Sometimes

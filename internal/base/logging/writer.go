@@ -11,33 +11,32 @@ import (
 )
 
 const (
-	// interval is how long a line waits at most for others to be written with it.
+	// interval is how long a line waits at most, so that more lines are written together.
 	interval = 10 * time.Millisecond
-	// maxQueued is how many bytes of lines wait at most for the log's reader.
+	// maxQueued is the most bytes of lines that wait to be written.
 	maxQueued = 4 << 20
-	// keptBuffer is the largest buffer that is used again.
+	// keptBuffer is the capacity up to which a buffer is reused.
 	keptBuffer = 256 << 10
 )
 
-// Writer queues lines and writes them to an underlying writer from a goroutine of its
-// own, so that whoever logs never waits for the log's reader. Lines that find the queue
-// full are dropped, and so are those that the underlying writer fails to take. Dropped
-// lines are counted, and a line of the log says how many there were once lines are
-// written again.
+// Writer queues log lines and writes them to an underlying writer from a goroutine of its own, so
+// logging never waits for the reader of the log. Lines that arrive while the queue is full are
+// dropped, as are lines that the underlying writer fails to write. Dropped lines are counted, and
+// once writing works again a log line says how many were lost.
 type Writer struct {
 	to  io.Writer
-	log *slog.Logger // writes to this Writer
+	log *slog.Logger // logs the number of dropped lines, through this Writer
 
 	mu      sync.Mutex
 	queue   []byte
 	spare   []byte
-	idle    chan struct{} // closed when the queue has been written; nil: the queue is empty
-	dropped int           // lines dropped since the log last said so
+	idle    chan struct{} // closed when the queue has been written; nil while the queue is empty
+	dropped int           // lines dropped since the log last mentioned dropped lines
 	total   int           // lines dropped since the start
 }
 
-// Open makes a log from a setting such as "info,json". The log writes to w through the
-// Writer that it returns.
+// Open returns a log as a setting such as "info,json" says, and the Writer through which the log
+// writes to w.
 func Open(w io.Writer, setting string) (*slog.Logger, *Writer, error) {
 	lines := &Writer{to: w}
 	log, err := New(lines, setting)
@@ -61,13 +60,13 @@ func (w *Writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// drop counts n dropped lines. Its caller holds mu.
+// drop counts n dropped lines. The caller holds mu.
 func (w *Writer) drop(n int) {
 	w.dropped += n
 	w.total += n
 }
 
-// writeQueue writes what is queued until the queue is empty.
+// writeQueue writes queued lines until the queue is empty.
 func (w *Writer) writeQueue() {
 	for lines := w.take(); lines != nil; lines = w.take() {
 		n, err := w.to.Write(lines)
@@ -75,7 +74,7 @@ func (w *Writer) writeQueue() {
 	}
 }
 
-// take empties the queue and returns its lines; nil: it was empty.
+// take empties the queue and returns its lines, or nil if it was empty.
 func (w *Writer) take() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +88,8 @@ func (w *Writer) take() []byte {
 	return lines
 }
 
-// written counts the lines behind the first n bytes as dropped when err says that they
-// were not written. After a success it logs how many lines were dropped before.
+// written counts the lines after the first n bytes as dropped if err is not nil. After a success it
+// logs how many lines were dropped before.
 func (w *Writer) written(lines []byte, n int, err error) {
 	w.mu.Lock()
 	if w.spare = nil; cap(lines) <= keptBuffer {
@@ -109,7 +108,7 @@ func (w *Writer) written(lines []byte, n int, err error) {
 	}
 }
 
-// Flush waits until all queued lines are written, but no longer than limit.
+// Flush waits until all queued lines are written, at most for limit.
 func (w *Writer) Flush(limit time.Duration) {
 	w.mu.Lock()
 	idle := w.idle

@@ -63,9 +63,8 @@ func TestALineIsWrittenWithoutFlushing(t *testing.T) {
 	})
 }
 
-// A reader that takes nothing holds up neither those who log nor the program's end. What
-// does not fit into the queue is counted, and the log says how much it was.
-// RELIABILITY.md, Operation.
+// A reader that takes nothing delays neither logging nor the program's end. Lines that do not fit
+// into the queue are dropped, and the log says how many. RELIABILITY.md, Operation.
 func TestNobodyWaitsForTheLogsReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func TestNobodyWaitsForTheLogsReader(t *testing.T) {
 		for i := range logged {
 			log.Info("line", "number", i, "text", strings.Repeat("x", text))
 			if i == 0 {
-				time.Sleep(2 * interval) // until the reader has the first line
+				time.Sleep(2 * interval) // wait until the reader has got the first line
 			}
 		}
 		lines.Flush(time.Second)
@@ -102,7 +101,7 @@ func TestNobodyWaitsForTheLogsReader(t *testing.T) {
 	})
 }
 
-// stuck is a log whose writes block until it is opened.
+// stuck is a writer that blocks until the test opens it.
 type stuck struct {
 	testutil.Log
 	open chan struct{}
@@ -139,7 +138,7 @@ func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	})
 }
 
-// broken is a log that takes a few bytes and fails, until it is mended.
+// broken is a writer that takes a few bytes and then fails, until the test repairs it.
 type broken struct {
 	testutil.Log
 	after  int
@@ -153,8 +152,8 @@ func (b *broken) Write(p []byte) (int, error) {
 	return b.Log.Write(p)
 }
 
-// A password goes whole, though somebody has not escaped an @ in it; what stands behind
-// the host stays.
+// A password in a URL is redacted whole, even with an unescaped @ in it. The text after the host
+// stays.
 func TestAPasswordInAnAddressGoesWhole(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
