@@ -1,5 +1,5 @@
-// Package metadata is what callers keep with a resource for themselves: values by
-// name, which nobody else reads. Cases, tickets and giveaways have them.
+// Package metadata defines the metadata of a resource: values by name that callers store with a
+// case, ticket or giveaway for their own use. Guildhall never reads them.
 package metadata
 
 import (
@@ -12,22 +12,22 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// How much of it a resource can have.
+// The limits of a resource's metadata.
 const (
 	maxMembers = 20
-	maxSize    = 8 << 10 // of its JSON
+	maxSize    = 8 << 10 // bytes of its JSON
 )
 
 // Values are the metadata of a resource. The contract's schema bounds each name and
 // each value.
 type Values map[string]string
 
-// Change is what is wished for: a name with a value is set, one with nil is taken
-// away, and what is not named stays.
+// Change describes a change of metadata: a name with a value is set, a name with nil is removed,
+// and any other name stays.
 type Change map[string]*string
 
-// With is v after the change; it leaves v as it is. It is Refused where the result is too
-// much and differs.
+// With returns v after the change, and leaves v unchanged. It returns a Refused fault if the result
+// differs from v and exceeds the limits.
 func (v Values) With(c Change) (Values, error) {
 	merged, differs := v.Merge(c)
 	if !differs {
@@ -36,7 +36,7 @@ func (v Values) With(c Change) (Values, error) {
 	return merged, merged.Check()
 }
 
-// Merge returns v after the change, and whether that differs from v, which it leaves as it is.
+// Merge returns v after the change and whether the result differs from v. It leaves v unchanged.
 func (v Values) Merge(c Change) (merged Values, differs bool) {
 	merged = v.merge(c)
 	return merged, !maps.Equal(v, merged)
@@ -55,10 +55,10 @@ func (v Values) merge(c Change) Values {
 	return merged
 }
 
-// Check is Refused where there is more than a resource can have.
+// Check returns a Refused fault if v exceeds the limits of a resource.
 func (v Values) Check() error { return v.CheckUpTo(maxMembers) }
 
-// CheckUpTo is Check for a resource whose metadata may have most names.
+// CheckUpTo is Check with most as the limit of names.
 func (v Values) CheckUpTo(most int) error {
 	if n := len(v); n > most {
 		return fault.New(fault.Refused, "too_much_metadata", "The metadata would have %d members, %d more than there can be.", n, n-most)
@@ -73,8 +73,8 @@ func (v Values) CheckUpTo(most int) error {
 	return nil
 }
 
-// UnmarshalJSON makes the change that text describes: a record of a guild, read over
-// the row that is there, changes what it names.
+// UnmarshalJSON reads a Change and applies it to v. So decoding a guild record into the stored row
+// changes only the names that the record mentions.
 func (v *Values) UnmarshalJSON(text []byte) error {
 	var c Change
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -84,10 +84,10 @@ func (v *Values) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON is never null.
+// MarshalJSON returns an object, never null.
 func (v Values) MarshalJSON() ([]byte, error) { return v.text() }
 
-// text is the JSON, without escapes for HTML.
+// text returns the JSON without escapes for HTML.
 func (v Values) text() ([]byte, error) {
 	if len(v) == 0 {
 		return []byte("{}"), nil
@@ -101,7 +101,7 @@ func (v Values) text() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Value is the JSON for a column.
+// Value returns the JSON for a column.
 func (v Values) Value() (driver.Value, error) {
 	text, err := v.text()
 	return string(text), err

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/base/metadata"
 )
 
-// A change sets what it names, takes away what is null and leaves the rest, whichever
-// way it comes, and what would be too much changes nothing.
+// A change sets the names with values, removes the names with null and leaves the rest, in each of
+// the ways in which a change arrives. A change whose result exceeds the limits changes nothing.
 func TestAMergeDoesWhatItsMembersSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -35,7 +35,7 @@ func TestAMergeDoesWhatItsMembersSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The size is that of the JSON without escapes for HTML.
+			// The limit counts the JSON without escapes for HTML.
 			size := len(text) - 5*strings.Count(string(text), `\u003c`) - 5*strings.Count(string(text), `\u003e`) - 5*strings.Count(string(text),
 				`\u0026`)
 			_, differs := have.Merge(change)
