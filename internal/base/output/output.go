@@ -1,5 +1,5 @@
-// Package output prints what a command has to say, for people and as JSON. Text from
-// outside is shown, and never obeyed by a terminal.
+// Package output prints the results of commands, for people and as JSON. Unprintable characters in
+// outside text are escaped, so a terminal obeys none of them.
 package output
 
 import (
@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Say prints a sentence for people. Texts among args may come from outside, so
-// what does not print is escaped in them.
+// Say prints a sentence for people. It escapes unprintable characters in args, which may come from
+// outside.
 func Say(w io.Writer, format string, args ...any) error {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -29,8 +29,7 @@ func Say(w io.Writer, format string, args ...any) error {
 	return err
 }
 
-// JSON prints one value, indented and without a character that does not
-// print.
+// JSON prints one value as indented JSON, with unprintable characters escaped.
 func JSON(w io.Writer, v any) error {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -42,11 +41,11 @@ func JSON(w io.Writer, v any) error {
 	return Escaped(w, out.Bytes())
 }
 
-// Escaped writes JSON with every character that does not print in a string
-// escaped, which means the same to whoever reads it as JSON.
+// Escaped writes JSON with all unprintable characters in its strings escaped. The result means the
+// same as JSON.
 func Escaped(w io.Writer, text []byte) error {
 	for line := range bytes.Lines(text) {
-		body, ended := bytes.CutSuffix(line, []byte("\n")) // between values, where white space is JSON's own
+		body, ended := bytes.CutSuffix(line, []byte("\n")) // outside strings only JSON's own white space occurs
 		out := Visible(string(body))
 		if ended {
 			out += "\n"
@@ -71,9 +70,9 @@ func Table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// Visible escapes every character of a text that does not show as itself, as
-// JSON escapes it: control characters, which a terminal obeys, those that turn
-// or hide what stands around them, and what is no character at all.
+// Visible escapes, as JSON does, every character of a text that is not visible: control characters,
+// which a terminal obeys, characters that reverse or hide the text around them, and invalid
+// characters.
 func Visible(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -99,7 +98,7 @@ func hidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
-// List is never null in JSON.
+// List returns s, or an empty slice for nil, which JSON would show as null.
 func List(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -107,7 +106,7 @@ func List(s []string) []string {
 	return s
 }
 
-// Instant is an instant for people, or none.
+// Instant formats t for people. It returns none if t is nil.
 func Instant(t *time.Time, none string) string {
 	if t == nil {
 		return none

@@ -11,16 +11,18 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal writes lines to a terminal, which would obey what does not print.
+// Terminal writes lines to a terminal with unprintable characters escaped, since a terminal would
+// obey them.
 type Terminal struct {
 	terminal io.Writer
-	begun    []byte // of the line that has not ended
+	begun    []byte // the start of a line whose end has not been written yet
 }
 
-// NewTerminal returns a writer to the terminal w.
+// NewTerminal returns a Terminal that writes to w.
 func NewTerminal(w io.Writer) *Terminal { return &Terminal{terminal: w} }
 
-// Write shows the lines that are whole. A guild file ends with one.
+// Write shows all complete lines and keeps the rest for the next Write. A guild file ends with a
+// line break.
 func (s *Terminal) Write(text []byte) (int, error) {
 	s.begun = append(s.begun, text...)
 	end := bytes.LastIndexByte(s.begun, '\n') + 1
@@ -31,7 +33,7 @@ func (s *Terminal) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Progress draws progress on a terminal; anywhere else it is silent.
+// Progress returns functions that draw a progress bar if w is a terminal, and do nothing otherwise.
 func Progress(w io.Writer, size int64) (progress func(bytes, records int64), done func()) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -43,7 +45,7 @@ func Progress(w io.Writer, size int64) (progress func(bytes, records int64), don
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	progress = func(bytes, records int64) {
 		b.Describe(fmt.Sprintf("Importing, %d records", records))
-		_ = b.Set64(bytes) // a bar that cannot be drawn is no reason to stop
+		_ = b.Set64(bytes) // an error of the progress bar does not stop the command
 	}
 	return progress, func() { _ = b.Finish() }
 }
