@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// unexplained are the lists without such a test, each with its reason.
+// unexplained lists, with a reason each, the paginated statements without an index test.
 var unexplained = map[string]string{
 	"page.CutOut":        "is the end of the others",
 	"page.ChangedAcross": "makes another",
@@ -22,10 +22,9 @@ var unexplained = map[string]string{
 	"webhooks.list":      "a guild's endpoints are few, and read whole by the primary key",
 }
 
-// Every statement that lists pages is explained by a test of its package, which
-// takes it from the store itself. A list is a text with LIMIT and OFFSET, or made by
-// Newest, Narrowed or Changed; the test that explains it calls WantIndex or Plan and
-// names it, or names a function that does.
+// Every statement that reads a page of a list has a test in its package that checks its plan. A
+// list is a string with LIMIT and OFFSET, or the result of Newest, Narrowed or Changed. The test
+// calls WantIndex or Plan with the store's own statement, or through a function that does.
 func TestEveryListHasATestOfItsIndex(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("../../*/*")
@@ -49,8 +48,8 @@ func TestEveryListHasATestOfItsIndex(t *testing.T) {
 	}
 }
 
-// source is what the test has to know of a package: which names mention which,
-// which of them are lists, and what tests explain.
+// source is what the test needs to know of a package: which names use which others, which names are
+// lists, and which names its tests explain.
 type source struct {
 	uses      map[string][]string
 	lists     []string
@@ -115,8 +114,8 @@ func (s *source) note(name string, node ast.Node) {
 	}
 }
 
-// readTest also notes what each function of the tests names: a test reaches the
-// lists that its helpers name.
+// readTest also records the names that each test helper uses: a test covers the lists that its
+// helpers use.
 func (s *source) readTest(d ast.Decl) {
 	all := names(d, func(ast.Node) {})
 	if f, ok := d.(*ast.FuncDecl); ok {
@@ -127,7 +126,7 @@ func (s *source) readTest(d ast.Decl) {
 	}
 }
 
-// explains says whether a test names the list, or something that uses it.
+// explains reports whether a test uses the list, or uses something that uses the list.
 func (s *source) explains(list string) bool {
 	seen := map[string]bool{}
 	for todo := slices.Clone(s.explained); len(todo) > 0; {
@@ -144,7 +143,7 @@ func (s *source) explains(list string) bool {
 	return false
 }
 
-// names are the identifiers below a node, each of which look sees.
+// names returns the identifiers below a node, and calls look for every node below it.
 func names(node ast.Node, look func(ast.Node)) (all []string) {
 	ast.Inspect(node, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {

@@ -1,5 +1,5 @@
-// Package page turns the page and per_page parameters into LIMIT and OFFSET,
-// and one row more than asked for into has_more.
+// Package page translates the parameters page and per_page into LIMIT and OFFSET. It fetches one
+// row more than asked for, to answer has_more.
 package page
 
 // P is one requested page.
@@ -11,10 +11,10 @@ type P struct {
 // Of returns the page with the given number and size.
 func Of(number, perPage int) P { return P{Page: number, PerPage: perPage} }
 
-// Limit is one row more than the page holds; the extra row answers has_more.
+// Limit returns PerPage + 1: the extra row tells whether more rows follow.
 func (p P) Limit() int { return p.PerPage + 1 }
 
-// Offset is the number of rows before the page.
+// Offset returns the number of rows before the page.
 func (p P) Offset() int { return (p.Page - 1) * p.PerPage }
 
 // Cut returns the rows of the page and whether more follow, from a result
@@ -26,7 +26,7 @@ func Cut[T any](rows []T, p P) ([]T, bool) {
 	return rows, false
 }
 
-// Each is what show makes of each row.
+// Each returns the result of show for each row. It never returns nil.
 func Each[Row, Shown any](rows []Row, show func(Row) Shown) []Shown {
 	out := make([]Shown, len(rows))
 	for i, r := range rows {
@@ -35,51 +35,49 @@ func Each[Row, Shown any](rows []Row, show func(Row) Shown) []Shown {
 	return out
 }
 
-// Deep is the offset from which on a page is worth a statement of its own.
+// Deep is the offset from which on a page is read by a separate statement.
 const Deep = 1000
 
-// List is the statements of a list that is ordered by an instant and the id.
+// List holds the statements of a list that is ordered by an instant and the id.
 type List struct{ shallow, deep string }
 
-// Table says what a list is read from. All of it is constant text.
+// Table says what a list is read from. All fields are constant SQL text, never input.
 type Table struct {
 	Name    string
 	Columns string
-	// Reach, if not empty, is a number that no offset of a row can reach; a page
-	// from there on is empty without a look at the rows before it.
+	// Reach, if not empty, is an SQL expression that is larger than the offset of any row. Pages
+	// from there on are empty, and Postgres does not scan the rows before them.
 	Reach string
 }
 
-// Newest is the list of the rows that satisfy where, by created_at, newest
-// first. In where $2 stands for the limit and $3 for the offset; the other
-// parameters are its own.
+// Newest returns the list of the rows that satisfy where, ordered by created_at, newest first.
+// Parameters $2 and $3 are the limit and the offset; where may use the others.
 func Newest(t Table, where string) List { return t.list(where, "created_at", " DESC", "<=", CutOut) }
 
-// Narrowed is Newest where some conditions can be switched off: what they leave is
-// only seen in their values, so each page is planned for its own.
+// Narrowed is Newest for conditions that parameters can switch off. Only the parameters' values
+// tell how many rows remain, so Postgres plans each execution anew.
 func Narrowed(t Table, where string) List {
 	return t.list(where, "created_at", " DESC", "<=", "\nLIMIT $2 OFFSET $3")
 }
 
-// Changed is the list of the rows that satisfy where, by updated_at, the one
-// that was changed last at the end.
+// Changed returns the list of the rows that satisfy where, ordered by updated_at, the most recently
+// changed row last.
 func Changed(t Table, where string) List { return t.list(where, "updated_at", "", ">=", CutOut) }
 
-// ChangedAcross is Changed for rows of several guilds: a coordinator takes no subquery
-// for what it asks of several shards.
+// ChangedAcross is Changed for rows of several guilds: over several shards a Citus coordinator
+// accepts no subquery in LIMIT.
 func ChangedAcross(t Table, where string) List {
 	return t.list(where, "updated_at", "", ">=", "\nLIMIT $2 OFFSET $3")
 }
 
-// CutOut is the end of a statement that reads a page of not too many rows down,
-// with its Limit as $2 and its Offset as $3. The subqueries hide both: Postgres
-// would otherwise plan the statement anew at each run, as it believes that it
-// saves reading a tenth of the list, and planning takes longer than reading.
+// CutOut is the end of a statement that reads a page which is not deep, with its Limit as $2 and
+// its Offset as $3. The subqueries hide both values from the planner. Otherwise Postgres estimates
+// that a custom plan saves reading a tenth of the list and plans every execution anew, and planning
+// takes longer than reading.
 const CutOut = "\nLIMIT (SELECT $2::bigint) OFFSET (SELECT $3::bigint)"
 
-// The rows before a deep page are counted in the index alone, and only its own
-// are read: their keys lead to the page's first row, and from there it is the
-// first page.
+// In the statement for deep pages an index-only scan counts the rows before the page. The keys
+// found there lead to the page's first row, and from there the page is read as a first page is.
 func (t Table) list(where, at, direction, from, cut string) List {
 	rows := "SELECT " + t.Columns + "\nFROM " + t.Name + "\nWHERE " + where
 	order := "\nORDER BY " + at + direction + ", id" + direction
@@ -94,8 +92,7 @@ func (t Table) list(where, at, direction, from, cut string) List {
 	}
 }
 
-// For is the statement for a page, whose parameters $2 and $3 are the page's
-// Limit and Offset.
+// For returns the statement for a page. Its parameters $2 and $3 are the page's Limit and Offset.
 func (l List) For(p P) string {
 	if p.Offset() >= Deep {
 		return l.deep
