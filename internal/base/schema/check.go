@@ -13,11 +13,11 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// maxPlaces is how many offending places one message names.
+// maxPlaces is how many problems a message names at most.
 const maxPlaces = 5
 
 func init() {
-	// kin-openapi's own check is a pattern that lets 30 February through.
+	// This replaces kin-openapi's own check, a pattern that accepts 30 February.
 	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
 		_, err := wire.ParseTime(s)
 		return err
@@ -36,10 +36,10 @@ func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
 	return all.list
 }
 
-// problems holds at most one problem a place: the first, which says more.
+// problems collects at most one problem for each place: the first, which is the most specific.
 type problems struct {
 	list   []Problem
-	places map[string]bool // of list; made when a problem is added
+	places map[string]bool // the places of list; allocated with the first problem
 }
 
 func (all *problems) add(p Problem) {
@@ -58,7 +58,7 @@ func (all *problems) add(p Problem) {
 // Describe returns a message about the first problems of found.
 func Describe(found []Problem) string { return Join(found, Problem.String) }
 
-// Join returns a message about the first problems of found, each as say says it.
+// Join returns a message about the first problems of found, each formatted by say.
 func Join(found []Problem, say func(Problem) string) string {
 	texts := make([]string, 0, maxPlaces+1)
 	for _, p := range found[:min(len(found), maxPlaces)] {
@@ -70,8 +70,9 @@ func Join(found []Problem, say func(Problem) string) string {
 	return strings.Join(texts, "; ")
 }
 
-// Visit applies a schema and words what it finds. It tells of a rule for the whole
-// value only where nothing is wrong in its members: that says more.
+// Visit checks a value against a schema and returns the problems in our own words. It reports a
+// violated rule of an object as a whole only if no member has a problem: a member's problem says
+// more.
 func Visit(s *openapi3.Schema, value any) []Problem {
 	if s.Not != nil {
 		members := *s
@@ -89,7 +90,7 @@ func Visit(s *openapi3.Schema, value any) []Problem {
 	return all.list
 }
 
-// flatten adds the problems that err consists of.
+// flatten adds the problems that err consists of, one by one.
 func (all *problems) flatten(err error) {
 	if many, ok := errors.AsType[openapi3.MultiError](err); ok {
 		for _, e := range many {
@@ -109,7 +110,7 @@ func (all *problems) flatten(err error) {
 	all.add(Problem{Place: at, detail: func() string { return phrase(se) }})
 }
 
-// phrase says what the schema wants, and never what was sent.
+// phrase says what the schema requires, and never repeats the value that was sent.
 func phrase(e *openapi3.SchemaError) string {
 	s := e.Schema
 	switch e.SchemaField {
@@ -117,7 +118,7 @@ func phrase(e *openapi3.SchemaError) string {
 		if s.Type == nil {
 			return "has the wrong type"
 		}
-		if _, number := e.Value.(json.Number); number && s.Type.Is(openapi3.TypeInteger) { // with more digits than any type takes
+		if _, number := e.Value.(json.Number); number && s.Type.Is(openapi3.TypeInteger) { // the number has more digits than any integer type
 			return "must be an integer" + Bounds(s)
 		}
 		return "must be " + typePhrase(s) + written(s)
@@ -134,7 +135,7 @@ func phrase(e *openapi3.SchemaError) string {
 		return "must have at least " + several(s.MinLength, "character")
 	case "maxLength":
 		if s.Pattern == snowflakes {
-			return patternPhrase(s.Pattern) // a mention is longer
+			return patternPhrase(s.Pattern) // naming the pattern itself would be longer
 		}
 		return "must have at most " + several(*s.MaxLength, "character")
 	case "minItems":
@@ -171,7 +172,7 @@ func phrase(e *openapi3.SchemaError) string {
 	}
 }
 
-// typePhrase is a schema's type with its article.
+// typePhrase returns a schema's type with its article, such as "an integer".
 func typePhrase(s *openapi3.Schema) string {
 	t := strings.Join(s.Type.Slice(), " or ")
 	article := "a "
@@ -184,10 +185,10 @@ func typePhrase(s *openapi3.Schema) string {
 	return article + t
 }
 
-// snowflakes is the pattern of an id of the chat platform.
+// snowflakes is the pattern of the chat platform's ids.
 const snowflakes = `^[1-9][0-9]{0,19}$`
 
-// written is how a string is written that is easily taken for a number.
+// written describes how to write a string that callers often send as a number.
 func written(s *openapi3.Schema) string {
 	switch {
 	case s.Pattern == snowflakes:
@@ -198,7 +199,7 @@ func written(s *openapi3.Schema) string {
 	return ""
 }
 
-// patternPhrase says in words what the patterns mean that callers meet most.
+// patternPhrase describes in words the patterns that callers violate most often.
 func patternPhrase(pattern string) string {
 	switch {
 	case pattern == snowflakes:
@@ -229,7 +230,7 @@ func several(n uint64, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// Bounds says between what an integer lies.
+// Bounds describes the range of an integer.
 func Bounds(s *openapi3.Schema) string {
 	text := ""
 	if s.Min != nil {

@@ -1,7 +1,6 @@
-// Package schema reads JSON strictly and holds it against the schemas of the
-// contract. Bodies of requests and lines of guild files go the same way, so that
-// both know one set of limits, which is the document's, and are refused in the
-// same words.
+// Package schema reads JSON strictly and checks it against schemas of the contract. Request bodies
+// and lines of guild files take the same path, so both have the document's limits and the same
+// messages.
 package schema
 
 import (
@@ -19,18 +18,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth bounds how deep a value may nest, several times deeper than any schema.
+// maxDepth bounds how deep a value may nest. It is several times the depth of any schema.
 const maxDepth = 32
 
-// Problem is what is wrong with one place of a value. Of thousands of problems a message
-// shows five, so that what is costly to say is worked out by detail when it is shown.
+// Problem is one problem of a value at one place. A message shows five problems of possibly
+// thousands, so detail computes the costly part of the text only for a problem that is shown.
 type Problem struct {
-	Place  string // a JSON pointer, empty for the whole
+	Place  string // a JSON pointer; empty for the whole value
 	Text   string
-	detail func() string // continues Text; may be nil
+	detail func() string // returns text to append to Text; may be nil
 }
 
-// Message says what is wrong, without the place.
+// Message returns the text of the problem, without the place.
 func (p Problem) Message() string {
 	if p.detail == nil {
 		return p.Text
@@ -51,18 +50,17 @@ func (p Problem) Under(prefix string) Problem {
 	return p
 }
 
-// Read reads JSON more strictly than encoding/json does: one value, valid UTF-8,
-// no duplicate members, no lone surrogates, no U+0000, bounded depth, at most
-// that many values, and no number written with a fraction or an exponent, since
-// the contract knows only integers. It returns the value for Check and the
-// places that are wrong; ok is false when there is no value to check. A text may be
-// blank only where it is empty or its place matches one of the patterns in mayBeBlank, which
-// spaces separate: /records/*/content.
+// Read parses JSON more strictly than encoding/json does: one value, valid UTF-8, no duplicate
+// members, no lone surrogates, no U+0000, bounded depth, at most maxValues values, and no number
+// with a fraction or an exponent, since the contract has only integers. It returns the value for
+// Check, and the problems found; ok is false when there is no value to check. A string may be blank
+// only if it is empty or if its place matches one of the space-separated patterns in mayBeBlank,
+// such as /records/*/content.
 func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, []Problem{{Text: "must be valid UTF-8"}}, false
 	}
-	// Halves of characters are let through here: they count once all else is well.
+	// The parser lets lone surrogates through here; loneSurrogate checks for them at the end.
 	p := parser{
 		Decoder:   jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
 		maxValues: maxValues, mayBeBlank: strings.Fields(mayBeBlank),
@@ -90,12 +88,12 @@ func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Pro
 type parser struct {
 	*jsontext.Decoder
 	maxValues  int
-	mayBeBlank []string // patterns of places
+	mayBeBlank []string // patterns of places where a string may be blank
 	values     int
 	problems   []Problem
 }
 
-// malformed says where the body stops being JSON.
+// malformed returns an error that says where the body stops being JSON.
 func malformed(body []byte) error {
 	err := json.Unmarshal(body, new(any))
 	at, ok := errors.AsType[*json.SyntaxError](err)
@@ -155,7 +153,7 @@ func (p *parser) value() (any, error) {
 	}
 }
 
-// wrong notes what is wrong with what was read last.
+// wrong records a problem at the place that was read last.
 func (p *parser) wrong(text string) {
 	place := ""
 	for name := range p.StackPointer().Tokens() {
@@ -197,7 +195,7 @@ func (p *parser) array() (any, error) {
 	return a, err
 }
 
-// Printable shortens a caller's member name and makes it safe to show.
+// Printable shortens a member name that a caller sent and escapes it for a message.
 func Printable(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -211,7 +209,7 @@ func Printable(name string) string {
 	return clean
 }
 
-// Blank reports whether s shows nothing: white space and zero-width characters.
+// Blank reports whether s shows nothing: only white space and zero-width characters.
 func Blank(s string) bool {
 	for _, r := range s {
 		if !unicode.Is(unicode.White_Space, r) && (r < 0x200b || r > 0x200d) && r != 0x2060 && r != 0xfeff {
@@ -221,14 +219,14 @@ func Blank(s string) bool {
 	return true
 }
 
-// loneSurrogate reports whether well-formed JSON holds a \u escape of half a
-// character. The decoder would replace it silently.
+// loneSurrogate reports whether well-formed JSON contains a \u escape of a lone surrogate, which
+// the decoder would silently replace.
 func loneSurrogate(b []byte) bool {
 	for i := 0; i+1 < len(b); i++ {
 		if b[i] != '\\' {
 			continue
 		}
-		i++ // whatever is escaped is consumed, a backslash too
+		i++ // skips the escaped character, also when it is a backslash
 		if b[i] != 'u' {
 			continue
 		}

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A text that is built to be costly is given up long before its end.
-// RELIABILITY.md, Input.
+// Reading a body that is built to be costly stops long before its end. RELIABILITY.md, Input.
 func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -31,9 +30,9 @@ func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 	}
 }
 
-// FuzzParseJSON holds three promises: it never panics; what it lets through,
-// encoding/json reads as the same value; and that value holds nothing that
-// Postgres or a JSON reader would refuse or change.
+// FuzzParseJSON checks three promises: Read never panics; a value that Read accepts equals what
+// encoding/json reads; and that value contains nothing that Postgres or a JSON reader would refuse
+// or change.
 func FuzzParseJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"user_id":"9","delta":1,"reason":"\ud83c\udf89"}`, `{"a":{"b":[1,-2,null,true,"x"]}}`, `{"a":1,"a":2}`, `{"a":"\ud83c"}`,
@@ -98,9 +97,8 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 	}
 }
 
-// agree holds Read against encoding/json: whatever it accepts is JSON and means the
-// same, and what it refuses beyond that is refused for a reason that it is stricter
-// about.
+// agree compares Read with encoding/json: text that Read accepts is JSON with the same meaning, and
+// text that only Read refuses breaks one of Read's stricter rules.
 func agree(t *testing.T, text string) {
 	t.Helper()
 	got, problems, ok := Read([]byte(text), 1000, "")

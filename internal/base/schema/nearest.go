@@ -11,22 +11,22 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// nullIsValue marks an optional member of which null is a value. Null of any other
-// optional member says the same as leaving the member out.
+// nullIsValue marks an optional member for which null is a value of its own. For any other optional
+// member null means the same as leaving the member out.
 const nullIsValue = "x-null-is-value"
 
-// namesMatch is the pattern of the names of an object that takes any; a schema of
-// OpenAPI 3.0 has no word for it.
+// namesMatch is the pattern for the member names of an object with free names; OpenAPI 3.0 has no
+// keyword for it.
 const namesMatch = "x-property-names"
 
-// settler walks a value and its schema. It finds what needs a better message than the
-// schema's checker has, and takes it out of the value.
+// settler walks a value and its schema together. It finds the problems for which kin-openapi's
+// messages are not good enough, reports them and removes them from the value.
 type settler struct {
-	place []string // of the value that is being looked at, from the outside in
+	place []string // the path to the present value, from the outside in
 	found []Problem
 }
 
-// wrong notes a problem of the present place, or of the member below it that is named.
+// wrong adds a problem at the present place, or at the named member below it.
 func (w *settler) wrong(problem Problem, member ...string) {
 	for _, name := range append(w.place, member...) {
 		problem.Place += "/" + Printable(name)
@@ -34,16 +34,15 @@ func (w *settler) wrong(problem Problem, member ...string) {
 	w.found = append(w.found, problem)
 }
 
-// below settles what lies below the present place.
+// below settles the value of the member called name.
 func (w *settler) below(name string, s *openapi3.Schema, value any) {
 	w.place = append(w.place, name)
 	w.settle(s, value)
 	w.place = w.place[:len(w.place)-1]
 }
 
-// settle finds unknown members, each with the one that may be meant, arrays that are too
-// long, and exactly-one-of rules that are broken. Null is removed where it says as much as
-// leaving the member out.
+// settle reports unknown members, each with a suggestion, arrays with too many items, and violated
+// exactly-one-of rules. It removes a null that means the same as leaving the member out.
 func (w *settler) settle(s *openapi3.Schema, value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -58,7 +57,7 @@ func (w *settler) settle(s *openapi3.Schema, value any) {
 	}
 }
 
-// scalar reports whether values of the schema have nothing below them.
+// scalar reports whether values of the schema are neither objects nor arrays.
 func scalar(s *openapi3.Schema) bool {
 	return s.Type != nil && !s.Type.Includes(openapi3.TypeObject) && !s.Type.Includes(openapi3.TypeArray)
 }
@@ -79,7 +78,7 @@ func (w *settler) object(s *openapi3.Schema, v map[string]any) {
 			delete(v, name)
 		case v[name] == nil && !slices.Contains(s.Required, name) && member.Value.Extensions[nullIsValue] != true:
 			delete(v, name)
-		case tooLong(member.Value, v[name]): // its items are not looked at: there may be a hundred times too many
+		case tooLong(member.Value, v[name]): // the items are not checked: there may be a hundred times too many
 			w.wrong(Problem{Text: "must have at most " + several(*member.Value.MaxItems, "item")}, name)
 			delete(v, name)
 		default:
@@ -95,7 +94,7 @@ func tooLong(s *openapi3.Schema, value any) bool {
 	return ok && s.MaxItems != nil && uint64(len(items)) > *s.MaxItems
 }
 
-// misnamed takes out of an object the members whose names are not as they must be.
+// misnamed removes the members of an object whose names do not match pattern, and reports them.
 func (w *settler) misnamed(pattern string, object map[string]any) {
 	legal := regexp.MustCompile(pattern)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -106,10 +105,10 @@ func (w *settler) misnamed(pattern string, object map[string]any) {
 	}
 }
 
-// namesOf holds the Names of each schema's members, by the schema.
+// namesOf caches the Names of each schema's members.
 var namesOf sync.Map
 
-// unknown is the problem of a member that the schema does not know.
+// unknown returns the problem of a member that the schema does not have.
 func unknown(name string, s *openapi3.Schema) Problem {
 	return Problem{Text: "is not a member of this object; ", detail: func() string {
 		names, ok := namesOf.Load(s)
@@ -120,14 +119,15 @@ func unknown(name string, s *openapi3.Schema) Problem {
 	}}
 }
 
-// Names are the known names of members or parameters, prepared for hints about unknown ones.
+// Names holds the known names of members or parameters, prepared for suggestions about unknown
+// names.
 type Names struct {
 	sorted []string
-	folded []string // sorted, as fold makes them
-	all    string   // says which names there are
+	folded []string // sorted names in the form that fold returns
+	all    string   // the sentence that lists all names
 }
 
-// NewNames prepares known names. prefix stands before the list of all of them.
+// NewNames prepares known names. prefix begins the sentence that lists them all.
 func NewNames(prefix string, known []string) *Names {
 	n := &Names{sorted: slices.Sorted(slices.Values(known)), all: "it has none"}
 	if len(known) > 0 {
@@ -139,12 +139,12 @@ func NewNames(prefix string, known []string) *Names {
 	return n
 }
 
-// Unknown is the problem of a parameter, at place, whose name is unknown.
+// Unknown returns the problem, at place, of a parameter with an unknown name.
 func (n *Names) Unknown(place, name string) Problem {
 	return Problem{Place: place, Text: "is not a parameter of this operation; ", detail: func() string { return n.Meant(name) }}
 }
 
-// Meant says which known name the unknown name may stand for, or else lists the known ones.
+// Meant suggests the known name that the unknown name resembles, or else lists all known names.
 func (n *Names) Meant(name string) string {
 	best, least, folded := "", 3, fold(name)
 	for i, known := range n.sorted {
@@ -160,10 +160,11 @@ func (n *Names) Meant(name string) string {
 
 var punctuation = strings.NewReplacer("_", "", "-", "", ".", "")
 
-// fold removes what makes no difference between two names: case and punctuation.
+// fold removes differences of case and punctuation from a name.
 func fold(name string) string { return punctuation.Replace(strings.ToLower(name)) }
 
-// Distance counts the letters to insert, delete or change; long texts are far.
+// Distance returns the edit distance of two names: the letters to insert, delete or change. For
+// long texts it returns a large number without computing.
 func Distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 40
@@ -187,9 +188,9 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// oneOf reports an object that does not have exactly one of several members. A schema
-// says so by a `not` that requires all of them, beside minProperties; checked alone,
-// these two rules would not say which members are meant.
+// oneOf reports an object that does not have exactly one of several members. A schema expresses
+// this by a `not` that requires all of them, and by minProperties. Checked separately, these two
+// rules would not name the members.
 func (w *settler) oneOf(s *openapi3.Schema, object map[string]any) {
 	if s.Not == nil || len(s.Not.Value.Required) < 2 {
 		return
