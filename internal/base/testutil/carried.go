@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// WantCarried ends in an error for each member of a row that what is shown of it
-// lacks or has another value of, and for each that is shown and has none of a row's.
-// Names stand for members that only one of the two has. Show gets a row that is
-// full of distinct values.
+// WantCarried checks that show carries every member of a row: it fails the test for each member of
+// the row that the result lacks or shows with another value, and for each member of the result that
+// no member of the row explains. names lists the members that only one of the two has. show gets a
+// row in which every field has a distinct value.
 func WantCarried[Row any](t testing.TB, show func(Row) any, names ...string) {
 	t.Helper()
 	var row Row
@@ -31,7 +31,7 @@ func WantCarried[Row any](t testing.TB, show func(Row) any, names ...string) {
 	}
 }
 
-// Object is v, which has to be an object, as a reader of JSON sees it.
+// Object returns v, which must be an object, as decoded from its JSON.
 func Object(t testing.TB, v any) (m map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -44,7 +44,7 @@ func Object(t testing.TB, v any) (m map[string]any) {
 	return m
 }
 
-// fill gives each field another value.
+// fill sets each field to a distinct value.
 func fill(v reflect.Value, n *int64) {
 	*n++
 	switch v.Kind() {

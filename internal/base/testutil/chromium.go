@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// Chromium is the path of the browser that GUILDHALL_TEST_CHROMIUM names, or of one that is
-// installed.
+// Chromium returns the path of the browser: the one that GUILDHALL_TEST_CHROMIUM names, or else an
+// installed one.
 func Chromium() (string, error) {
 	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {

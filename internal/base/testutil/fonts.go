@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// Font is a font family that the tests show pages in.
+// Font is a font family in which tests render pages.
 type Font struct {
 	Name   string
-	Config string // the path of a fontconfig file that names this family and no other
+	Config string // path of a fontconfig file that lists only this family
 }
 
-// fontFiles are the families that the distributions install with a browser, and the names
-// with which their files begin: those of the proportional and of the monospaced letters.
+// fontFiles lists the font families that distributions install with a browser, with the prefixes of
+// the file names of their proportional and monospaced fonts.
 var fontFiles = []struct {
 	name    string
 	regular string
@@ -39,13 +39,13 @@ func Fonts(t testing.TB) []Font {
 			t.Fatal(err)
 		}
 	}
-	installed := map[string]string{} // paths of font files by their base name
+	installed := map[string]string{} // paths of font files by base name
 	for _, dir := range []string{"/usr/share/fonts", "/usr/local/share/fonts"} {
 		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
 				installed[e.Name()] = path
 			}
-			return nil // a directory that cannot be read holds no font for us
+			return nil // skip a directory that cannot be read
 		})
 	}
 	var fonts []Font

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is the sum of a metric's samples that have all of these labels, written
-// as name=value.
+// Metric returns the sum of a metric's samples that have all the given labels, written as
+// name=value.
 func Metric(t Test, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()
@@ -29,7 +29,7 @@ func Metric(t Test, from prometheus.Gatherer, name string, labels ...string) (su
 	return sum
 }
 
-// Sample is the value of a metric that has one sample.
+// Sample returns the value of a metric that has exactly one sample.
 func Sample(t Test, of prometheus.Collector) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -2,5 +2,5 @@
 
 package testutil
 
-// Race says whether the tests run with the race detector, whose frames are larger.
+// Race reports whether the tests run with the race detector, which makes stack frames larger.
 const Race = false

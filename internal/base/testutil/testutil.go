@@ -1,5 +1,4 @@
-// Package testutil is what tests of all packages share and that needs none of
-// them.
+// Package testutil holds helpers for the tests of all packages. It imports none of those packages.
 package testutil
 
 import (
@@ -15,9 +14,9 @@ import (
 	"time"
 )
 
-// waitTimeout is long, for machines that are busy with something else: a test that
-// fails takes it, one that passes never does. Where tests are meant to fail, by the
-// hundred, the environment has a shorter one.
+// waitTimeout is long, so that tests pass on a busy machine: only a test that fails takes the whole
+// time. Mutation tests, which are meant to fail by the hundred, shorten it by an environment
+// variable.
 var waitTimeout = func() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("GUILDHALL_TEST_WAIT")); err == nil {
 		return d
@@ -25,14 +24,13 @@ var waitTimeout = func() time.Duration {
 	return 2 * time.Minute
 }()
 
-// Test is what Eventually needs of a test. *testing.T and *rapid.T have it.
+// Test is the part of *testing.T and *rapid.T that Eventually uses.
 type Test interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Eventually returns as soon as ok says so, and ends the test when that does not
-// happen within waitTimeout.
+// Eventually polls ok and returns when ok returns true. It fails the test after waitTimeout.
 func Eventually(t Test, what string, ok func() bool) {
 	t.Helper()
 	begun := time.Now()
@@ -46,9 +44,10 @@ func Eventually(t Test, what string, ok func() bool) {
 	}
 }
 
-// Log is a log that many may write and a test can read. Its zero value is empty.
+// Log is a buffer for log lines that many goroutines may write to and a test can read. The zero
+// value is an empty Log.
 type Log struct {
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the field below
 	buf bytes.Buffer
 }
 
@@ -59,17 +58,15 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String returns all that was logged.
+// String returns everything that was logged.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
-// Without ends a test that needs something which is not here. It is skipped, but
-// on CI, where everything is expected to be installed, it fails, unless
-// GUILDHALL_TEST_WITHOUT lists the thing's name among those that this machine has
-// to do without.
+// Without skips a test that needs something this machine lacks. On CI, where everything should be
+// installed, it fails the test instead, unless GUILDHALL_TEST_WITHOUT lists name.
 func Without(t testing.TB, name string, why any) {
 	t.Helper()
 	if os.Getenv("CI") == "" || slices.Contains(strings.Fields(os.Getenv("GUILDHALL_TEST_WITHOUT")), name) {
@@ -78,8 +75,8 @@ func Without(t testing.TB, name string, why any) {
 	t.Fatalf("%s is needed: %v", name, why)
 }
 
-// Program returns the path of the first of some programs that is installed; of
-// the one called name where none is given.
+// Program returns the path of the first installed program of programs, or of name if programs is
+// empty. If none is installed, it ends the test by Without.
 func Program(t testing.TB, name string, programs ...string) string {
 	t.Helper()
 	if len(programs) == 0 {
@@ -94,8 +91,8 @@ func Program(t testing.TB, name string, programs ...string) string {
 	return ""
 }
 
-// Refusing is an address on loopback that refuses connections for as long as the test runs:
-// its port is bound, so that no other program gets it, and has no listener.
+// Refusing returns an address on loopback that refuses connections while the test runs: its port is
+// bound, so no other program can take it, but nothing listens.
 func Refusing(t testing.TB) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
