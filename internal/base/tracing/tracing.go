@@ -1,11 +1,11 @@
-// Package tracing tells an OpenTelemetry collector how long requests, statements
-// and calls of others took, and which belong together. It alone knows the SDK,
-// and the SDK's own variables switch it on. Where they are not set there is no
-// Tracer and no Span, and everything here does nothing.
+// Package tracing reports to an OpenTelemetry collector how long requests, statements and outgoing
+// calls took, as traces. It is the only package that uses OpenTelemetry's SDK, and the SDK's own
+// environment variables switch it on. Without them the Tracer is nil and every Span is the zero
+// Span, whose methods do nothing.
 //
-// A span holds what the access log may hold: operations, routes as patterns, ids
-// of ours. Never a path, an argument, a header or the text of an error, which may
-// repeat any of them.
+// A span contains only what the access log may contain: operations, route patterns and our own ids.
+// It never contains a path, an argument, a header or the text of an error, which could repeat one
+// of them.
 package tracing
 
 import (
@@ -35,21 +35,21 @@ import (
 )
 
 const (
-	// instrumentation is what the spans say they were made by.
+	// instrumentation is the name of the tracer in spans.
 	instrumentation = "guildhall"
 
-	// closeTimeout is how long the last spans may take on their way out.
+	// closeTimeout is how long Close waits for the last spans to be sent.
 	closeTimeout = 1500 * time.Millisecond
 
-	// complainInterval is how often the log hears that spans are lost.
+	// complainInterval is how often the log mentions that spans are lost.
 	complainInterval = time.Minute
 )
 
-// The variables that say where the collector is; either switches tracing on.
+// The environment variables with the collector's address; either one switches tracing on.
 const (
 	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	attributesVariable     = "OTEL_RESOURCE_ATTRIBUTES" // what else spans say of this process
+	attributesVariable     = "OTEL_RESOURCE_ATTRIBUTES" // further attributes of this process
 )
 
 // Wanted reports whether the environment asks for traces.
@@ -60,7 +60,7 @@ func Wanted() bool {
 	return os.Getenv("OTEL_TRACES_EXPORTER") != "none" && (os.Getenv(endpointVariable) != "" || os.Getenv(tracesEndpointVariable) != "")
 }
 
-// Check refuses settings of which the SDK would only complain.
+// Check returns an error for settings that the SDK would only complain about at run time.
 func Check() error {
 	if !Wanted() {
 		return nil
@@ -79,17 +79,16 @@ func Check() error {
 	return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http/protobuf or http/json, which collectors take on port 4318")
 }
 
-// Tracer makes spans. A nil one makes none.
+// Tracer makes spans. A nil *Tracer makes zero Spans.
 type Tracer struct {
 	tracer   trace.Tracer
 	provider *sdk.TracerProvider
 }
 
-// New returns the tracer that the environment, which has passed Check, asks for;
-// nil if it asks for none.
-// Spans leave in the background, in batches; those for which there is no room
-// while the collector is away are lost, and nobody waits. The SDK has one place
-// for its complaints: they go to log.
+// New returns the tracer that the environment configures, or nil if it configures none. The caller
+// has called Check. Spans are sent in the background, in batches. While the collector is down,
+// spans that do not fit into the buffer are lost, and no caller waits. The SDK's error handler is
+// global to the process: New sets it to one that writes to log.
 func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error) {
 	if !Wanted() {
 		return nil, nil
@@ -110,16 +109,17 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 	return &Tracer{tracer: provider.Tracer(instrumentation), provider: provider}, nil
 }
 
-// describe says what sends the spans. The environment's word comes last and wins.
+// describe returns the attributes of this process. Attributes from the environment override the
+// others.
 func describe(ctx context.Context, options ...resource.Option) (*resource.Resource, error) {
 	about, err := resource.New(ctx, append(options, resource.WithFromEnv())...)
 	return about, fault.Wrap(err, attributesVariable)
 }
 
-// complaints passes on what goes wrong with the export, now and then.
+// complaints logs errors of the export, at most once per complainInterval.
 type complaints struct {
 	log  *slog.Logger
-	last atomic.Int64 // when one was passed on, in Unix nanoseconds
+	last atomic.Int64 // when the last complaint was logged, in Unix nanoseconds
 }
 
 // Handle implements otel.ErrorHandler.
@@ -132,7 +132,7 @@ func (c *complaints) Handle(err error) {
 	c.log.Warn("traces do not get to the collector; nothing else depends on it", "error", err)
 }
 
-// Close sends what has not been sent, for a short time.
+// Close sends the remaining spans. It gives up after closeTimeout.
 func (t *Tracer) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -144,8 +144,8 @@ func (t *Tracer) Close(ctx context.Context) {
 	}
 }
 
-// Request begins the span of a request, within the trace that its traceparent
-// names, if there is one.
+// Request starts the span of a request. If the request has a traceparent header, the span belongs
+// to the trace that the header names.
 func (t *Tracer) Request(ctx context.Context, header http.Header, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -154,7 +154,7 @@ func (t *Tracer) Request(ctx context.Context, header http.Header, name string) (
 	return t.start(ctx, trace.SpanKindServer, name)
 }
 
-// Work begins the span of something that is done unasked.
+// Work starts the span of background work.
 func (t *Tracer) Work(ctx context.Context, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -162,8 +162,8 @@ func (t *Tracer) Work(ctx context.Context, name string) (context.Context, Span) 
 	return t.start(ctx, trace.SpanKindInternal, name)
 }
 
-// Call begins the span of a call of somebody else, within that of ctx or as one
-// of its own. about is a method and a pattern, or a kind.
+// Call starts the span of an outgoing call, as a child of ctx's span or as the root of a trace.
+// about is a method and a pattern, or a kind of work.
 func (t *Tracer) Call(ctx context.Context, what, about string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -176,13 +176,13 @@ func (t *Tracer) start(ctx context.Context, kind trace.SpanKind, name string) (c
 	return ctx, Span{span}
 }
 
-// Within reports whether ctx belongs to a span that is recorded.
+// Within reports whether ctx has a span that is recorded.
 func Within(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
-// Child begins a span within that of ctx, and none where that is not recorded.
+// Child starts a child of ctx's span. It returns the zero Span if ctx's span is not recorded.
 func Child(ctx context.Context, name string) Span { return child(ctx, trace.SpanKindInternal, name) }
 
-// Statement begins the span of a database's statement within that of ctx.
+// Statement starts the span of a database statement as a child of ctx's span.
 func Statement(ctx context.Context, name string) Span { return child(ctx, trace.SpanKindClient, name) }
 
 func child(ctx context.Context, kind trace.SpanKind, name string) Span {
@@ -194,8 +194,7 @@ func child(ctx context.Context, kind trace.SpanKind, name string) Span {
 	return Span{span}
 }
 
-// Span is a piece of work that is timed. The zero Span is none: its methods do
-// nothing.
+// Span measures a piece of work. The methods of the zero Span do nothing.
 type Span struct{ span trace.Span }
 
 // Set adds an attribute.
@@ -212,7 +211,7 @@ func (s Span) SetInt(key string, value int) {
 	}
 }
 
-// Fail marks the span as failed, with a fixed word for what went wrong.
+// Fail marks the span as failed. kind is a fixed word for the reason.
 func (s Span) Fail(kind string) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.String("error.type", kind))
@@ -227,7 +226,7 @@ func (s Span) End() {
 	}
 }
 
-// TraceID is how the collector knows the trace; empty where there is none.
+// TraceID returns the id under which the collector stores the trace, or "".
 func (s Span) TraceID() string {
 	if s.span == nil {
 		return ""
@@ -235,15 +234,15 @@ func (s Span) TraceID() string {
 	return s.span.SpanContext().TraceID().String()
 }
 
-// Inject names the span in the headers of a call, as its traceparent. A tracestate that
-// other services have put beside it is not for strangers.
+// Inject puts the span into the headers of a call, as traceparent. It leaves out the tracestate,
+// which other services have filled and third parties should not see.
 func (s Span) Inject(header http.Header) {
 	if s.span != nil {
 		propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), s.span), traceparent(header)) //nolint:forbidigo // it only carries the span
 	}
 }
 
-// traceparent is a header that takes nothing else.
+// traceparent is a carrier that accepts only the traceparent header.
 type traceparent http.Header
 
 func (h traceparent) Get(key string) string { return http.Header(h).Get(key) }
@@ -256,8 +255,8 @@ func (h traceparent) Set(key, value string) {
 	}
 }
 
-// Traceparent names the span of ctx, for those that go on with its trace later; empty
-// where there is none.
+// Traceparent returns the traceparent of ctx's span, so that later work can continue the trace, or
+// "".
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -267,8 +266,8 @@ func Traceparent(ctx context.Context) string {
 	return header.Get("traceparent")
 }
 
-// Continue makes what is begun in the context part of the trace that a traceparent
-// names, if it names one.
+// Continue returns a context in which new spans belong to the trace that parent names. If parent is
+// empty or malformed, it returns ctx unchanged.
 func (t *Tracer) Continue(ctx context.Context, parent string) context.Context {
 	if t == nil || parent == "" {
 		return ctx
@@ -276,7 +275,7 @@ func (t *Tracer) Continue(ctx context.Context, parent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 }
 
-// Transport makes each of next's calls a span of that name, which tells the
+// Transport returns a RoundTripper that makes a span called name for each call of next, with the
 // method and the status.
 func (t *Tracer) Transport(next http.RoundTripper, name string) http.RoundTripper {
 	if t == nil {
@@ -306,7 +305,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Status adds the status that a call was answered with; from 400 on it has failed.
+// Status adds the status of the response. A status of 400 or more marks the span as failed.
 func (s Span) Status(status int) {
 	if s.span == nil || status == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// recording is a tracer with what it has recorded.
+// recording returns a tracer with a recorder of its spans.
 func recording(t *testing.T) (*Tracer, *tracetest.SpanRecorder) {
 	t.Helper()
 	spans := tracetest.NewSpanRecorder()
@@ -66,8 +66,8 @@ func TestARequestJoinsTheTraceOfItsCaller(t *testing.T) {
 	}
 }
 
-// A caller that does not sample costs no spans of statements, and its choice is
-// passed on.
+// A caller that does not sample causes no spans of statements, and its decision is passed on to the
+// services that we call.
 func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)
@@ -84,7 +84,7 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	}
 }
 
-// A stranger's text as a traceparent breaks nothing.
+// A malformed traceparent header starts a new trace and breaks nothing.
 func TestAMalformedTraceparentBeginsATraceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)
@@ -131,8 +131,8 @@ func TestWithoutATracerNothingIsDone(t *testing.T) { //nolint:paralleltest // it
 	}
 }
 
-// Whatever becomes of a collector, nobody waits for it: neither those whose spans
-// it does not take, nor the end of the program. RELIABILITY.md, Operation.
+// However the collector behaves, nobody waits for it: neither the goroutines whose spans it does
+// not take, nor the program when it stops. RELIABILITY.md, Operation.
 func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -194,8 +194,8 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 	}
 }
 
-// Work that is done once a request is over, on any goroutine, is part of its trace all
-// the same.
+// Work that is done after a request has ended, on any goroutine, still belongs to the request's
+// trace.
 func TestATraceGoesOnLater(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)
