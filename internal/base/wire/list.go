@@ -2,10 +2,11 @@ package wire
 
 import "strings"
 
-// separators stand between the items of a list that somebody types.
+// separators are the characters between the items of a typed list.
 const separators = ", \t\r\n"
 
-// Items are those of lists that people type, with commas, blanks or lines between them.
+// Items splits lists that people have typed, at commas and white space, and returns all their
+// items.
 func Items(lists ...string) []string {
 	return strings.FieldsFunc(strings.Join(lists, ","), func(r rune) bool { return strings.ContainsRune(separators, r) })
 }

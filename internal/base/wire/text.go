@@ -2,8 +2,8 @@ package wire
 
 import "unicode"
 
-// OneLine reports whether a text can stand in a line of a table or a log: it
-// holds no control characters and no line breaks of any kind.
+// OneLine reports whether a text fits into one line of a table or a log: it has no control
+// characters and no line breaks of any kind.
 func OneLine(s string) bool {
 	for _, r := range s {
 		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
@@ -13,9 +13,9 @@ func OneLine(s string) bool {
 	return true
 }
 
-// IsJoining reports whether the format character text[i] is part of the writing around it,
-// and not a mark that nobody sees: a joiner or non-joiner between letters or emoji, or a tag
-// of a flag's sequence.
+// IsJoining reports whether the format character text[i] belongs to the visible text around it: a
+// joiner or non-joiner between letters or emoji, or a tag in a flag sequence. Any other format
+// character is invisible.
 func IsJoining(text []rune, i int) bool {
 	switch r := text[i]; {
 	case r == '\u200c' || r == '\u200d':
@@ -34,19 +34,18 @@ func IsJoining(text []rune, i int) bool {
 	}
 }
 
-// tagEnd closes the tags that make another flag of the black one.
+// tagEnd ends the tag sequence that turns the black flag into another flag.
 const tagEnd = '\U000E007F'
 
 func isTag(r rune) bool { return r >= '\U000E0020' && r <= tagEnd }
 
-// joins reports whether a joiner may stand beside r: a letter or its marks, an emoji, or the
-// emoji's skin tone or variation selector.
+// joins reports whether a joiner may follow or precede r: a letter or a combining mark, an emoji,
+// an emoji's skin tone or a variation selector.
 func joins(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.So, unicode.Sk, unicode.Sm)
 }
 
-// HasUnseen reports whether s holds a format character that is not part of the writing
-// around it.
+// HasUnseen reports whether s contains an invisible format character (see IsJoining).
 func HasUnseen(s string) bool {
 	text := []rune(s)
 	for i, r := range text {

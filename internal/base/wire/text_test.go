@@ -6,8 +6,8 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// Joiners and flag tags are text where a language or an emoji needs them, and unseen marks
-// everywhere else.
+// Joiners and flag tags count as text where a language or an emoji needs them. Anywhere else
+// HasUnseen finds them.
 func TestHasUnseen(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

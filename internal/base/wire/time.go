@@ -1,5 +1,4 @@
-// Package wire holds the forms in which values travel over the API where Go's
-// own form differs from the contract's.
+// Package wire holds types whose JSON form in the API differs from Go's own form.
 package wire
 
 import (
@@ -12,20 +11,20 @@ import (
 
 const layout = "2006-01-02T15:04:05.000Z"
 
-// Time is an instant on the wire: RFC 3339 in UTC with exactly three fraction
-// digits going out, RFC 3339 with any offset and fraction coming in. The instant is
-// not embedded: encoding/json would find its MarshalJSON, and check and copy what that
-// returns, which took twice as long as to write it.
+// Time is an instant in the API. It is written in RFC 3339, in UTC, with exactly three fraction
+// digits, and read from RFC 3339 with any offset and fraction. The instant is a field and not
+// embedded: encoding/json would find the MarshalJSON of time.Time and validate and copy its result,
+// which doubled the time to write an instant.
 type Time struct{ Time time.Time }
 
-// At returns t as it travels.
+// At returns t as a Time.
 func At(t time.Time) Time { return Time{t} }
 
-// last is the last instant that the form can write.
+// last is the last instant that the outgoing form can express.
 var last = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
 
-// Bounded is At for an instant that was computed: the last one in the place of those
-// that the form cannot write.
+// Bounded is At for a computed instant. It replaces an instant that the form cannot express by the
+// last one that it can.
 func Bounded(t time.Time) Time {
 	if t.After(last) {
 		return Time{last}
@@ -33,7 +32,7 @@ func Bounded(t time.Time) Time {
 	return Time{t}
 }
 
-// AtPtr returns *t as it travels, or nil.
+// AtPtr returns *t as a Time, or nil.
 func AtPtr(t *time.Time) *Time {
 	if t == nil {
 		return nil
@@ -41,16 +40,17 @@ func AtPtr(t *time.Time) *Time {
 	return &Time{*t}
 }
 
-// form is RFC 3339's grammar. time.Parse alone is more generous: it takes a
-// comma before the fraction, an hour of one digit and offsets of any size.
+// form is the grammar of RFC 3339. time.Parse alone accepts more: a comma before the fraction, an
+// hour of one digit, and offsets of any size.
 var form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// half is what is sent in place of an instant: a date, or seconds since 1970.
+// half matches two values that callers often send instead of an instant: a date, and seconds since
+// 1970.
 var half = regexp.MustCompile(`^(\d{4}-\d\d-\d\d|\d{9,13}(\.\d+)?)$`)
 
-// ParseTime reads an RFC 3339 instant and returns it as it is kept: in UTC, cut
-// to the microsecond. Impossible dates, a second 60 and years that Postgres and
-// RFC 3339 cannot share are errors.
+// ParseTime reads an RFC 3339 instant and returns it in UTC, truncated to the microsecond as
+// Postgres stores it. Impossible dates, a second of 60, and years that Postgres or RFC 3339 cannot
+// express are errors.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || !form.MatchString(s) {
@@ -67,17 +67,18 @@ func ParseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// Alike reports whether both are shown alike. An instant is kept more exactly than it is
-// shown, so one that a caller has read and sends back is no other.
+// Alike reports whether t and u have the same outgoing form. Postgres stores more digits than the
+// form shows, so an instant that a caller has read and sends back counts as the same.
 func (t Time) Alike(u Time) bool { return t.String() == u.String() }
 
-// String is the outgoing form.
+// String returns the outgoing form.
 func (t Time) String() string { return string(t.append(make([]byte, 0, len(layout)))) }
 
 // MarshalText writes the outgoing form, also as a JSON string.
 func (t Time) MarshalText() ([]byte, error) { return t.append(make([]byte, 0, len(layout))), nil }
 
-// append is AppendFormat by layout, which reads the layout anew for each instant.
+// append does what AppendFormat(b, layout) does, but faster: AppendFormat parses the layout at each
+// call.
 func (t Time) append(b []byte) []byte {
 	at := t.Time.UTC()
 	year, month, day := at.Date()
@@ -95,7 +96,7 @@ func (t Time) append(b []byte) []byte {
 	return append(two(b, thousandths/10), byte('0'+thousandths%10), 'Z')
 }
 
-// two appends two digits.
+// two appends n as two digits.
 func two(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
 // UnmarshalText reads the incoming form.
@@ -133,5 +134,5 @@ func (t *Time) Scan(src any) error {
 	return nil
 }
 
-// Value is the instant as a row keeps it.
+// Value returns the instant for a column.
 func (t Time) Value() (driver.Value, error) { return t.Time, nil }

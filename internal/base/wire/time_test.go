@@ -72,7 +72,7 @@ func TestTimeTravels(t *testing.T) {
 	}
 }
 
-// An instant goes out as time.Format writes it, whatever its year and its zone.
+// The outgoing form equals that of time.Format for every year and zone.
 func FuzzTimeIsWrittenAsFormatted(f *testing.F) {
 	f.Add(int64(0), int64(0), 0)
 	f.Add(int64(-62135596801), int64(999_999_999), 1)
@@ -91,7 +91,7 @@ func FuzzTimeIsWrittenAsFormatted(f *testing.F) {
 	})
 }
 
-// BenchmarkPage encodes the instants of a page of 25.
+// BenchmarkPage encodes the instants of a page with 25 items.
 func BenchmarkPage(b *testing.B) {
 	at := time.Unix(1795250000, 123_456_000)
 	rows := make([]struct {
@@ -108,8 +108,8 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// FuzzParseTime holds the promise that whatever is read can be kept and shown:
-// it is in the years both sides know, and its outgoing form reads back.
+// FuzzParseTime checks that every instant that ParseTime accepts can be stored and shown: its year
+// suits Postgres and RFC 3339, and its outgoing form can be read back.
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{
 		"2026-11-21T08:30:00Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59.9999999-00:00",

@@ -12,8 +12,8 @@ import (
 
 var errNoURL = errors.New("is not a URL: it must look like https://hooks.example.net/guildhall")
 
-// WrongURL says what breaks the form of a receiver's URL: the API, the command line and
-// the dashboard say it in these words. The error is the rest of a sentence about the URL.
+// WrongURL returns an error if raw is not the URL of a webhook receiver, in the same words for the
+// API, the command line and the dashboard. The error continues a sentence that begins with the URL.
 func WrongURL(raw string) error {
 	u, _ := url.Parse(raw)
 	switch {
@@ -43,8 +43,7 @@ func WrongURL(raw string) error {
 	return errNoURL
 }
 
-// unescaped are the characters that stand for themselves in a URL's path, besides
-// those of its host.
+// unescaped are the characters that need no escape in a URL's path.
 const unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=:@/?-%[]"
 
 func isPort(text string) bool {
