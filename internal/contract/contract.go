@@ -1,4 +1,4 @@
-// Package contract holds the document that the server enforces, and finds its schemas.
+// Package contract holds the OpenAPI document that the server enforces, and looks up its schemas.
 package contract
 
 import (
@@ -19,8 +19,8 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, "read openapi.yaml")
 	}
-	// The document shows https alone. Whether a receiver without TLS is allowed depends
-	// on the installation's settings, so the check of the URL's address decides it.
+	// The document allows only https. Whether a receiver without TLS is allowed depends on the
+	// installation's settings, so the check of the URL's address decides that, not the schema.
 	for _, name := range []string{"CreateWebhookEndpointRequest", "UpdateWebhookEndpointRequest"} {
 		url := doc.Components.Schemas[name].Value.Properties["url"].Value
 		url.Pattern = strings.Replace(url.Pattern, "^https://", "^https?://", 1)
@@ -28,15 +28,15 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, nil
 })
 
-// Checker returns schema.Check bound to the schema of that name. It panics when the
-// document has no such schema.
+// Checker returns schema.Check bound to the named schema. It panics when the document has no such
+// schema.
 func Checker(name string) func(value any, found []schema.Problem) []schema.Problem {
 	s := find(name)
 	return func(value any, found []schema.Problem) []schema.Problem { return schema.Check(s, value, found) }
 }
 
-// Required returns the members that the schema of that name requires. It panics when
-// the document has no such schema.
+// Required returns the members that the named schema requires. It panics when the document has no
+// such schema.
 func Required(name string) []string { return find(name).Required }
 
 func find(name string) *openapi3.Schema {

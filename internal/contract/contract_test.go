@@ -8,9 +8,8 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// Visit does not tell kin-openapi that it judges a request: that only matters for
-// members that are read or written alone, of which the contract has none, and costs
-// sorting the names of each object's members.
+// The contract has no readOnly or writeOnly members. So schema.Visit need not tell kin-openapi that
+// it checks a request, which would cost sorting the member names of each object.
 func TestNoMemberIsReadOrWrittenAlone(t *testing.T) {
 	t.Parallel()
 	doc, err := Document()
@@ -31,8 +30,8 @@ func TestNoMemberIsReadOrWrittenAlone(t *testing.T) {
 	}
 }
 
-// A value that is wrong in two ways is complained about once: a number that has neither the
-// format's size nor the maximum, an id that is too long and has letters.
+// A value that is wrong in two ways gets one problem: a number that exceeds both its format's size
+// and the maximum, or an id that is too long and contains letters.
 func TestAPlaceIsComplainedAboutOnce(t *testing.T) {
 	t.Parallel()
 	doc, err := Document()
@@ -51,7 +50,7 @@ func TestAPlaceIsComplainedAboutOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck reads bodies and checks them against their schemas.
+// BenchmarkCheck reads request bodies and checks them against their schemas.
 func BenchmarkCheck(b *testing.B) {
 	record := `{"record":"wallet","user_id":"%d","balance":%d,"if_updated_at":"2026-11-25T18:25:07.163Z"}`
 	var records []string
