@@ -1,5 +1,6 @@
-// Package access holds who may ask, how often, and what is remembered of it.
+// Package access holds authentication, rate limits, idempotency keys, the audit log and usage
+// counters.
 //
-// It is one of the six floors of internal, each a folder. Its packages import one
-// another and base, never a floor above.
+// It is one of the layers of internal, each of which is a directory. Its packages import one
+// another and base, never a layer above.
 package access
