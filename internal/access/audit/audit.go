@@ -1,6 +1,6 @@
-// Package audit keeps who changed what, on whose behalf, and from where. A row
-// is written in the transaction of its change, so there is none without the
-// other; nothing changes a row, and nothing deletes it before a year has passed.
+// Package audit stores who changed what, for whom, and from where. A row is inserted in the
+// transaction of the change, so neither exists without the other. Rows are never updated, and none
+// is deleted before it is a year old.
 package audit
 
 import (
@@ -19,12 +19,12 @@ const (
 	User        = "user"         // a person who signed in to the dashboard
 	Operator    = "operator"     // the holder of an operator's link
 	CommandLine = "command_line" // an operator with a shell on the server
-	Token       = "token"        // a caller of the API
+	Token       = "token"        // a token of the API
 	BotKey      = "bot_key"      // the operator's bot
 	System      = "system"       // the service on its own
 )
 
-// The actions. Each names what was changed and how.
+// The actions. Each names what was changed, and how.
 const (
 	TokenCreated     = "token.created"
 	TokenRevoked     = "token.revoked"
@@ -42,10 +42,10 @@ const (
 	WebhookDisabled  = "webhook.disabled"
 	LinkCreated      = "dashboard.link_created"
 	LinkUsed         = "dashboard.link_used"
-	GuildRemoved     = "guild.removed"  // it is to go; until its day it can be taken back
-	GuildRestored    = "guild.restored" // it was taken back
+	GuildRemoved     = "guild.removed"  // its removal is scheduled; until the removal begins, it can be undone
+	GuildRestored    = "guild.restored" // its removal was undone
 	MemberForgotten  = "member.forgotten"
-	GuildErased      = "guild.erased" // all that it had is gone; this one line stays, under no guild
+	GuildErased      = "guild.erased" // all its data is deleted; only this row stays, without a guild
 	LinkRevoked      = "dashboard.link_revoked"
 	SignedIn         = "dashboard.signed_in"
 	SignedOut        = "dashboard.signed_out"
@@ -54,7 +54,7 @@ const (
 	GuildExported    = "guild.exported"
 )
 
-// Actions is every action, in the order in which they are offered as filters.
+// Actions lists all actions, in the order in which the dashboard offers them as filters.
 var Actions = []string{
 	TokenCreated, TokenRevoked, TokenLimited, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
@@ -65,24 +65,23 @@ var Actions = []string{
 // keptFor is how long a row is kept at least.
 const keptFor = "1 year"
 
-// Actor is who makes a change.
+// Actor is the author of a change.
 type Actor struct {
 	Type      string // one of the types above
 	ID        string
 	Name      string
-	Address   string // where the actor is; empty when nobody knows
-	RequestID string // empty when it was no request
+	Address   string // the actor's IP address; empty if unknown
+	RequestID string // empty outside a request
 }
 
 type actorKey struct{}
 
-// With returns a context in which a makes the changes.
+// With returns a context in which the actor a makes the changes.
 func With(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// From returns who makes the changes of this context: the service on its own
-// where nobody is named.
+// From returns the actor of the context, or System if it has none.
 func From(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return a
@@ -90,23 +89,22 @@ func From(ctx context.Context) Actor {
 	return Actor{Type: System, Name: "Guildhall"}
 }
 
-// Change is what was done. Before and After are rendered as JSON and hold no
-// secrets; nil where there was nothing before, or is nothing after.
+// Change is one change. Before and After are rendered as JSON and must not contain secrets; Before
+// is nil if the target is new, After if it is gone.
 type Change struct {
 	Guild         string
 	Action        string
-	Target        string // its id
-	Name          string // what people call it
+	Target        string // the target's id
+	Name          string // the target's name
 	Before, After any
 }
 
-// Record writes changes down as the doing of the context's actor, in one
-// statement.
+// Record inserts changes by the context's actor in one statement.
 func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	// Lists of the columns; of the last two, empty is null.
+	// One list for each column; in the last two an empty string stands for NULL.
 	var guilds, ids, actions, targets, names, befores, afters []string
 	for _, c := range changes {
 		before, err := rendered(c.Before)
@@ -135,7 +133,7 @@ func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
 	return nil
 }
 
-// rendered is empty where there is nothing.
+// rendered returns v as JSON, or "" for nil.
 func rendered(v any) (string, error) {
 	if v == nil {
 		return "", nil
@@ -144,13 +142,14 @@ func rendered(v any) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(err, "render a change for the audit log")
 	}
-	return escapedNUL.ReplaceAllString(string(b), "$1"), nil // jsonb holds no NUL
+	return escapedNUL.ReplaceAllString(string(b), "$1"), nil // jsonb cannot contain NUL
 }
 
-// escapedNUL finds the NULs in JSON, and the escaped backslashes, which stay: behind one u0000 is text.
+// escapedNUL matches escaped NULs in JSON. It also matches escaped backslashes, which must stay:
+// after one, "u0000" is ordinary text.
 var escapedNUL = regexp.MustCompile(`(\\\\)|\\u0000`)
 
-// Row is one line of the log.
+// Row is one row of the audit log.
 type Row struct {
 	ID        string    `db:"id"`
 	At        time.Time `db:"at"`
@@ -166,27 +165,27 @@ type Row struct {
 	After     *string   `db:"after"`
 }
 
-// Filter chooses rows; empty members choose all.
+// Filter selects rows; empty fields select all.
 type Filter struct {
 	Action string
-	Actor  string // its id
-	Target string // its id
-	Below  string // rows older than the one with this id
+	Actor  string // the actor's id
+	Target string // the target's id
+	Below  string // rows older than the row with this id
 	Since  time.Time
-	Until  time.Time // not itself
-	// ChangesOnly leaves out who signed in and out, unless Action names such an action.
+	Until  time.Time // exclusive
+	// ChangesOnly leaves out sign-ins and sign-outs, unless Action names one of these actions.
 	ChangesOnly bool
 }
 
-// changesOnly is the predicate of the index audit_log_changes, which leaves out sessions
-// that begin or end.
+// changesOnly is the predicate of the partial index audit_log_changes, which leaves out sign-ins
+// and sign-outs.
 const changesOnly = " AND action NOT IN ('" + LinkUsed + "', '" + SignedIn + "', '" + SignedOut + "', '" + SessionEnded + "')"
 
-// clocks is how far the clock of a node, which ids come from, and that of the
-// database may lie apart.
+// clocks is the largest difference that we expect between a node's clock, from which ids come, and
+// the database's.
 const clocks = time.Minute
 
-// bound is the least id of an instant: ids begin with theirs.
+// bound returns the smallest id that can have been made at the instant: ids begin with their time.
 func bound(at time.Time, off time.Duration) string {
 	if at.IsZero() {
 		return ""
@@ -208,15 +207,15 @@ const rowsOfGuild = `
 		FROM audit_log
 		WHERE guild_id = $1`
 
-// List returns the guild's newest rows that the filter chooses.
+// List returns the guild's newest rows that match the filter.
 func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
 	query, args := listQuery(guild, f, limit)
 	rows, err := db.Select[Row](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list the audit log of guild", guild)
 }
 
-// listQuery names only what is filtered by: each filter has an index in the
-// order of the list.
+// listQuery builds the query with only those conditions that the filter sets: each filter has an
+// index in the order of the list.
 func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	query, args = db.Where(rowsOfGuild, []any{guild, limit},
 		db.Condition{Compare: "action =", Value: f.Action},
@@ -233,8 +232,8 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	return query + " ORDER BY id DESC LIMIT $2", args
 }
 
-// First returns the oldest row of an action on a target: who made it. It reports false where
-// the log has no such row, or keeps it no more.
+// First returns the oldest row of an action on a target. ok is false if the log has no such row, or
+// no longer.
 func First(ctx context.Context, q db.Querier, guild, action, target string) (Row, bool, error) {
 	row, err := db.Get[Row](ctx, q, rowsOfGuild+`
 		  AND target_id = $2
@@ -247,7 +246,7 @@ func First(ctx context.Context, q db.Querier, guild, action, target string) (Row
 	return row, err == nil, fault.Wrap(err, "read who made", target, "in guild", guild)
 }
 
-// Expired lists changes that are older than a year.
+// Expired returns the expiry of the audit log's rows: one year.
 func Expired() []db.Expiry {
 	return []db.Expiry{{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}}
 }

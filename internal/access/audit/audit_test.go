@@ -18,7 +18,7 @@ func rows(t *testing.T, d *db.DB, guild string, n int, age string) {
 			FROM generate_series(1, $2) n`, guild, n, age, TokenCreated)
 }
 
-// Rows are kept for a year, and then deleted whosever they are.
+// Rows of every guild are kept for a year and then deleted.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -35,7 +35,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// Every filter of the list is read in the order of an index.
+// Every filter of the list is read in the order of an index, without a sort.
 func TestListsAreReadFromIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -49,7 +49,7 @@ func TestListsAreReadFromIndexes(t *testing.T) {
 	}
 }
 
-// A time chooses the rows of that time, wherever ids and clocks lie a little apart.
+// A range of time finds its rows although ids come from other clocks than created_at.
 func TestRowsOfATime(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -67,8 +67,8 @@ func TestRowsOfATime(t *testing.T) {
 	}
 }
 
-// A text that looks like an escape of JSON is told as it is. A NUL, which the database
-// takes in no text, is left out.
+// Text that looks like a JSON escape is stored unchanged. A NUL, which Postgres cannot store in
+// text, is left out.
 func TestTextsAreToldAsTheyAre(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
