@@ -8,10 +8,10 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// ParsePrefixes reads addresses and CIDR ranges, of which each string may hold
-// several, separated by commas or white space. An address is the range of
-// itself; an IPv4 address written as IPv6 is the IPv4 address. Each range is
-// returned once, without host bits, in the order given.
+// ParsePrefixes parses addresses and CIDR ranges; each string may contain several, separated by
+// commas or white space. An address becomes the range that contains only it, and an IPv4 address
+// written as IPv6 becomes the IPv4 address. Each range is returned once, without host bits, in the
+// given order.
 func ParsePrefixes(lists ...string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	seen := map[netip.Prefix]bool{}
@@ -39,7 +39,7 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 	}
 	a, bits := p.Addr(), p.Bits()
 	if a.Is4In6() {
-		// Fewer bits would reach beyond the IPv4 addresses.
+		// A shorter prefix would cover more than the IPv4 addresses.
 		if bits < 96 {
 			return netip.Prefix{}, false
 		}
@@ -48,8 +48,7 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, bits).Masked(), true
 }
 
-// parseAddr reads one address without a zone: a zone means something to one
-// host only.
+// parseAddr parses an address without a zone: a zone has a meaning on one host only.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
@@ -58,7 +57,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
-// parseForwarded reads an entry of X-Forwarded-For: an address, or one with a port, as
+// parseForwarded parses an entry of X-Forwarded-For: an address, or an address with a port, as
 // Azure's gateways send it.
 func parseForwarded(entry string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(entry); err == nil && ap.Addr().Zone() == "" {
@@ -67,8 +66,8 @@ func parseForwarded(entry string) (netip.Addr, bool) {
 	return parseAddr(entry)
 }
 
-// Peer is the address at the other end of a connection, of whose remote address
-// ClientIP and IsHTTPS want it; the zero one when there is none to be read.
+// Peer returns the address of a connection's remote end, as ClientIP and IsHTTPS take it, or the
+// zero address if there is none.
 func Peer(remoteAddr string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(remoteAddr); err == nil {
 		return ap.Addr().Unmap().WithZone("")
@@ -81,12 +80,11 @@ func Peer(remoteAddr string) netip.Addr {
 	return a
 }
 
-// ClientIP is the address a request came from: the peer's, or, when that is a
-// trusted proxy, the last address of X-Forwarded-For, read from the right, that
-// is no trusted proxy. Several header lines are one list. Where every address
-// is a trusted proxy it is the first of them. An entry may have a port. A text that is no
-// address ends the reading: the caller is unknown, and the zero address is returned, which no allowlist
-// holds.
+// ClientIP returns the address that a request came from. It is the peer's address, unless the peer
+// is a trusted proxy. Then it is the rightmost address of X-Forwarded-For that is not a trusted
+// proxy, or the leftmost if all are trusted. Several header lines count as one list, and an entry
+// may have a port. If an entry that has to be read is not an address, the caller is unknown:
+// ClientIP returns the zero address, which no allowlist contains.
 func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr {
 	from := peer
 	if !Within(trusted, from) {
@@ -112,7 +110,7 @@ func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr 
 	return from
 }
 
-// Within reports whether one of the ranges holds a.
+// Within reports whether one of the ranges contains a.
 func Within(list []netip.Prefix, a netip.Addr) bool {
 	a = a.Unmap()
 	for _, p := range list {
@@ -123,11 +121,10 @@ func Within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// IsHTTPS reports whether the client's request travelled over TLS: to this
-// process, or to a trusted proxy that says so. A trusted proxy is also believed
-// when it says the opposite. Every entry of X-Forwarded-Proto has to be https:
-// one of them was written by whoever is furthest away, and any hop in clear has
-// shown the token.
+// IsHTTPS reports whether the client's request was sent over TLS: to this process, or to a trusted
+// proxy that says so in X-Forwarded-Proto. A trusted proxy that says http is believed too. Every
+// entry of the header must be https: each stands for one hop, and a hop without TLS has exposed the
+// token.
 func IsHTTPS(tls bool, peer netip.Addr, forwardedProto []string, trusted []netip.Prefix) bool {
 	if len(forwardedProto) == 0 || !Within(trusted, peer) {
 		return tls
@@ -142,9 +139,9 @@ func IsHTTPS(tls bool, peer netip.Addr, forwardedProto []string, trusted []netip
 	return true
 }
 
-// LoginKey names the bucket that failed authentications from a spend. The
-// addresses of one IPv6 /64 share theirs: they belong to one customer, who has
-// more of them than any limiter has memory.
+// LoginKey returns the name of the rate-limit bucket for failed authentications from a. All
+// addresses of an IPv6 /64 share a bucket: they belong to one customer and are too many to count
+// each.
 func LoginKey(a netip.Addr) string {
 	a = a.Unmap()
 	if a.Is6() {

@@ -18,7 +18,7 @@ func TestClientIP(t *testing.T) {
 	for name, tt := range map[string]struct {
 		remote string
 		xff    []string
-		want   string // empty: unknown
+		want   string // empty: the address is unknown
 	}{
 		"the peer":                             {"192.0.2.1:1234", nil, "192.0.2.1"},
 		"a mapped peer":                        {"[::ffff:192.0.2.1]:1234", nil, "192.0.2.1"},
@@ -62,17 +62,16 @@ func TestClientIP(t *testing.T) {
 	}
 }
 
-// An attacker writes whatever headers he likes, straight to the server or
-// through a chain of trusted proxies that append what they saw. In every case
-// the address that comes out is his own, and plain HTTP stays plain HTTP.
-// RELIABILITY.md, Tokens.
+// Whatever headers an attacker sends, to the server directly or through trusted proxies that append
+// what they saw, ClientIP returns the attacker's own address, and a request without TLS does not
+// count as HTTPS. RELIABILITY.md, Tokens.
 func TestSpoofedHeaders(t *testing.T) {
 	t.Parallel()
 	trusted, err := auth.ParsePrefixes("10.0.0.0/8 2001:db8:1::/48")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const friend = "198.51.100.7" // on the allowlist
+	const friend = "198.51.100.7" // an address on the allowlist
 	writings := []string{
 		friend, "::ffff:" + friend, friend + ":443", "[::ffff:" + friend + "]", "10.0.0.9", "2001:db8:1::9", "127.0.0.1", "::1",
 		"unknown", "", " ", "for=" + friend, "\"" + friend + "\"", friend + "%eth0", "0", friend + "\x00",
@@ -97,8 +96,8 @@ func TestSpoofedHeaders(t *testing.T) {
 			xff = append(xff, strings.Join(line, pick([]string{",", ", ", " ,\t"})))
 			proto = append(proto, pick([]string{"https", "HTTPS", "https, https", "http", "", "https,"}))
 		}
-		// Each proxy of the chain appends who called it and how, to the last
-		// line or on a line of its own.
+		// Each proxy of the chain appends its caller's address and scheme, to the last header line
+		// or as a new line.
 		caller, scheme := attacker, "http"
 		for range random.IntN(4) {
 			behind++

@@ -16,13 +16,13 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// New is what a token is made of.
+// New describes a token to create.
 type New struct {
 	GuildID   string
-	Env       string        // live or test: the env that the token says and works in
+	Env       string        // live or test: part of the token's text, and the environment it works in
 	Name      string        // a label, 1 to 100 characters on one line
 	Scopes    []string      // at least one of Scopes
-	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
+	AllowIP   []string      // addresses and CIDR ranges that may use the token; none: any address
 	ExpiresIn time.Duration // 0: never
 	Limits
 }
@@ -30,15 +30,15 @@ type New struct {
 // Token is a token as its owner sees it.
 type Token struct {
 	ID          string
-	Secret      string `json:"-"` // the token itself; only Create fills it in
+	Secret      string `json:"-"` // the token itself; set by Create only
 	Preview     string
 	GuildID     string
 	Name        string
 	Scopes      []string
 	IPAllowlist []string
-	ExpiresAt   *time.Time // nil: never
+	ExpiresAt   *time.Time // nil: the token does not expire
 	CreatedAt   time.Time
-	LastUsedAt  *time.Time // nil: not yet
+	LastUsedAt  *time.Time // nil: never used
 	RevokedAt   *time.Time // nil: not revoked
 	Limits
 }
@@ -48,14 +48,14 @@ func (t Token) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", t.ID), slog.String("guild_id", t.GuildID), slog.String("preview", t.Preview))
 }
 
-// String is the token without its secret.
+// String returns the token without its secret.
 func (t Token) String() string { return t.ID + " " + t.Preview }
 
-// Format keeps the secret out of everything that fmt prints, %+v too.
+// Format keeps the secret out of everything that fmt prints, including %+v.
 func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
 
-// CheckName is Invalid for what cannot be a token's name. The API, the command line
-// and the dashboard judge by it.
+// CheckName returns an Invalid fault if name cannot be a token's name. The API, the command line
+// and the dashboard use it.
 func CheckName(name string) error {
 	length := utf8.RuneCountInString(name)
 	switch {
@@ -69,7 +69,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// ParseAllowlist is ParsePrefixes for a token, which takes maxRanges at most.
+// ParseAllowlist is ParsePrefixes with maxRanges as the limit, as tokens have it.
 func ParseAllowlist(lists ...string) ([]netip.Prefix, error) {
 	ranges, err := ParsePrefixes(lists...)
 	if len(ranges) > maxRanges {
@@ -78,9 +78,9 @@ func ParseAllowlist(lists ...string) ([]netip.Prefix, error) {
 	return ranges, err
 }
 
-// Create makes a token. Its Secret is in the response and nowhere else. It is
-// Invalid for a New that breaks its comments, NotFound for an unknown guild and
-// Refused where as many tokens work as may.
+// Create creates a token. The result's Secret is stored nowhere. Create returns an Invalid fault if
+// n violates the comments of New, NotFound for an unknown guild, and Refused if the guild has the
+// maximum of active tokens.
 func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	scopes, err := ParseScopes(n.Scopes...)
 	if err != nil {
@@ -123,8 +123,8 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	return t, nil
 }
 
-// judge says what is wrong with what tokens and bot keys have in common, and
-// returns the allowlist as it is stored.
+// judge checks the properties that tokens and bot keys share, and returns the allowlist in the
+// stored form.
 func judge(kind, env, name string, allowIP []string, expiresIn time.Duration) (allow []string, err error) {
 	refuse := func(format string, args ...any) ([]string, error) {
 		return nil, fault.New(fault.Invalid, "invalid_request", format, args...)
@@ -153,8 +153,7 @@ func judge(kind, env, name string, allowIP []string, expiresIn time.Duration) (a
 	return allow, nil
 }
 
-// List returns the tokens of a guild, oldest first, revoked and expired ones
-// too.
+// List returns all tokens of a guild, oldest first, including revoked and expired ones.
 func List(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
 	rows, err := byGuild(ctx, d.Reader(), guild)
 	if err != nil {
@@ -178,15 +177,15 @@ func Page(ctx context.Context, d *db.DB, guild string, ended bool, skip, limit i
 	return tokens, err
 }
 
-// Working returns the tokens of a guild that work, oldest first. They are never many.
+// Working returns the active tokens of a guild, oldest first. Their number is limited.
 func Working(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
 	tokens, err := Page(ctx, d, guild, false, 0, maxActive)
 	slices.Reverse(tokens)
 	return tokens, err
 }
 
-// Named returns those of a guild's tokens that have these ids, oldest first, revoked and
-// expired ones too.
+// Named returns the guild's tokens with these ids, oldest first, including revoked and expired
+// ones.
 func Named(ctx context.Context, d *db.DB, guild string, ids []string) ([]Token, error) {
 	rows, err := byIDs(ctx, d.Reader(), guild, ids)
 	tokens := make([]Token, 0, len(rows))
@@ -212,7 +211,7 @@ func show(r row) Token {
 	}
 }
 
-// auditDetails is what the audit log shows of a token.
+// auditDetails returns the properties of a token that the audit log shows.
 func auditDetails(r row) map[string]any {
 	return map[string]any{
 		"name": r.Name, "preview": r.Preview, "scopes": r.Scopes, "ip_allowlist": r.Allow,
@@ -220,8 +219,7 @@ func auditDetails(r row) map[string]any {
 	}
 }
 
-// Find returns one token of the guild, revoked and expired ones too, or
-// NotFound.
+// Find returns a token of the guild, which may be revoked or expired, or a NotFound fault.
 func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
 	r, err := tokenByID(ctx, d.Reader(), guild, id)
 	if db.Missing(err) {
@@ -233,8 +231,8 @@ func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
 	return show(r), nil
 }
 
-// GuildOf returns the guild that a token belongs to, or NotFound. Its caller still has
-// to find out who may know.
+// GuildOf returns the guild of a token, or a NotFound fault. The caller has to check who may learn
+// it.
 func GuildOf(ctx context.Context, d *db.DB, id string) (string, error) {
 	guild, err := guildOf(ctx, d.Reader(), id)
 	if db.Missing(err) {
@@ -245,15 +243,14 @@ func GuildOf(ctx context.Context, d *db.DB, id string) (string, error) {
 
 var errNoToken = fault.New(fault.NotFound, "not_found", "No such token.")
 
-// Revoke ends a token of the guild for good. When it returns nil, no node accepts the token
-// any more; requests that have passed the check by then finish. It waits for
-// every node to say that it knows, and no longer than two seconds: a node that
-// has not heard of it by then has stopped trusting its cache, and asks the
-// database. Revoking a token again is no error. It is NotFound for a token that
-// is unknown or another guild's.
+// Revoke revokes a token of the guild for good. When it returns nil, no node accepts the token any
+// more; requests that have already been authenticated finish. It waits until every node has
+// acknowledged the revocation, for at most two seconds: a node that has not received it by then has
+// stopped trusting its cache and reads the database. Revoking a revoked token succeeds. Revoke
+// returns a NotFound fault for a token that is unknown or belongs to another guild.
 //
-// An error other than NotFound after the change was committed says so: the
-// token is dead then too, within two seconds.
+// Any other error after the commit says that the token is revoked, and that all nodes refuse it
+// within two seconds.
 func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 	var epoch int64
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -273,10 +270,10 @@ func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 	return await(ctx, d, epoch, "token "+id+" is revoked")
 }
 
-// RevokeAll ends every token of a guild that still works, or of every guild when
-// it is empty, as Revoke ends one, and returns how many that were. Each guild's
-// are revoked in one unit, so that a failure leaves whole guilds behind: doing it
-// again does the rest. A token that is made meanwhile may stay.
+// RevokeAll revokes all active tokens of a guild, or of every guild if guild is empty, and returns
+// how many there were. Each guild's tokens are revoked in one transaction; after an error some
+// guilds are done, and a second call does the rest. A token that is created meanwhile may stay
+// active.
 func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err error) {
 	if guild != "" {
 		if err := WantGuild(ctx, d.Reader(), guild); err != nil {
@@ -303,8 +300,8 @@ func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err er
 	return revoked, await(ctx, d, epoch, "the tokens are revoked")
 }
 
-// revokeGuild revokes the tokens of one guild and writes each into the audit log.
-// It returns how many there were, and the epoch that knows of it.
+// revokeGuild revokes the tokens of one guild, with a row in the audit log for each. It returns how
+// many there were, and the epoch that includes the revocation.
 func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoch int64, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		revoked, epoch, err = RevokeWithin(ctx, tx, guild)
@@ -313,7 +310,7 @@ func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoc
 	return revoked, epoch, err
 }
 
-// RevokeWithin is revokeGuild within the caller's unit.
+// RevokeWithin is revokeGuild in the caller's transaction.
 func RevokeWithin(ctx context.Context, tx *db.Tx, guild string) (revoked int, epoch int64, err error) {
 	rows, epoch, err := revokeOf(ctx, tx, guild)
 	if err != nil {
@@ -328,8 +325,8 @@ func RevokeWithin(ctx context.Context, tx *db.Tx, guild string) (revoked int, ep
 	return len(rows), epoch, audit.Record(ctx, tx, changes...)
 }
 
-// await waits until every node knows of the epoch, and no longer than barrier. The
-// error says what is done all the same.
+// await waits until every node has reached the epoch, at most revocationTimeout. Its error says
+// that the change (done) is committed all the same.
 func await(ctx context.Context, d *db.DB, epoch int64, done string) error {
 	wait, cancel := context.WithTimeout(ctx, revocationTimeout)
 	defer cancel()

@@ -78,9 +78,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// A program that may write the token table may do so without rights on what the
-// announcement needs.
-// RELIABILITY.md, Tokens.
+// A role that may only write the token table can change a token: announcing the change needs no
+// further rights. RELIABILITY.md, Tokens.
 func TestForeignWriterIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -102,7 +101,7 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 	testutil.Eventually(t, "the revocation is heard", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
 }
 
-// An allowlist names a hundred addresses and ranges at most.
+// An allowlist has at most a hundred addresses and ranges.
 func TestAnAllowlistNamesAHundred(t *testing.T) {
 	t.Parallel()
 	list := make([]string, 101)
@@ -117,7 +116,7 @@ func TestAnAllowlistNamesAHundred(t *testing.T) {
 	}
 }
 
-// A revocation takes two seconds at most, and no node trusts what it knew by then.
+// A revocation takes at most two seconds, and by then no node trusts an older cache.
 func TestNoNodeTrustsLongerThanARevocationTakes(t *testing.T) {
 	t.Parallel()
 	if trust >= revocationTimeout || revocationTimeout > 2*time.Second {

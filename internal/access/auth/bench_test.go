@@ -2,8 +2,7 @@ package auth
 
 import "testing"
 
-// BenchmarkAuthenticate is a token found in memory: what nearly every request
-// pays.
+// BenchmarkAuthenticate authenticates a token that is in the cache, as nearly every request does.
 func BenchmarkAuthenticate(b *testing.B) {
 	s := newTokenDB(b)
 	n := s.tokens(b)
@@ -18,8 +17,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// BenchmarkAuthenticateMalformed is a guess that has not even the form of a
-// token.
+// BenchmarkAuthenticateMalformed authenticates a text that does not have the form of a token.
 func BenchmarkAuthenticateMalformed(b *testing.B) {
 	s := newTokenDB(b)
 	n := s.tokens(b)

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// keyIDs is what every bot key's id begins with, and no token's: the kind of a
-// caller is known wherever its id is stored.
+// keyIDs is the prefix of every bot key's id. No token's id has it, so an id alone tells the kind
+// of its owner.
 const keyIDs = "bk_"
 
-// By is who acts, and in which guild. It is the one value that events, ledger,
-// transcripts, draws, intents and the keys of requests take their author from.
+// By identifies who acts, and in which guild. Events, ledger entries, transcripts, draws, intents
+// and idempotency keys take their author from it.
 type By struct {
 	GuildID string
-	ID      string // the token's or the bot key's; empty: the service on its own
+	ID      string // the id of the token or bot key; empty: Guildhall itself
 }
 
-// System is the service on its own in guild.
+// System returns Guildhall itself as the actor in guild.
 func System(guild string) By { return By{GuildID: guild} }
 
-// Stored is who acted, by what a row says of it: null is the service on its own.
+// Stored returns the actor that a row names; nil stands for Guildhall itself.
 func Stored(guild string, id *string) By {
 	if id == nil {
 		return System(guild)
@@ -28,10 +28,10 @@ func Stored(guild string, id *string) By {
 	return By{GuildID: guild, ID: *id}
 }
 
-// Acting returns who makes the request being served.
+// Acting returns the actor of the current request.
 func Acting(ctx context.Context) By { return From(ctx).By }
 
-// Type is the kind of who acts: api, bot or system.
+// Type returns the kind of actor: api, bot or system.
 func (b By) Type() string {
 	switch {
 	case b.ID == "":
@@ -42,10 +42,10 @@ func (b By) Type() string {
 	return "api"
 }
 
-// IsKey reports whether it is a bot key.
+// IsKey reports whether the actor is a bot key.
 func (b By) IsKey() bool { return strings.HasPrefix(b.ID, keyIDs) }
 
-// TokenID is the token's id; nil where it is none.
+// TokenID returns the token's id, or nil if the actor is no token.
 func (b By) TokenID() *string {
 	if b.ID == "" || b.IsKey() {
 		return nil
@@ -53,7 +53,7 @@ func (b By) TokenID() *string {
 	return &b.ID
 }
 
-// KeyID is the bot key's id; nil where it is none.
+// KeyID returns the bot key's id, or nil if the actor is no bot key.
 func (b By) KeyID() *string {
 	if !b.IsKey() {
 		return nil
@@ -61,7 +61,7 @@ func (b By) KeyID() *string {
 	return &b.ID
 }
 
-// Note is what the ledger says of who acts.
+// Note returns the actor as the ledger stores it.
 func (b By) Note() string {
 	switch {
 	case b.ID == "":
@@ -72,7 +72,7 @@ func (b By) Note() string {
 	return "api:token=" + b.ID
 }
 
-// Origin is who acts as the API shows it.
+// Origin returns the actor as the API's JSON shows it.
 func (b By) Origin() string {
 	shown, err := json.Marshal(struct {
 		Type    string  `json:"type"`

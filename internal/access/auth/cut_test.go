@@ -13,10 +13,9 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// One node keeps its database but gets no notifications any more, another
-// loses both; neither connection breaks. After a revocation has returned both answer
-// with a refusal or service_unavailable, never with a stale yes.
-// RELIABILITY.md, Tokens.
+// One node gets no more notifications but still reaches its database; another loses both. Neither
+// sees its connection break. Once a revocation has returned, both answer with a refusal or
+// service_unavailable, and never accept the token. RELIABILITY.md, Tokens.
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -36,7 +35,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	silentLink.Freeze()
 	lostLink.Freeze()
 
-	// All the while somebody asks.
+	// Requests with the token are sent all the time.
 	var revoked atomic.Bool
 	var stale atomic.Int64
 	ctx, stop := context.WithCancel(context.Background())
@@ -80,8 +79,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	}
 }
 
-// The connection breaks over and over, each time with a revocation around the break.
-// RELIABILITY.md, Tokens.
+// The listener's connection breaks again and again, each time with a revocation just before or
+// after. RELIABILITY.md, Tokens.
 func TestLineBreaks(t *testing.T) {
 	t.Parallel()
 	const cuts = 50
@@ -141,7 +140,7 @@ func TestRunDeregisters(t *testing.T) {
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`); n != 1 {
 		t.Error("the last use was not written at the end")
 	}
-	// It answers still, and from the database.
+	// The node still authenticates, but reads the database each time.
 	wantCode(t, a, tok.Secret, "")
 	revokeNow(t, s, tok.ID)
 	wantCode(t, a, tok.Secret, "invalid_token")
@@ -174,9 +173,8 @@ func TestRunWithoutADatabase(t *testing.T) {
 	}
 }
 
-// A failover or a restored backup sets the epoch back. A node that remembered
-// the higher one would pass for one that knows of the revocations to come.
-// RELIABILITY.md, Tokens.
+// A failover or a restored backup sets the epoch back. A node that kept the higher epoch would
+// acknowledge revocations that it has not received yet. RELIABILITY.md, Tokens.
 func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -195,7 +193,7 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	l.Cut()
 	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
 	cachedBy(t, n, tok.Secret)
-	// More heartbeats have told what the node knows.
+	// Wait until further heartbeats have written the node's epoch.
 	seen := dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`)
 	testutil.Eventually(t, "another heartbeat", func() bool {
 		return dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`).After(seen)

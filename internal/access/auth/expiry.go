@@ -7,10 +7,10 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// longest is the furthest expiry a token can have; beyond it, leave it out.
+// longest is the longest expiry a token can have; for longer, a token without expiry serves.
 const longest = 100 * 365 * 24 * time.Hour
 
-// ParseExpiresIn reads a whole number and a unit: s, m, h or d, as in 90d.
+// ParseExpiresIn parses a whole number and a unit: s, m, h or d, as in 90d.
 func ParseExpiresIn(s string) (time.Duration, error) {
 	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
 	if s != "" {

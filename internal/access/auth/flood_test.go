@@ -6,9 +6,7 @@ import (
 	"testing"
 )
 
-// Guesses at tokens must not fill the memory that known tokens need, nor push
-// those out of it.
-// RELIABILITY.md, Tokens.
+// Guessed tokens must not use up the cache's memory or evict known tokens. RELIABILITY.md, Tokens.
 func TestGuessesTakeLittleOfTheCache(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

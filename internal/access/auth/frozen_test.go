@@ -19,9 +19,8 @@ import (
 
 const nodeVariable = "GUILDHALL_TEST_NODE"
 
-// TestNode is no test: it is a node in a process of its own, for the test
-// below. It answers each token on its standard input with a code, and where it
-// looked for it.
+// TestNode is not a test but the node process of TestFrozenNode. For each token on its standard
+// input it prints the resulting code and whether it read the cache or the database.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	url := os.Getenv(nodeVariable)
@@ -46,9 +45,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A node is frozen with a token in its cache, and the token is revoked
-// meanwhile. The requests it finds on waking are refused.
-// RELIABILITY.md, Tokens.
+// A node process is frozen with a token in its cache, and the token is revoked meanwhile. The
+// requests that the node handles after waking up are refused. RELIABILITY.md, Tokens.
 func TestFrozenNode(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

@@ -9,7 +9,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Serves reports whether a bot key may act in a guild. A token's guild is its own.
+// Serves reports whether the token or bot key may act in a guild. A token may act only in its own
+// guild.
 func (p *Principal) Serves(guild string) bool {
 	if !p.IsKey() {
 		return p.GuildID == guild
@@ -17,35 +18,36 @@ func (p *Principal) Serves(guild string) bool {
 	return p.guilds == nil || slices.Contains(p.guilds, guild)
 }
 
-// Guilds are those that a bot key names; none: it serves every guild.
+// Guilds returns the guilds that a bot key is limited to; none means every guild.
 func (p *Principal) Guilds() []string { return slices.Clone(p.guilds) }
 
-// In is the bot key as it acts in one guild, for one request.
+// In returns the bot key as it acts in one guild, for one request.
 func (p *Principal) In(guild string) *Principal {
 	q := *p
 	q.GuildID = guild
 	return &q
 }
 
-// there is a guild that a node has seen.
+// there is the cache entry for a guild that exists.
 type there struct {
 	generation uint64
 	at         time.Time
 }
 
-// Presence says whether a guild is there.
+// Presence is the state of a guild.
 type Presence int
 
-// A guild that leaves is there for nobody. Until its day it can be taken back.
+// Requests find a guild only while it is Present. Until its removal begins, a guild that is Leaving
+// can be restored.
 const (
-	Absent  Presence = iota // there is no such guild
-	Present                 // it is there
-	Leaving                 // it is being removed, and can be taken back
-	Going                   // it is being removed, and what it has is being deleted
+	Absent  Presence = iota // the guild does not exist
+	Present                 // the guild exists
+	Leaving                 // its removal is scheduled and can be undone
+	Going                   // its removal has begun, and its data is being deleted
 )
 
-// Gone is NotFound for a guild that is there for nobody, and says why. It is not kept under
-// a key: the guild may be made or taken back, and the same request then counts.
+// Gone returns a NotFound fault for a guild that is not Present, with the reason. The fault is not
+// stored under an idempotency key: if the guild is created or restored, the same request must run.
 func (p Presence) Gone(guild string) *fault.Error {
 	why := map[Presence]string{
 		Absent:  "There is no guild %s.",
@@ -57,9 +59,9 @@ func (p Presence) Gone(guild string) *fault.Error {
 	return gone
 }
 
-// Guild says whether a guild is there. That it is is remembered for a minute,
-// and forgotten at once with an announcement that concerns everything; anything
-// else is asked anew each time. It is service_unavailable when it cannot be asked.
+// Guild returns the state of a guild. Only Present is cached, for a minute, and the entry is
+// dropped when an announcement concerns all tokens; any other state is read anew each time. It
+// returns service_unavailable if the database cannot be read.
 func (t *Tokens) Guild(ctx context.Context, id string) (Presence, error) {
 	now, generation := t.clock(), t.gens.all.Load()
 	if t.trusted(now) {
@@ -81,7 +83,7 @@ func (t *Tokens) Guild(ctx context.Context, id string) (Presence, error) {
 	return p, nil
 }
 
-// PresenceOf is Guild from the database.
+// PresenceOf reads the state of a guild from the database.
 func PresenceOf(ctx context.Context, q db.Querier, id string) (Presence, error) {
 	p, err := db.Get[Presence](ctx, q, `
 		SELECT CASE WHEN removed_after IS NULL THEN 1 WHEN removed_after > now() THEN 2 ELSE 3 END
@@ -93,8 +95,8 @@ func PresenceOf(ctx context.Context, q db.Querier, id string) (Presence, error) 
 	return p, fault.Wrap(err, "look for guild", id)
 }
 
-// Announce has every node forget, with the caller's commit, all that it remembers
-// of tokens, keys and guilds.
+// Announce makes every node drop all its cached tokens, keys and guilds once the caller's
+// transaction commits.
 func Announce(ctx context.Context, tx *db.Tx) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH changed AS (UPDATE auth_epoch SET epoch = epoch + 1 RETURNING epoch)
@@ -102,8 +104,8 @@ func Announce(ctx context.Context, tx *db.Tx) error {
 	return fault.Wrap(err, "announce a change to every node")
 }
 
-// Await waits until every node knows of what has been announced, and no longer
-// than two seconds: a node that has not heard of it by then asks the database.
+// Await waits until every node has received all announcements, at most two seconds: a node that has
+// not received them by then reads the database.
 func Await(ctx context.Context, d *db.DB, done string) error {
 	epoch, err := db.Get[int64](ctx, d.Reader(), `SELECT epoch FROM auth_epoch`)
 	if err != nil {

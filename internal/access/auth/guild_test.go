@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// A token acts in its own guild, a bot key in those that it names, and one that names
-// none in every guild.
+// A token acts in its own guild; a bot key acts in the guilds that it lists, or in every guild if
+// it lists none.
 func TestWhereACredentialActs(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -44,8 +44,8 @@ func TestWhereACredentialActs(t *testing.T) {
 	}
 }
 
-// That a guild is there is remembered for as long as a token's row is, while the cache is
-// trusted; anything else is asked anew each time.
+// That a guild exists is cached as long as a token's row, while the cache is trusted; any other
+// state is read anew each time.
 func TestThatAGuildIsThereIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -66,7 +66,7 @@ func TestThatAGuildIsThereIsRemembered(t *testing.T) {
 			t.Errorf("%s: %d, %v, want %d", when, got, err, want)
 		}
 	}
-	// at sets the clock, and has a heartbeat come back that was sent at that moment.
+	// at sets the clock and lets a heartbeat return that was sent at that time.
 	at := func(after time.Duration) {
 		now = begun.Add(after)
 		sent := now
@@ -76,7 +76,7 @@ func TestThatAGuildIsThereIsRemembered(t *testing.T) {
 	leaves(true)
 	want("without trust, once it leaves", Leaving)
 	at(0)
-	n.gens.all.Add(1) // a line begins
+	n.gens.all.Add(1) // a new connection of the listener begins
 	want("with trust", Leaving)
 	want("with trust, asked again", Leaving)
 	leaves(false)
@@ -94,7 +94,7 @@ func TestThatAGuildIsThereIsRemembered(t *testing.T) {
 	want("after an announcement", Leaving)
 }
 
-// Metrics tell whether the cache is trusted, and whether nothing comes over the line.
+// Metrics show whether the cache is trusted, and whether the listener's connection is silent.
 func TestTrustAndSilenceAreMeasured(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -115,7 +115,7 @@ func TestTrustAndSilenceAreMeasured(t *testing.T) {
 	want(1, 1)
 }
 
-// Work that nobody has authenticated has no author.
+// Without an authenticated caller there is no actor.
 func TestWithoutACredentialThereIsNoAuthor(t *testing.T) {
 	t.Parallel()
 	p := &Principal{By: By{GuildID: "1", ID: "t"}}

@@ -19,7 +19,7 @@ const guild = "197038439483310086"
 
 var anywhere = netip.MustParseAddr("192.0.2.1")
 
-// tokenDB is a database with one guild and what the nodes over it logged.
+// tokenDB is a database with one guild, and the log of the nodes that use it.
 type tokenDB struct {
 	*dbtest.Database
 	log testutil.Log
@@ -45,7 +45,7 @@ func (s *tokenDB) token(t testing.TB, change ...func(*New)) Token {
 	return tok
 }
 
-// tokens makes Tokens that nobody runs yet.
+// tokens returns Tokens that are not running yet.
 func (s *tokenDB) tokens(t testing.TB, change ...func(*Config)) *Tokens {
 	t.Helper()
 	cfg := Config{
@@ -62,8 +62,8 @@ func (s *tokenDB) tokens(t testing.TB, change ...func(*Config)) *Tokens {
 	return tokens
 }
 
-// run runs the nodes until the test ends or stop is called, and waits until
-// they trust their caches.
+// run runs the nodes until the test ends or calls stop. It returns when the nodes trust their
+// caches.
 func run(t testing.TB, nodes ...*Tokens) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func run(t testing.TB, nodes ...*Tokens) (stop func()) {
 	return stop
 }
 
-// authCode is the code of an authentication, empty when it succeeds.
+// authCode authenticates and returns the error's code, or "" for a success.
 func authCode(n *Tokens, secret string, from ...netip.Addr) string {
 	ip := anywhere
 	if len(from) > 0 {
@@ -106,7 +106,7 @@ func wantCode(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) 
 	}
 }
 
-// cachedBy has the nodes answer for a token from memory.
+// cachedBy calls the nodes with the token until they answer from their caches.
 func cachedBy(t testing.TB, n *Tokens, secret string) {
 	t.Helper()
 	before := testutil.Sample(t, n.met.hits)
@@ -116,7 +116,7 @@ func cachedBy(t testing.TB, n *Tokens, secret string) {
 	})
 }
 
-// open opens pools of their own, through a link perhaps.
+// open opens a DB of its own for url, which may lead through a Link.
 func open(t testing.TB, url string) *db.DB {
 	t.Helper()
 	d, err := db.Open(db.Config{URL: url, Name: "guildhall-test"})

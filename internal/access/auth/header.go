@@ -14,9 +14,9 @@ var (
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The token cannot be checked right now.")
 )
 
-// FromHeader returns the bearer token of a request: the value of its one
-// Authorization header. Credentials sent any other way, several of them, or an
-// empty one are missing_token. The value need not be a token yet.
+// FromHeader returns the bearer token of a request's only Authorization header. It returns
+// missing_token if there is no such header, several, another scheme or an empty token. The result
+// need not have the form of a token.
 func FromHeader(h http.Header) (string, error) {
 	lines := h["Authorization"]
 	if len(lines) != 1 {

@@ -13,32 +13,32 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// ScopeBot is what bot keys have beside every scope of tokens, and no token has.
+// ScopeBot is a scope that every bot key and no token has.
 const ScopeBot = "bot"
 
-// maxKeyGuilds is how many guilds one bot key can name.
+// maxKeyGuilds is how many guilds a bot key can list.
 const maxKeyGuilds = 1000
 
-// NewKey is what a bot key is made of.
+// NewKey describes a bot key to create.
 type NewKey struct {
 	Env       string        // live or test
 	Name      string        // a label, 1 to 100 characters on one line
-	Guilds    []string      // which it serves; they need not exist yet; none: every guild
-	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
+	Guilds    []string      // guilds it may act in, which need not exist yet; none: every guild
+	AllowIP   []string      // addresses and CIDR ranges that may use the key; none: any address
 	ExpiresIn time.Duration // 0: never
 }
 
-// BotKey is a key of the operator's bot as the operator sees it.
+// BotKey is a key of the operator's bot, as the operator sees it.
 type BotKey struct {
 	ID          string
-	Secret      string `json:"-"` // the key itself; only CreateKey fills it in
+	Secret      string `json:"-"` // the key itself; set by CreateKey only
 	Preview     string
 	Name        string
 	GuildIDs    []string // nil: every guild
 	IPAllowlist []string
-	ExpiresAt   *time.Time // nil: never
+	ExpiresAt   *time.Time // nil: the key does not expire
 	CreatedAt   time.Time
-	LastUsedAt  *time.Time // nil: not yet
+	LastUsedAt  *time.Time // nil: never used
 	RevokedAt   *time.Time // nil: not revoked
 }
 
@@ -47,10 +47,10 @@ func (k BotKey) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", k.ID), slog.String("preview", k.Preview))
 }
 
-// String is the key without its secret.
+// String returns the key without its secret.
 func (k BotKey) String() string { return k.ID + " " + k.Preview }
 
-// Format keeps the secret out of everything that fmt prints, %+v too.
+// Format keeps the secret out of everything that fmt prints, including %+v.
 func (k BotKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 
 var guildID = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
@@ -58,8 +58,8 @@ var guildID = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
 // IsGuildID reports whether a text has the form of a guild's id.
 func IsGuildID(s string) bool { return guildID.MatchString(s) }
 
-// CreateKey makes a bot key. Its Secret is in the response and nowhere else. It is
-// Invalid for a NewKey that breaks its comments.
+// CreateKey creates a bot key. The result's Secret is stored nowhere. CreateKey returns an Invalid
+// fault if n violates the comments of NewKey.
 func CreateKey(ctx context.Context, d db.Doer, n NewKey) (BotKey, error) {
 	allow, err := judge("bot key", n.Env, n.Name, n.AllowIP, n.ExpiresIn)
 	if err != nil {
@@ -93,21 +93,21 @@ func CreateKey(ctx context.Context, d db.Doer, n NewKey) (BotKey, error) {
 	return shown, nil
 }
 
-// ListKeys returns all bot keys, oldest first, revoked and expired ones too.
+// ListKeys returns all bot keys, oldest first, including revoked and expired ones.
 func ListKeys(ctx context.Context, d *db.DB) ([]BotKey, error) {
 	rows, err := allKeys(ctx, d.Reader())
 	return showKeys(rows), err
 }
 
-// KeysOf returns the bot keys that serve a guild, oldest first, revoked and expired
-// ones too.
+// KeysOf returns the bot keys that may act in a guild, oldest first, including revoked and expired
+// ones.
 func KeysOf(ctx context.Context, d *db.DB, guild string) ([]BotKey, error) {
 	rows, err := keysOf(ctx, d.Reader(), guild)
 	return showKeys(rows), err
 }
 
-// RevokeKey ends a bot key for good, as Revoke ends a token: when it returns nil,
-// no node accepts the key any more. It is NotFound for a key that is unknown.
+// RevokeKey revokes a bot key for good, as Revoke does a token: when it returns nil, no node
+// accepts the key any more. It returns a NotFound fault for an unknown key.
 func RevokeKey(ctx context.Context, d *db.DB, id string) error {
 	var epoch int64
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -127,8 +127,8 @@ func RevokeKey(ctx context.Context, d *db.DB, id string) error {
 	return await(ctx, d, epoch, "bot key "+id+" is revoked")
 }
 
-// keyChanges tells each guild that the key names of its change; one of every
-// guild's key stands under no guild.
+// keyChanges returns the audit rows for a change of a bot key: one for each guild that the key
+// lists, or one without a guild for a key of every guild.
 func keyChanges(k keyRow, action string, before, after any) []audit.Change {
 	guilds := []string(k.Guilds)
 	if len(guilds) == 0 {
@@ -141,7 +141,7 @@ func keyChanges(k keyRow, action string, before, after any) []audit.Change {
 	return changes
 }
 
-// keyRow is a bot key as it is stored.
+// keyRow is the stored form of a bot key.
 type keyRow struct {
 	ID         string     `db:"id"`
 	Name       string     `db:"name"`
@@ -174,7 +174,8 @@ func showKeys(rows []keyRow) []BotKey {
 	return keys
 }
 
-// told is what the audit log shows of a key: not which other guilds it serves.
+// told returns the properties of a key that the audit log shows. It leaves out the guilds, since
+// each guild's log must not show the others.
 func (k keyRow) told() map[string]any {
 	return map[string]any{
 		"name": k.Name, "preview": k.Preview, "ip_allowlist": k.Allow, "every_guild": len(k.Guilds) == 0,

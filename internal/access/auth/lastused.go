@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// lastUsedInterval is how old a token's last use becomes before it is written anew.
+	// lastUsedInterval is how old the stored time of a token's last use becomes before it is
+	// written again.
 	lastUsedInterval = time.Minute
-	// flushInterval is how often the last uses noted since are written, all in one
-	// statement.
+	// flushInterval is how often last uses are written, all in one statement.
 	flushInterval = time.Second
-	// flushTimeout is short, because readiness uses the same connection.
+	// flushTimeout is short because readiness checks use the same connection.
 	flushTimeout = time.Second
 )
 
-// lastUsed are the tokens whose last use has to be written.
+// lastUsed collects the tokens whose last use has to be written.
 type lastUsed struct {
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the field below
 	ids map[string]struct{}
 }
 
@@ -30,13 +30,13 @@ func (u *lastUsed) add(id string) {
 	if u.ids == nil {
 		u.ids = map[string]struct{}{}
 	}
-	// Without Run nobody empties this, so it is bounded like the cache.
+	// Without Run nothing empties the map, so its size is bounded as the cache's is.
 	if len(u.ids) < maxCached {
 		u.ids[id] = struct{}{}
 	}
 }
 
-// writeLastUsed writes noted uses until ctx ends, and then those still noted.
+// writeLastUsed writes collected uses until ctx ends, and then the remaining ones.
 func (t *Tokens) writeLastUsed(ctx context.Context) {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
@@ -51,8 +51,8 @@ func (t *Tokens) writeLastUsed(ctx context.Context) {
 	}
 }
 
-// flushLastUsed writes what is noted. An instant that cannot be written is dropped: the
-// next use of the token is noted again within a minute.
+// flushLastUsed writes the collected uses. If that fails they are dropped: the next use of the
+// token is collected again within a minute.
 func (t *Tokens) flushLastUsed(ctx context.Context) {
 	ids := t.lastUsed.take()
 	if len(ids) == 0 {

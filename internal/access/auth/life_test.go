@@ -14,18 +14,17 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// lifeToken is the model of a token: it works from the moment it was made, and no use
-// that begins after its revocation has returned is accepted, nor one after its
-// expiry. While a revocation is under way, and after one whose end is not known,
-// both answers are right.
+// lifeToken is the model of a token. It works from its creation on. A use that begins after its
+// revocation has returned, or after its expiry, must be refused. While a revocation runs, and after
+// a revocation that failed with an unknown outcome, both results are right.
 type lifeToken struct {
 	Token
 	revoked bool // the revocation has returned
-	perhaps bool // one was begun
-	gone    bool // a backup was restored that is older
+	perhaps bool // a revocation has begun, and its outcome is open
+	gone    bool // a backup from before the token's creation was restored
 }
 
-// may lists the codes that a use may get that begins now.
+// may returns the codes that a use which begins now may get.
 func (k *lifeToken) may(s *tokenDB, t *rapid.T) []string {
 	switch {
 	case k.revoked || k.gone:
@@ -36,7 +35,7 @@ func (k *lifeToken) may(s *tokenDB, t *rapid.T) []string {
 		return []string{""}
 	}
 	left := dbtest.Value[float64](t, s.DB, `SELECT extract(epoch FROM $1::timestamptz - clock_timestamp())`, *k.ExpiresAt)
-	switch { // a node reckons the database's time to half a call
+	switch { // a node knows the database's time only to within half a round trip
 	case left > 0.5:
 		return []string{""}
 	case left < -0.5:
@@ -45,31 +44,31 @@ func (k *lifeToken) may(s *tokenDB, t *rapid.T) []string {
 	return []string{"", "invalid_token"}
 }
 
-// lifeNode is a node whose look-ups pass a gate, and whose line of notifications can
-// be frozen or cut.
+// lifeNode is a node whose lookups pass a gate and whose listener's connection can be frozen or
+// cut.
 type lifeNode struct {
 	*Tokens
 	gate *dbtest.Gate
 	line *dbtest.Link
-	deaf bool // the line is frozen
+	deaf bool // the listener's connection is frozen
 }
 
-// lifeUse is a use that is under way.
+// lifeUse is a use whose lookup is held back.
 type lifeUse struct {
 	node  *lifeNode
 	token *lifeToken
 	code  chan string
 }
 
-// tokenLife drives tokens over two nodes and a command line.
+// tokenLife runs random operations on tokens, with two nodes and a command line.
 type tokenLife struct {
 	*tokenDB
 	rt     *rapid.T
 	nodes  []*lifeNode
-	shell  *dbtest.Gate // between the command line and Postgres
+	shell  *dbtest.Gate // the gate between the command line and Postgres
 	admin  *db.DB
 	tokens []*lifeToken
-	saved  []lifeToken // what a backup holds
+	saved  []lifeToken // the tokens in the backup
 	backed bool
 }
 
@@ -92,7 +91,7 @@ func (l *tokenLife) create() {
 	l.tokens = append(l.tokens, &lifeToken{Token: tok})
 }
 
-// judge has a node judge a token, and compares.
+// judge authenticates a token at a node and compares the result with the model.
 func (l *tokenLife) judge(n *lifeNode, k *lifeToken) {
 	before := k.may(l.tokenDB, l.rt)
 	code := authCode(n.Tokens, k.Secret)
@@ -101,8 +100,8 @@ func (l *tokenLife) judge(n *lifeNode, k *lifeToken) {
 	}
 }
 
-// begin has a node look a token up, whose row Postgres has told, or is about to tell,
-// when the use is held back.
+// begin starts a lookup at a node that is held back just before or just after Postgres has read the
+// token's row.
 func (l *tokenLife) begin(n *lifeNode, k *lifeToken) *lifeUse {
 	hash, _ := recognise(k.Secret, n.env)
 	n.forget(hash)
@@ -113,8 +112,8 @@ func (l *tokenLife) begin(n *lifeNode, k *lifeToken) *lifeUse {
 	return u
 }
 
-// revoke ends a token, while another node may just have read its row; the command
-// line may die on the way.
+// revoke revokes a token, possibly while another node has just read its row. The command line's
+// connection may break meanwhile.
 func (l *tokenLife) revoke() {
 	k := l.some()
 	if k == nil {
@@ -139,7 +138,7 @@ func (l *tokenLife) revoke() {
 			return l.shell.Reached()
 		}
 	})
-	for _, n := range l.nodes { // beside it, both answers are right
+	for _, n := range l.nodes { // during the revocation both results are right
 		if u == nil || n != u.node {
 			l.judge(n, k)
 		}
@@ -157,13 +156,13 @@ func (l *tokenLife) revoke() {
 	}
 	if u != nil {
 		u.node.gate.Open()
-		<-u.code // began before: either is right
+		<-u.code // the use began before the revocation returned: both results are right
 		l.judge(u.node, k)
 	}
 }
 
-// deafen freezes a node's line of notifications, so that it hears of nothing and is
-// not told so; hear ends that.
+// deafen freezes a node's listener connection, so the node receives nothing and does not notice.
+// hear ends that.
 func (l *tokenLife) deafen() {
 	if rapid.Bool().Draw(l.rt, "deaf") {
 		n := rapid.SampledFrom(l.nodes).Draw(l.rt, "node")
@@ -181,11 +180,11 @@ func (l *tokenLife) hear() {
 	}
 }
 
-// cut breaks a node's line.
+// cut breaks a node's listener connection.
 func (l *tokenLife) cut() { rapid.SampledFrom(l.nodes).Draw(l.rt, "node").line.Cut() }
 
-// backup keeps what there is, and restore brings it back, as a server does that was
-// stopped meanwhile: no line has outlived that.
+// backup saves the present state, and restore brings it back. A real restore stops the server, so
+// restore also breaks all listener connections.
 func (l *tokenLife) backup() {
 	for _, table := range []string{"api_tokens", "auth_epoch", "auth_nodes"} {
 		dbtest.Exec(l.rt, l.DB, `DROP TABLE IF EXISTS saved_`+table)
@@ -209,7 +208,7 @@ func (l *tokenLife) restore() {
 		testutil.Eventually(l.rt, "the node does without its cache", func() bool { return !n.trusted(n.clock()) })
 	}
 	dbtest.Do(l.rt, l.DB, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // no trigger: nothing is announced
+		if _, err := tx.ExecContext(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // without triggers, so nothing is announced
 			return err
 		}
 		for _, table := range []string{"api_tokens", "auth_epoch", "auth_nodes"} {
@@ -245,11 +244,9 @@ func (l *tokenLife) restore() {
 	l.deafen()
 }
 
-// Tokens are made, used, revoked and expire, in any order, with revocations that begin
-// while a node looks the token up, die on the way, or cannot be announced, and with
-// backups that are restored: no use that begins after a revocation has returned is
-// accepted, and nothing else is ever refused.
-// RELIABILITY.md, Tokens.
+// Tokens are created, used and revoked and expire in any order. Revocations begin during lookups,
+// lose their connection or cannot be announced; backups are restored. No use that begins after a
+// revocation has returned is accepted, and no other use is refused. RELIABILITY.md, Tokens.
 func TestTheLifeOfTokensFollowsTheModel(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

@@ -9,11 +9,11 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Limits are the rate limits of a token, as ParseQuota reads them. An empty limit is the
-// installation's.
+// Limits are the rate limits of a token, in the form that ParseQuota reads. An empty limit stands
+// for the installation's default.
 type Limits struct{ Read, Write string }
 
-// columns returns the limits as they are stored. It is Invalid for a text that is no limit.
+// columns returns the limits as columns, or an Invalid fault for a malformed limit.
 func (l Limits) columns() (read, write *string, err error) {
 	column := func(text string) (*string, error) {
 		if text == "" {
@@ -33,7 +33,7 @@ func (l Limits) columns() (read, write *string, err error) {
 	return read, write, err
 }
 
-// limits returns the limits that are stored.
+// limits returns the stored limits.
 func (r row) limits() (l Limits) {
 	if r.RateRead != nil {
 		l.Read = *r.RateRead
@@ -44,9 +44,9 @@ func (r row) limits() (l Limits) {
 	return l
 }
 
-// SetLimits changes the limits of a token of the guild; its secret stays. Nodes that have
-// the token in memory follow within the time for which they keep it. It is NotFound for a
-// token that is unknown, revoked, or another guild's.
+// SetLimits changes the limits of a token of the guild, whose secret stays. Nodes that have cached
+// the token apply the new limits when the cache entry expires. SetLimits returns a NotFound fault
+// for a token that is unknown, revoked, or another guild's.
 func SetLimits(ctx context.Context, d *db.DB, guild, id string, l Limits) error {
 	read, write, err := l.columns()
 	if err != nil {
@@ -65,8 +65,8 @@ func SetLimits(ctx context.Context, d *db.DB, guild, id string, l Limits) error 
 	return err
 }
 
-// quota returns the quota that a stored limit is; nil: the installation's. A limit that
-// nobody can read counts as none stored.
+// quota parses a stored limit; nil stands for the installation's default. A malformed limit counts
+// as none.
 func quota(stored *string) *ratelimit.Quota {
 	if stored == nil {
 		return nil

@@ -16,33 +16,32 @@ import (
 )
 
 const (
-	// channel carries the announcements of the token table and the heartbeats
-	// of the nodes. Notifications arrive in the order in which their senders
-	// committed, so a heartbeat that came back proves that everything announced
-	// before it was sent has been received.
+	// channel carries announcements of changed tokens and the nodes' heartbeats. Notifications
+	// arrive in the order in which their transactions committed. So a heartbeat that has come back
+	// to its sender proves that the node has received every announcement that was committed before
+	// the heartbeat was sent.
 	channel = "guildhall_tokens"
-	// heartbeatInterval is how often a node sends itself one.
+	// heartbeatInterval is how often a node sends a heartbeat to itself.
 	heartbeatInterval = 500 * time.Millisecond
-	// trust is how long, from the sending of a heartbeat that came back, the
-	// cache may be used.
+	// trust is how long the cache may be used, counted from the sending of the newest heartbeat
+	// that has come back.
 	trust = 1500 * time.Millisecond
-	// revocationTimeout is how long a revocation waits for the nodes. It is longer than
-	// trust: a node that has not been told of it by then asks the database.
+	// revocationTimeout is how long a revocation waits for the nodes. It is longer than trust: a
+	// node that has not received the announcement by then reads the database.
 	revocationTimeout = 2 * time.Second
-	// nodeTimeout is after how long an unheard node is no longer waited for. Its
-	// trust has ended long before.
+	// nodeTimeout is the silence after which revocations no longer wait for a node. The node has
+	// stopped trusting its cache long before.
 	nodeTimeout = 10 * time.Second
-	// notificationTimeout is after how long without a heartbeat that came back a connection that
-	// stands leads nowhere. A pooler takes LISTEN and forgets it.
+	// notificationTimeout is how long no heartbeat may come back before the connection counts as
+	// silent, although it is open: a pooler accepts LISTEN and forgets it.
 	notificationTimeout = 5 * time.Second
-	// heartbeatTimeout is how long a heartbeat may take before the connection is given up.
+	// heartbeatTimeout is how long sending a heartbeat may take before the connection is closed.
 	heartbeatTimeout = 3 * time.Second
 )
 
-// Run keeps the cache true until ctx ends, and then returns nil: it is notified of
-// every change to the token table over a connection of its own, and writes when
-// tokens were last used. It finds the database again by itself. Stop serving
-// before Run ends.
+// Run keeps the cache current until ctx ends, then returns nil. It receives an announcement for
+// every change of the token table over its own connection, which it reopens when it breaks, and
+// writes when tokens were last used. Stop serving requests before Run ends.
 func (t *Tokens) Run(ctx context.Context) error {
 	var writer sync.WaitGroup
 	writer.Go(func() { t.writeLastUsed(ctx) })
@@ -51,11 +50,11 @@ func (t *Tokens) Run(ctx context.Context) error {
 	return nil
 }
 
-// Nodes is the number of nodes heard from in the last ten seconds, at least
-// one: this.
+// Nodes returns the number of nodes, this one included, whose heartbeats were received in the last
+// ten seconds.
 func (t *Tokens) Nodes() int { return int(max(1, t.nodes.Load())) }
 
-// trusted reports whether the cache may be used at now.
+// trusted reports whether the cache may be used at the time now.
 func (t *Tokens) trusted(now time.Time) bool {
 	sent := t.lease.Load()
 	if sent == nil {
@@ -65,9 +64,8 @@ func (t *Tokens) trusted(now time.Time) bool {
 	return believable && age < trust
 }
 
-// passed is the time between two readings of the clock. It is believable when
-// the monotonic clock, which stands still while a machine is suspended, and the
-// other one, which somebody can set, agree about it.
+// passed returns the time between two readings of the clock. It is believable when the monotonic
+// clock, which stops while a machine is suspended, and the wall clock, which can be set, agree.
 func passed(from, to time.Time) (d time.Duration, believable bool) {
 	d = to.Sub(from)
 	other := to.Round(0).Sub(from.Round(0))
@@ -99,19 +97,19 @@ func (t *Tokens) listen(ctx context.Context) {
 	}
 }
 
-// listenOnce lives as long as one connection, and reports whether that ever gave the
-// cache its trust.
+// listenOnce uses one connection until it breaks. It reports whether the cache was ever trusted
+// meanwhile.
 func (t *Tokens) listenOnce(ctx context.Context) (worked bool, err error) {
 	conn, err := db.Listen(ctx, t.url, "guildhall-auth", channel)
 	if err != nil {
 		return false, err
 	}
-	// This node does not know what was announced before this connection. From here on a row
-	// read anew is either current or about to be announced.
+	// Announcements from before this connection may have been missed, so everything cached is
+	// dropped. A row that is read from now on is current, or its change will be announced.
 	t.gens.all.Add(1)
-	// Its knowledge begins with what it registers. The epoch of an earlier connection may
-	// be one that a failover or a restored backup has never reached; with it the node would
-	// say to know of changes yet to come.
+	// The node's epoch starts with the one that it registers. After a failover or a restored backup
+	// the database's epoch may be lower than that of an earlier connection; with the old one, the
+	// node would acknowledge changes that have not happened yet.
 	t.epoch.Store(0)
 	l := &listener{t: t, conn: conn, sent: map[uint64]time.Time{}}
 	done := make(chan struct{})
@@ -135,13 +133,13 @@ type listener struct {
 	t    *Tokens
 	conn *db.Listener
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the field below
 	seq  uint64
-	sent map[uint64]time.Time // heartbeats that have not come back; nil at the end
+	sent map[uint64]time.Time // heartbeats that have not come back, by number; nil once the connection has ended
 }
 
-// invalidate ends the use of the cache: no heartbeat that is still under way
-// brings it back. It reports whether the cache was in use.
+// invalidate ends the use of the cache; a heartbeat that is still under way cannot bring it back.
+// It reports whether the cache was in use.
 func (l *listener) invalidate() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,8 +147,7 @@ func (l *listener) invalidate() bool {
 	return l.t.lease.Swap(nil) != nil
 }
 
-// sendHeartbeats registers the node and sends its heartbeats until ctx ends or the
-// connection is lost.
+// sendHeartbeats registers the node and sends heartbeats until ctx ends or the connection breaks.
 func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) error {
 	if err := l.exec(ctx, `
 		WITH gone AS (
@@ -161,7 +158,7 @@ func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) err
 		ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, seen_at = excluded.seen_at, schema_version = excluded.schema_version`); err != nil {
 		return fault.Wrap(err, "register this node")
 	}
-	// A heartbeat that a crash of the database forgets does no harm.
+	// A heartbeat that is lost in a crash of the database does no harm.
 	if err := l.exec(ctx, `SET synchronous_commit = off`); err != nil {
 		return err
 	}
@@ -184,9 +181,9 @@ func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) err
 	}
 }
 
-// warnIfSilent says, once, that heartbeats go out over a connection that stands and none
-// comes back. Whatever ends that takes it back: a heartbeat that came back, or the
-// end of the connection, which is told of as such.
+// warnIfSilent logs once that heartbeats are sent over an open connection and none comes back. The
+// warning ends when a heartbeat comes back, or when the connection ends, which is logged
+// separately.
 func (l *listener) warnIfSilent(ctx context.Context, begun time.Time) {
 	heard := begun
 	if sent := l.t.lease.Load(); sent != nil {
@@ -199,7 +196,8 @@ func (l *listener) warnIfSilent(ctx context.Context, begun time.Time) {
 	}
 }
 
-// sendHeartbeat says that this node lives and up to which epoch it knows.
+// sendHeartbeat writes that this node is alive and which epoch it has reached, and notifies the
+// channel.
 func (l *listener) sendHeartbeat(ctx context.Context) error {
 	epoch := l.t.epoch.Load()
 	seq := l.begin()
@@ -212,8 +210,8 @@ func (l *listener) sendHeartbeat(ctx context.Context) error {
 		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(l.t.node), epoch, programVersion(), channel, seq))
 }
 
-// begin numbers a heartbeat and notes when it is sent. Those that have been on their way
-// for too long are forgotten: behind a pooler none ever comes back.
+// begin numbers a heartbeat and records when it is sent. Old heartbeats are forgotten, since behind
+// a pooler none ever comes back.
 func (l *listener) begin() (seq uint64) {
 	now := l.t.clock()
 	l.mu.Lock()
@@ -228,13 +226,13 @@ func (l *listener) begin() (seq uint64) {
 	return l.seq
 }
 
-// programVersion is what this node's program knows of the schema: a migration
-// that takes away what an older program needs waits for nodes that say less.
+// programVersion is the newest schema version that this program knows. A contracting migration
+// waits while a node with a lower version runs.
 func programVersion() string { return strconv.FormatInt(db.SchemaVersion(), 10) }
 
-// deregister takes this node out of the registry: it no longer uses its cache.
+// deregister deletes this node from auth_nodes. The node no longer uses its cache.
 func (l *listener) deregister(ctx context.Context) {
-	// That context has ended; this is the last thing done over the connection.
+	// ctx has ended, but this last statement must still run.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := l.conn.Exec(ctx, `DELETE FROM auth_nodes WHERE id = `+db.Quote(l.t.node)); err != nil {
@@ -243,14 +241,14 @@ func (l *listener) deregister(ctx context.Context) {
 }
 
 func (l *listener) exec(ctx context.Context, statement string) error {
-	// Ended by its own limit only: a cancelled statement would cost the connection,
-	// over which this node still has to deregister.
+	// The statement has a timeout of its own: cancelling it would close the connection, over which
+	// the node still has to deregister.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTimeout)
 	defer cancel()
 	return l.conn.Exec(ctx, statement)
 }
 
-// receive acts on notifications, in their order, until the connection ends.
+// receive handles notifications in their order until the connection ends.
 func (l *listener) receive() error {
 	nodes := map[string]time.Time{}
 	for {
@@ -295,12 +293,12 @@ func (l *listener) onHeartbeat(nodes map[string]time.Time, node, number string) 
 	}
 }
 
-// onChange forgets what the announcement names, and everything when it
-// cannot be read.
+// onChange drops the cached token that the announcement names, or everything if the announcement
+// names none or cannot be parsed.
 func (t *Tokens) onChange(payload string) {
 	number, name, _ := strings.Cut(payload, " ")
 	var hash digest
-	named := len(name) == hex.EncodedLen(len(hash)) // Decode panics at what is longer
+	named := len(name) == hex.EncodedLen(len(hash)) // hex.Decode panics for a longer text
 	if named {
 		_, err := hex.Decode(hash[:], []byte(name))
 		named = err == nil
@@ -311,12 +309,12 @@ func (t *Tokens) onChange(payload string) {
 	} else {
 		t.gens.all.Add(1)
 	}
-	// Only after the cache has forgotten may the node say that it knows.
+	// The node may acknowledge the epoch only after the cache has dropped the entries.
 	if epoch, err := strconv.ParseInt(number, 10, 64); err == nil && epoch > t.epoch.Load() {
 		t.epoch.Store(epoch)
 	}
 	select {
 	case t.acks <- struct{}{}:
-	default: // one is on its way already, and will say this epoch too
+	default: // an earlier signal is still pending and will report this epoch too
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// offline are Tokens whose clock stands at an instant, and that nobody may ask
-// for what lies in the database.
+// offline returns Tokens with a fixed clock that must not read the database.
 func offline(t *testing.T, at time.Time) *Tokens {
 	t.Helper()
 	n, err := NewTokens(Config{DB: &db.DB{}, URL: "none", Env: "test", NodeID: "here", Clock: func() time.Time { return at }})
@@ -48,7 +47,7 @@ func TestTrustLastsAsLongAsItSays(t *testing.T) {
 	}
 }
 
-// A row is found in memory for as long as the database's time can be told from it.
+// A row is found in the cache while the database's time can still be derived from it.
 func TestARowIsFoundInMemoryForAMinute(t *testing.T) {
 	t.Parallel()
 	read := time.Now()
@@ -65,8 +64,8 @@ func TestARowIsFoundInMemoryForAMinute(t *testing.T) {
 	}
 }
 
-// A heartbeat that comes back counts for those that were sent before it, and a
-// node that is heard of counts for as long as nodeTimeout.
+// A heartbeat that comes back also counts for those sent before it. A node counts as alive for
+// nodeTimeout after its last heartbeat.
 func TestHeartbeatsThatComeBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -86,8 +85,8 @@ func TestHeartbeatsThatComeBack(t *testing.T) {
 	}
 }
 
-// An announcement that names a token makes the node forget that one alone, and
-// one that names none, or nothing that can be read, all of them.
+// An announcement with a token's hash drops that token from the cache; one without, or one that
+// cannot be parsed, drops all.
 func TestAnnouncementsSayWhatToForget(t *testing.T) {
 	t.Parallel()
 	n := offline(t, time.Now())
@@ -113,7 +112,7 @@ func TestAnnouncementsSayWhatToForget(t *testing.T) {
 	}
 }
 
-// Whatever comes over the line and is no heartbeat makes a node forget everything.
+// Any notification that is not a heartbeat counts as an announcement that drops everything.
 func TestWhatIsNoHeartbeatIsAnAnnouncement(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -126,7 +125,7 @@ func TestWhatIsNoHeartbeatIsAnAnnouncement(t *testing.T) {
 	}
 }
 
-// The end of a line ends the trust in the cache, and says whether there was any.
+// When the connection ends, the cache is no longer trusted, and listenOnce reports whether it was.
 func TestTheEndOfALineEndsTrust(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -141,8 +140,7 @@ func TestTheEndOfALineEndsTrust(t *testing.T) {
 	}
 }
 
-// A use is noted once in an interval, and no more tokens are noted than the cache
-// holds.
+// A token's use is collected once per interval, and at most as many tokens as the cache holds.
 func TestUsesAreNotedAndBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -168,7 +166,7 @@ func TestUsesAreNotedAndBounded(t *testing.T) {
 	}
 }
 
-// A node whose database is away asks again at growing intervals.
+// A node whose database is down retries at growing intervals.
 func TestReconnectingPauses(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -183,7 +181,7 @@ func TestReconnectingPauses(t *testing.T) {
 	}
 }
 
-// The row's time by the database lies within the look-up that read it.
+// The database time that is recorded with a row lies within the lookup that read the row.
 func TestTokenReadAtPrecedesItsQuery(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -215,7 +213,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Uses that cannot be written are dropped, which the log tells unless the program ends.
+// Uses that cannot be written are dropped. The log says so, unless the program is ending.
 func TestUsesThatAreDroppedAreTold(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -237,7 +235,7 @@ func TestUsesThatAreDroppedAreTold(t *testing.T) {
 	}
 }
 
-// A token of the other environment is told apart from one that nobody has made.
+// The error for a token of the other environment differs from that for an unknown token.
 func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
 	t.Parallel()
 	for env, other := range map[string]string{"live": "test", "test": "live"} {
@@ -252,7 +250,7 @@ func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
 	}
 }
 
-// Tokens are made of a database, its address and an environment, and of nothing less.
+// NewTokens requires a database, its URL and an environment.
 func TestTokensNeedADatabaseAndAnEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []Config{{URL: "none", Env: "test"}, {DB: &db.DB{}, Env: "test"}, {DB: &db.DB{}, URL: "none", Env: "prod"}} {
@@ -262,7 +260,7 @@ func TestTokensNeedADatabaseAndAnEnvironment(t *testing.T) {
 	}
 }
 
-// Behind a pooler no heartbeat ever comes back, for weeks: what is kept of them stays little.
+// Behind a pooler heartbeats never come back. Even after weeks only a few are remembered.
 func TestHeartbeatsThatDoNotComeBackAreForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

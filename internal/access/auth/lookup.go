@@ -9,30 +9,30 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// maxBatch is how many tokens one statement looks for.
+// maxBatch is how many tokens one statement looks up.
 const maxBatch = 256
 
-// lookups finds tokens' rows. However many requests want a row, the database is
-// asked a few statements at a time: those that come while all are under way wait
-// for the next one, which looks for all their tokens together. No request is given a
-// row that was read before it asked.
+// lookups reads tokens' rows in batches. However many requests need a row, only a few statements
+// run at a time; requests that arrive while all of these are running wait for the next statement,
+// which looks up all their tokens. No request gets a row that was read before the request arrived.
 type lookups struct {
 	read  func(ctx context.Context, hashes []digest) (map[digest]*entry, error)
 	slots int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running int
-	next    map[digest]*lookup // not begun yet: whoever wants the row joins
-	order   []*lookup          // the same, the oldest first
+	next    map[digest]*lookup // lookups that have not started; requests for the same token share one
+	order   []*lookup          // the same lookups, the oldest first
 }
 
-// lookup is one row that some requests wait for.
+// lookup is the lookup of one row, for one or more requests.
 type lookup struct {
 	hash digest
-	ctx  context.Context // of the first of them, without its end
-	done chan struct{}   // closed once the row is there
+	ctx  context.Context // the first request's context, without its cancellation
+	done chan struct{}   // closed when the result is set
 
-	// Written by the worker before done is closed, read by requests after.
+	// entry and err are written by the worker before done is closed and read by requests
+	// afterwards.
 	entry *entry
 	err   error
 }
@@ -41,7 +41,7 @@ func newLookups(slots int, read func(context.Context, []digest) (map[digest]*ent
 	return &lookups{read: read, slots: slots, next: make(map[digest]*lookup)}
 }
 
-// find returns the row of a token as it was at or after the start of this call.
+// find returns a token's row as it was at or after the start of the call.
 func (l *lookups) find(ctx context.Context, hash digest) (*entry, error) {
 	w := l.join(ctx, hash)
 	late := time.NewTimer(lookupTimeout)
@@ -72,7 +72,7 @@ func (l *lookups) join(ctx context.Context, hash digest) *lookup {
 	return w
 }
 
-// work reads what is waited for until nothing is.
+// work runs statements until no lookup waits.
 func (l *lookups) work() {
 	for {
 		batch := l.take()
@@ -95,7 +95,7 @@ func (l *lookups) work() {
 	}
 }
 
-// take begins the oldest lookups, or ends the worker when there are none.
+// take returns the oldest waiting lookups, or ends the worker if there are none.
 func (l *lookups) take() []*lookup {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *lookups) take() []*lookup {
 	return batch
 }
 
-// find returns the row of a token as it was at or after the start of this call.
+// find returns a token's row as it was at or after the start of the call.
 func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
 	if t.exhausted(ctx, from) {
 		release, err := t.enterNarrow(ctx)
@@ -128,7 +128,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 	return e, nil
 }
 
-// enterNarrow waits for one of the few places for suspicious lookups.
+// enterNarrow waits for one of the few slots for lookups from suspicious addresses.
 func (t *Tokens) enterNarrow(ctx context.Context) (release func(), err error) {
 	wait := time.NewTimer(time.Second)
 	defer wait.Stop()
@@ -141,8 +141,8 @@ func (t *Tokens) enterNarrow(ctx context.Context) (release func(), err error) {
 	return nil, fault.New(fault.Limited, "rate_limited", "Too many failed authentications from this address.").After(time.Second)
 }
 
-// read asks the database for tokens' rows. It remembers the rows that it finds, and
-// also which tokens have none.
+// read reads tokens' rows from the database and caches them. For a digest without a row it caches
+// that there is no such token.
 func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, error) {
 	t.met.reads.Add(float64(len(hashes)))
 	found := make(map[digest]*entry, len(hashes))
@@ -154,8 +154,8 @@ func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, 
 	if err != nil {
 		return nil, err
 	}
-	// The database told its time at some moment of the call; the middle of it
-	// is wrong by half the call at most.
+	// Postgres read its clock at some time during the call; taking the middle is wrong by at most
+	// half of the round trip.
 	middle := start.Add(t.clock().Sub(start) / 2)
 	for _, e := range found {
 		e.readAt = middle
@@ -174,7 +174,7 @@ func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, 
 	return found, nil
 }
 
-// fill takes over what a token's row says.
+// fill sets the entry from a token's row.
 func (e *entry) fill(r row) {
 	e.now = r.Now
 	if r.RevokedAt != nil {
@@ -183,7 +183,7 @@ func (e *entry) fill(r row) {
 	}
 	e.restricted = len(r.Allow) > 0
 	for _, s := range r.Allow {
-		// A range that nobody can read allows nothing.
+		// A malformed range allows no address.
 		if p, ok := parsePrefix(s); ok {
 			e.allow = append(e.allow, p)
 		}
@@ -204,8 +204,8 @@ func (e *entry) fill(r row) {
 	e.principal.Store(p)
 }
 
-// remember keeps an entry. That it can be used the generation proves, whenever
-// it is looked at.
+// remember caches an entry. Each use of the entry compares its generation, so a stale entry does no
+// harm.
 func (t *Tokens) remember(hash digest, e *entry) {
 	if e.principal.Load() == nil {
 		t.cache.Invalidate(hash)
@@ -215,7 +215,7 @@ func (t *Tokens) remember(hash digest, e *entry) {
 	t.cache.Set(hash, e)
 }
 
-// forget drops what is remembered of a digest.
+// forget drops the cached entry of a digest.
 func (t *Tokens) forget(hash digest) {
 	t.cache.Invalidate(hash)
 	t.refused.Invalidate(hash)

@@ -12,9 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However many requests want rows, the database is asked a few statements at a
-// time, and nobody gets a row that was read before it asked.
-// RELIABILITY.md, Tokens.
+// However many requests need rows, only a few statements run at a time, and no request gets a row
+// that was read before it arrived. RELIABILITY.md, Tokens.
 func TestLookupsAreFewAndFresh(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -63,7 +62,7 @@ func lookMany(t *rapid.T) {
 	if int(most.Load()) > slots {
 		t.Errorf("%d statements at a time, want at most %d", most.Load(), slots)
 	}
-	// Statements of 100 ms, back to back on each slot, within the time asked for.
+	// Each slot can run statements of 100 ms one after the other.
 	if n := int(statements.Load()); n > 7*slots {
 		t.Errorf("%d statements", n)
 	}
@@ -87,14 +86,13 @@ func TestALookupEndsWithItsRequest(t *testing.T) {
 		if _, err := l.find(t.Context(), digest{1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waited: %v", err)
 		}
-		time.Sleep(2 * readTimeout) // the statements end by a limit of their own
+		time.Sleep(2 * readTimeout) // the statements end by their own timeout
 	})
 }
 
-// A database that answers slowly has to be connected to before it can be asked.
-// Requests do not wait that long, but what was begun for them is finished, or no
-// connection would ever be there.
-// RELIABILITY.md, Overload.
+// When the database responds slowly, opening a connection takes longer than requests wait. The
+// lookup is finished all the same; otherwise no connection would ever be opened. RELIABILITY.md,
+// Overload.
 func TestALookupOutlivesTheRequestsThatWaitForIt(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]error{1800 * time.Millisecond: nil, time.Hour: context.DeadlineExceeded} {

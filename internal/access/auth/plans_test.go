@@ -11,15 +11,15 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A guild that has revoked many tokens reads a page of them in the order of an index.
+// A page of revoked tokens is read in the order of an index, even if the guild has many.
 func TestAPageOfTokensIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.WantIndex(t, d, "api_tokens_guild", endedRows, "1", 51, 50)
 }
 
-// Tokens that were revoked or have expired pile up. Those that work are listed and
-// counted at the same cost, however many have ended.
+// Revoked and expired tokens accumulate. However many there are, listing and counting the active
+// tokens costs the same.
 func TestTokensThatHaveEndedCostThoseThatWorkNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -45,14 +45,14 @@ func TestTokensThatHaveEndedCostThoseThatWorkNothing(t *testing.T) {
 
 var buffers = regexp.MustCompile(`(?m)^ *Buffers: shared hit=(\d+)`)
 
-// pages is how many pages a statement touches that concerns guild 1.
+// pages returns how many pages a statement about guild 1 touches.
 func pages(t *testing.T, d *db.DB, statement string) (n int) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `PREPARE working AS `+statement); err != nil {
 			return err
 		}
-		for range 8 { // from then on Postgres has one plan for all guilds
+		for range 8 { // after these executions Postgres uses a generic plan
 			if _, err := tx.ExecContext(ctx, `EXECUTE working('1')`); err != nil {
 				return err
 			}

@@ -136,9 +136,8 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// Three nodes answer from their caches as fast as they can while token after
-// token is revoked. No request that starts after a revocation has returned may
-// be accepted, on any node.
+// Three nodes authenticate from their caches as fast as they can while one token after the other is
+// revoked. No request that starts after a revocation has returned may be accepted on any node.
 // RELIABILITY.md, Tokens.
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -205,9 +204,8 @@ func TestRevocationUnderLoad(t *testing.T) {
 	}
 }
 
-// A lookup is under way, with the old row in its response, while the token is
-// revoked and the node is told of it. The response may still serve the request that
-// asked, and nobody later.
+// A lookup has read the old row when the token is revoked and the node receives the announcement.
+// The row may still serve the request that started the lookup, but no later request.
 // RELIABILITY.md, Tokens.
 func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	t.Parallel()
@@ -217,7 +215,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.URL) })
 	run(t, n)
 	warm := s.token(t)
-	for range 8 { // connections and prepared statements
+	for range 8 { // opens connections and prepares statements
 		wantCode(t, n, warm.Secret, "")
 		n.gens.all.Add(1)
 	}
@@ -237,7 +235,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 				}
 				time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
 				revokeNow(t, s, tok.ID)
-				// This one joins the lookup that is under way, if it may.
+				// This request must not join the running lookup.
 				if authCode(n, tok.Secret) == "" {
 					late.Add(1)
 				}
@@ -254,8 +252,8 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	}
 }
 
-// All tokens of a guild die with one step of the epoch and one line in the audit
-// log each, on every node; those of another guild live on.
+// RevokeAll revokes all tokens of a guild on every node, with one change of the epoch and a row in
+// the audit log for each token. Tokens of another guild stay active.
 func TestRevokeAll(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -268,7 +266,7 @@ func TestRevokeAll(t *testing.T) {
 	}
 	other := s.token(t, func(n *New) { n.GuildID = "2" })
 	revokeNow(t, s, mine[0].ID)
-	for _, tok := range append(mine[1:], other) { // into the caches
+	for _, tok := range append(mine[1:], other) { // fills the caches
 		for _, node := range []*Tokens{a, b} {
 			if code := authCode(node, tok.Secret); code != "" {
 				t.Fatalf("a fresh token is %s", code)
@@ -302,7 +300,7 @@ func TestRevokeAll(t *testing.T) {
 		t.Errorf("%d lines in the audit log", n)
 	}
 
-	// Again there is nothing to do, and nothing is announced.
+	// A second call finds nothing to do and announces nothing.
 	if n, err := RevokeAll(t.Context(), s.DB, guild); err != nil || n != 0 {
 		t.Errorf("once more: %d, %v", n, err)
 	}
@@ -320,8 +318,9 @@ func TestRevokeAll(t *testing.T) {
 	}
 }
 
-// A write of the table is announced, by any program: one token by its hash, several, or
-// one whose hash has changed, as everything; a row left as it was is not.
+// Every write of the token table is announced, whichever program makes it: a change of one token by
+// the token's hash; a change of several tokens, or of a hash, as a change of everything. A row that
+// is written unchanged is not announced.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -355,8 +354,8 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// A connection that stands and leads nowhere, as through a pooler, is told of in the
-// log, once, and by a metric.
+// A connection that is open but delivers nothing, as through a pooler, is logged once and shown by
+// a metric.
 func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -369,7 +368,7 @@ func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		_ = here.receive() // it ends with the connection
+		_ = here.receive() // returns when the connection ends
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -385,11 +384,11 @@ func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 		t.Errorf("said %d times: %s", n, s.log.String())
 	}
 
-	run(t, node) // over a connection that leads somewhere
+	run(t, node) // with a connection that delivers notifications
 	testutil.Eventually(t, "the node hears again", func() bool { return !node.silent.Load() })
 }
 
-// Guilds are gone through in pieces, to the last.
+// RevokeAll reads the guilds in batches and reaches the last one.
 func TestRevokeAllReachesEveryGuild(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Scopes is every scope a token can have. There is no wildcard.
+// Scopes lists all scopes that a token can have. There is no wildcard.
 var Scopes = []string{
 	"guild:read",
 	"members:read",
@@ -27,11 +27,11 @@ var Scopes = []string{
 	"webhooks:manage",
 }
 
-// keyScopes is what every bot key may do.
+// keyScopes lists the scopes of every bot key.
 var keyScopes = append(slices.Clone(Scopes), ScopeBot)
 
-// ParseScopes reads scopes, of which each string may hold several, separated by
-// commas or white space. It returns each scope once, in the order of Scopes.
+// ParseScopes parses scopes; each string may contain several, separated by commas or white space.
+// It returns each scope once, in the order of Scopes.
 func ParseScopes(lists ...string) ([]string, error) {
 	given := splitList(lists)
 	if len(given) == 0 {
@@ -51,7 +51,7 @@ func ParseScopes(lists ...string) ([]string, error) {
 	return scopes, nil
 }
 
-// splitList splits lists that people type: at commas and at white space.
+// splitList splits typed lists at commas and white space.
 func splitList(lists []string) []string {
 	var all []string
 	for _, list := range lists {

@@ -9,7 +9,7 @@ import (
 func TestRecognise(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"live", "test"} {
-		for range 200 { // among so many, some hold underscores
+		for range 200 { // enough that some secrets contain underscores
 			token := mint(tokenBrand, env)
 			hash, ok := recognise(token, env)
 			if !ok || hash != sha256.Sum256([]byte(token)) {
@@ -45,7 +45,7 @@ func FuzzRecognise(f *testing.F) {
 	f.Add("svc_test_\x00")
 	f.Fuzz(func(t *testing.T, s string) {
 		hash, ok := recognise(s, "test")
-		// The long way: cut at the first two underscores, then look.
+		// A simple second implementation: split at the first two underscores, then check the parts.
 		parts := strings.SplitN(s, "_", 3)
 		want := len(parts) == 3 && parts[0] == "svc" && parts[1] == "test" && len(parts[2]) == 43 &&
 			strings.Trim(parts[2], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""

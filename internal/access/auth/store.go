@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// row is a token as it is stored, with the database's own time of reading it.
+// row is a stored token with the database's time at which it was read.
 type row struct {
 	ID         string     `db:"id"`
 	GuildID    string     `db:"guild_id"`
@@ -24,14 +24,14 @@ type row struct {
 	RevokedAt  *time.Time `db:"revoked_at"`
 	LastUsedAt *time.Time `db:"last_used_at"`
 	Now        time.Time  `db:"now"`
-	// Guilds are those of a bot key, which has no one guild; empty: every guild.
+	// Guilds are the guilds of a bot key, which has no single guild; empty: every guild.
 	Guilds db.Strings `db:"guild_ids"`
-	// RateRead and RateWrite are a token's own limits; null: the installation's.
+	// RateRead and RateWrite are the token's own limits; null: the installation's default.
 	RateRead  *string `db:"rate_read"`
 	RateWrite *string `db:"rate_write"`
 }
 
-// byHashes returns the tokens and bot keys with these digests, revoked and expired ones too.
+// byHashes returns the tokens and bot keys with these digests, including revoked and expired ones.
 func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error) {
 	list := make([][]byte, len(hashes))
 	for i := range hashes {
@@ -54,7 +54,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	return rows, fault.Wrap(err, "read", strconv.Itoa(len(hashes)), "tokens")
 }
 
-// rowsOfGuild reads the tokens of a guild; conditions and an order may follow.
+// rowsOfGuild selects the tokens of a guild; conditions and an order may be appended.
 const rowsOfGuild = `
 	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now, t.rate_read, t.rate_write
@@ -69,12 +69,12 @@ func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
-// tokenColumns are those of a token's row, without its use.
+// tokenColumns are the columns of api_tokens. The last use is stored in another table.
 const tokenColumns = `id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now,
 	rate_read, rate_write`
 
-// insert stores r, which expires after the given time by the database's clock,
-// or never when it is zero.
+// insert stores r. The token expires after expiresIn by the database's clock, or never if expiresIn
+// is zero.
 func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
 	stored, err := db.Get[row](ctx, tx, `
 		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, rate_read, rate_write)
@@ -84,7 +84,7 @@ func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row
 	return stored, fault.Wrap(err, "insert a token of guild", r.GuildID)
 }
 
-// seconds is a time to expiry in whole seconds; nil where there is none.
+// seconds returns expiresIn in whole seconds, or nil for zero.
 func seconds(expiresIn time.Duration) *int64 {
 	if expiresIn <= 0 {
 		return nil
@@ -93,7 +93,7 @@ func seconds(expiresIn time.Duration) *int64 {
 	return &s
 }
 
-// tokenByID returns one token of the guild.
+// tokenByID returns a token of the guild.
 func tokenByID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	r, err := db.Get[row](ctx, q, rowsOfGuild+` AND t.id = $2`, guild, id)
 	return r, fault.Wrap(err, "read token", id, "of guild", guild)
@@ -105,9 +105,9 @@ func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 	return guild, fault.Wrap(err, "find the guild of token", id)
 }
 
-// revoke marks the token. It returns the token before and after, and the epoch
-// that a node must have reached to know of it. It is db.Missing when the guild
-// has no such token.
+// revoke sets revoked_at. It returns the token before and after the change, and the epoch that a
+// node must have reached to have received it. The error is db.Missing if the guild has no such
+// token.
 func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoch int64, err error) {
 	was, err = db.Get[row](ctx, tx, `
 		SELECT `+tokenColumns+`
@@ -131,8 +131,8 @@ func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoc
 	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
-// limit stores the limits of a token. It returns the token before and after. It is
-// db.Missing when the guild has no such token, or the token was revoked.
+// limit stores the limits of a token and returns the token before and after the change. The error
+// is db.Missing if the guild has no such token, or if it is revoked.
 func limit(ctx context.Context, tx *db.Tx, guild, id string, read, write *string) (was, is row, err error) {
 	was, err = db.Get[row](ctx, tx, `
 		SELECT `+tokenColumns+`
@@ -148,8 +148,8 @@ func limit(ctx context.Context, tx *db.Tx, guild, id string, read, write *string
 	return was, is, fault.Wrap(err, "limit token", id)
 }
 
-// revokeOf marks the guild's tokens that are not revoked and returns them, with the
-// epoch that a node must have reached to know of it.
+// revokeOf revokes all tokens of the guild that are not revoked yet. It returns them and the epoch
+// that a node must have reached to have received the change.
 func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch int64, err error) {
 	rows, err = db.Select[row](ctx, tx, `
 		UPDATE api_tokens SET revoked_at = now()
@@ -162,7 +162,8 @@ func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch i
 	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
-// WantGuild is NotFound unless the guild is there, and says if it is being removed.
+// WantGuild returns a NotFound fault unless the guild is Present. The fault says if the guild is
+// being removed.
 func WantGuild(ctx context.Context, q db.Querier, guild string) error {
 	p, err := PresenceOf(ctx, q, guild)
 	if err != nil || p == Present {
@@ -171,18 +172,18 @@ func WantGuild(ctx context.Context, q db.Querier, guild string) error {
 	return p.Gone(guild)
 }
 
-// NoGuild is NotFound, for an id that no guild has.
+// NoGuild returns the NotFound fault for an unknown guild.
 func NoGuild(guild string) error { return Absent.Gone(guild) }
 
-// maxActive is how many tokens of a guild may work at a time, and maxRanges how
-// many addresses and ranges an allowlist may name.
+// maxActive is how many active tokens a guild can have, and maxRanges how many addresses and ranges
+// an allowlist can have.
 const (
 	maxActive = 100
 	maxRanges = 100
 )
 
-// hasRoom locks the guild, so that its tokens are made in turn, and is Refused
-// when maxActive of them work.
+// hasRoom locks the guild's row, so that tokens are created one after the other, and returns a
+// Refused fault if maxActive tokens are active.
 func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	if _, err := db.Exec(ctx, tx, `SELECT FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild); err != nil {
 		return fault.Wrap(err, "lock guild", guild)
@@ -197,8 +198,9 @@ func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "count the tokens of guild", guild)
 }
 
-// The tokens that work are few, and an index leads to them alone. They are read whole: with
-// a limit Postgres would take the index that has their order, and pass by all that have ended.
+// A guild has few active tokens, and a partial index contains only those. The subquery reads all of
+// them without a limit: with a limit, Postgres would use the index in the order of creation and
+// filter out all revoked and expired tokens.
 const (
 	working = ` AND revoked_at IS NULL AND coalesce(expires_at, 'infinity') > now()`
 
@@ -211,8 +213,8 @@ const (
 	LIMIT $2 OFFSET $3`
 )
 
-// pageOf returns tokens of a guild, the newest first: those that work, or those
-// that have ended.
+// pageOf returns a page of a guild's tokens, newest first: the active ones, or those that were
+// revoked or have expired.
 func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, limit int) (rows []row, err error) {
 	if ended {
 		rows, err = db.Select[row](ctx, q, endedRows, guild, limit, skip)
@@ -222,7 +224,7 @@ func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, l
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
-// byIDs returns those of a guild's tokens that have these ids, oldest first.
+// byIDs returns the guild's tokens with these ids, oldest first.
 func byIDs(ctx context.Context, q db.Querier, guild string, ids []string) ([]row, error) {
 	rows, err := db.Select[row](ctx, q, rowsOfGuild+`
 	  AND t.id = ANY ($2)
@@ -237,7 +239,7 @@ func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, err
 	return ids, fault.Wrap(err, "list the guilds that have tokens")
 }
 
-// behind counts the live nodes that have not reached the epoch yet.
+// behind counts the live nodes that have not reached the epoch.
 func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err error) {
 	nodes, err = db.Get[int](ctx, q, `
 		SELECT count(*) FROM auth_nodes
@@ -246,9 +248,9 @@ func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err erro
 	return nodes, fault.Wrap(err, "ask for the epochs of the nodes")
 }
 
-// storeLastUsed writes that the tokens and bot keys were used just now, unless that
-// was written less than a minute ago. Those that are gone are left out. Rows are
-// locked in the order of their ids, so two nodes cannot block each other.
+// storeLastUsed stores the present time as the last use of the tokens and bot keys, unless a time
+// less than a minute old is stored. Deleted tokens are skipped. The rows are locked in the order of
+// their ids, so that two nodes cannot deadlock.
 func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
 	for _, statement := range []string{`
 		INSERT INTO api_token_uses AS u (token_id, last_used_at)

@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// uses notes that each was used so many hours ago as its place in the list is.
+// uses sets the last use of the token at index i to i hours ago.
 func (s *tokenDB) uses(t *testing.T, table, column string, ids ...string) {
 	t.Helper()
 	for i, id := range ids {
@@ -24,7 +24,7 @@ func (s *tokenDB) uses(t *testing.T, table, column string, ids ...string) {
 	}
 }
 
-// ages are the ids, each with how many hours ago it was used.
+// ages returns the ids with the hours since each was last used.
 func ages[R any](t *testing.T, rows []R, err error, of func(R) (string, *time.Time)) string {
 	t.Helper()
 	if err != nil {
@@ -42,7 +42,7 @@ func ages[R any](t *testing.T, rows []R, err error, of func(R) (string, *time.Ti
 	return strings.Join(list, ", ")
 }
 
-// Each token is read with its own last use, and by its digest alone.
+// Each token is read with its own last use, and found by its own digest only.
 func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -77,8 +77,8 @@ func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
 	}
 }
 
-// So is each bot key; a guild has those that name it and those that name none; and
-// one is revoked at a time.
+// The same holds for bot keys. KeysOf returns the keys that list the guild and the keys of every
+// guild. Revoking a key leaves the others active.
 func TestKeysAreReadWithTheirOwnUses(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -121,8 +121,8 @@ func TestKeysAreReadWithTheirOwnUses(t *testing.T) {
 	}
 }
 
-// Each guild that a key names is told once that it was made and that it was revoked; what
-// becomes of one of every guild stands under no guild.
+// The audit log of each guild that a key lists has one row for its creation and one for its
+// revocation. The rows of a key of every guild have no guild.
 func TestGuildsAreToldOfKeysOnce(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -154,7 +154,7 @@ func TestGuildsAreToldOfKeysOnce(t *testing.T) {
 	}
 }
 
-// A use is noted once a minute, for the tokens and keys that were used.
+// A use is stored at most once a minute, for tokens and for keys.
 func TestAUseIsNotedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -187,7 +187,7 @@ func TestAUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
-// A guild has room for another token while fewer than the most of them work.
+// A guild can get another token while fewer than maxActive of its tokens are active.
 func TestTokensThatWorkAreCounted(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -224,7 +224,7 @@ func TestTokensThatWorkAreCounted(t *testing.T) {
 	}
 }
 
-// A guild is there until it is removed, and leaves for a while before it is gone.
+// The states of a guild: present, leaving once its removal is scheduled, gone once it is removed.
 func TestAGuildIsThereUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -242,7 +242,7 @@ func TestAGuildIsThereUntilItIsRemoved(t *testing.T) {
 	}
 }
 
-// A bot key names a thousand guilds at most, each of them counted once.
+// A bot key can list a thousand guilds; duplicates count once.
 func TestABotKeyNamesAThousandGuilds(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
@@ -260,7 +260,8 @@ func TestABotKeyNamesAThousandGuilds(t *testing.T) {
 	}
 }
 
-// Nodes that have been silent for long do not count, and go when another one begins.
+// Nodes that were silent for long do not count, and their rows are deleted when another node
+// starts.
 func TestNodesThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

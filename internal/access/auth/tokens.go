@@ -17,51 +17,49 @@ import (
 )
 
 const (
-	// tokenTTL is how long a token's row is kept, and noTokenTTL how long it
-	// is kept that there is no such token.
+	// tokenTTL is how long a token's row is cached, noTokenTTL how long it is cached that a token
+	// does not exist.
 	tokenTTL   = 60 * time.Second
 	noTokenTTL = 5 * time.Second
-	// maxCached bounds the rows kept in memory, and maxRefused what is known not
-	// to be a token: nobody comes back for that but to guess.
+	// maxCached bounds the cached tokens. maxRefused bounds the cached texts that are no token,
+	// which matter only when somebody guesses.
 	maxCached  = 100_000
 	maxRefused = 5_000
-	// lookupTimeout is how long a request waits for the database to find its token.
+	// lookupTimeout is how long a request waits for the lookup of its token.
 	lookupTimeout = 1500 * time.Millisecond
-	// readTimeout is how long the statement may take that nobody may be waiting for
-	// any more. A database that answers in 300 ms needs 1.8 s when it has to be
-	// connected to first; given up sooner, no connection would ever be there.
+	// readTimeout bounds the lookup's statement, for which no request may be waiting any more. With
+	// a database that takes 300 ms to respond, opening a connection and reading take 1.8 s; with a
+	// shorter timeout no connection would ever be opened.
 	readTimeout = 2 * lookupTimeout
-	// narrow is how many lookups at a time are spent on addresses that have
-	// failed too often.
+	// narrow is the number of concurrent lookups for addresses with too many failed
+	// authentications.
 	narrow = 2
 )
 
-// Config is what Tokens is made of. DB, URL and Env are required.
+// Config is the configuration of Tokens. DB, URL and Env are required.
 type Config struct {
 	DB  *db.DB
-	URL string // of the same database, for the connection that hears of revocations
-	// Lookups is how many statements that look for tokens run at a time; 0 means 2.
+	URL string // the URL of the same database, for the listener's connection
+	// Lookups is the number of concurrent lookup statements; 0 means 2.
 	Lookups int
-	Env     string // live or test; tokens of the other one are invalid
-	// NodeID names this process among those that share the database; empty:
-	// a new name.
+	Env     string // live or test; tokens of the other environment are invalid
+	// NodeID identifies this process among those that share the database; empty: a random id.
 	NodeID string
-	// Clock is the node's clock. Only the time between two of its readings
-	// counts; instants are the database's. nil means time.Now.
+	// Clock is the node's clock; nil means time.Now. Only differences between its readings are
+	// used; expiry is decided by the database's time.
 	Clock func() time.Time
-	// Exhausted reports whether failed authentications have used up the bucket
-	// of an address. Its requests still pass with a valid token, but those that
-	// need a lookup share a narrow lane to the database. nil means never.
+	// Exhausted reports whether failed authentications have emptied the bucket of an address. Valid
+	// tokens from the address still work, but its lookups share a few slots. nil means never.
 	Exhausted func(ctx context.Context, from netip.Addr) bool
-	Log       *slog.Logger          // nil: nothing is logged
-	Metrics   prometheus.Registerer // nil: nothing is measured
+	Log       *slog.Logger          // nil: no log
+	Metrics   prometheus.Registerer // nil: no metrics
 }
 
-// Tokens recognises bearer tokens. While Run runs and its connection to the database
-// holds, rows are cached for up to a minute; otherwise each request reads its
-// row anew. Either way a token whose revocation has returned is refused.
+// Tokens authenticates bearer tokens. While Run runs and its connection to the database works, rows
+// are cached for up to a minute; otherwise each request reads its row. In both cases a token is
+// refused once its revocation has returned.
 type Tokens struct {
-	// Never changed.
+	// Constant after NewTokens.
 	db        *db.DB
 	url       string
 	env       string
@@ -71,27 +69,27 @@ type Tokens struct {
 	log       *slog.Logger
 	met       *metrics
 
-	// Of everybody: filled by requests, emptied by the listener.
+	// The caches are filled by requests, and the listener drops entries.
 	cache *otter.Cache[digest, *entry]
-	// refused holds the entries without a principal, so that guesses push no
-	// token out of the cache.
+	// refused holds the entries for texts that are no token. It is separate, so that guesses evict
+	// no token from the cache.
 	refused  *otter.Cache[digest, *entry]
-	guilds   *otter.Cache[string, there] // that bot keys have named
+	guilds   *otter.Cache[string, there] // guilds that requests with bot keys have named
 	gens     generations
 	lookups  *lookups
 	narrow   chan struct{}
 	lastUsed lastUsed
 
-	// Written by the listener, read by requests and metrics.
-	lease  atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
-	silent atomic.Bool               // the connection stands, and nothing comes over it
-	epoch  atomic.Int64              // up to which changes are known
-	nodes  atomic.Int64              // heard from of late
+	// The fields below are written by the listener and read by requests and metrics.
+	lease  atomic.Pointer[time.Time] // when the newest heartbeat that has come back was sent
+	silent atomic.Bool               // the connection is open, but no heartbeat comes back
+	epoch  atomic.Int64              // the epoch of the newest announcement received
+	nodes  atomic.Int64              // live nodes
 
-	acks chan struct{} // from what receives to what sends heartbeats: tell the epoch now
+	acks chan struct{} // asks the goroutine that sends heartbeats to send the new epoch now
 }
 
-// NewTokens returns Tokens that work at once and become fast under Run.
+// NewTokens returns Tokens that work at once; only while Run runs are tokens cached.
 func NewTokens(cfg Config) (*Tokens, error) {
 	switch {
 	case cfg.DB == nil || cfg.URL == "":
@@ -139,15 +137,13 @@ func NewTokens(cfg Config) (*Tokens, error) {
 	return t, nil
 }
 
-// Authenticate returns whose token bearer is, for a request from an address;
-// the zero address is one that could not be known. It is invalid_token for a
-// text that is no token of this env, and for a token that is unknown, revoked
-// or expired; ip_not_allowed outside the token's allowlist; rate_limited when
-// the address has failed so often that lookups for it have to queue too long;
-// service_unavailable when the row is needed and cannot be read. The principal
-// is shared: nobody may change it. With ip_not_allowed, and with invalid_token for
-// a token that was revoked or has expired, it is returned as well, so that the
-// refusal can be told to the token's owner.
+// Authenticate returns the principal of bearer, for a request from an address, which is zero if
+// unknown. Its errors are invalid_token for a text that is no token of this environment and for a
+// token that is unknown, revoked or expired; ip_not_allowed outside the token's allowlist;
+// rate_limited if the address has failed too often and its lookup would have to wait too long; and
+// service_unavailable if the row cannot be read. The principal is shared and must not be changed.
+// With ip_not_allowed, and with invalid_token for a revoked or expired token, the principal is
+// returned too, so that the refusal can be shown to the token's owner.
 func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Addr) (*Principal, error) {
 	hash, ok := recognise(bearer, t.env)
 	if !ok {
@@ -164,8 +160,9 @@ func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Add
 	return t.judge(e, from, t.clock())
 }
 
-// unrecognised says why a text is no token of this env: its own prefix tells
-// what belongs to the other one, so that no secret is given away.
+// unrecognised returns the error for a text that is no token of this environment. A token of the
+// other environment gets a message that says so: its prefix alone shows that, so the message
+// reveals no secret.
 func (t *Tokens) unrecognised(bearer string) error {
 	other := "live"
 	if t.env == other {
@@ -182,7 +179,7 @@ func (t *Tokens) unrecognised(bearer string) error {
 	return errInvalid
 }
 
-// judge decides by the row, the time and the address of this one request.
+// judge decides by the token's row, the time and the address of the request.
 func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, error) {
 	p := e.principal.Load()
 	if p == nil {
@@ -206,12 +203,12 @@ func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, err
 	return e.principal.Load(), nil
 }
 
-// recall returns the row of a token from memory, where that can be trusted,
-// or nil. now is the time of a moment ago.
+// recall returns the cached row of a token, or nil if there is none that can be trusted. now must
+// have been read just before.
 //
-// The cache has heard of every revocation that had returned by now. That needs
-// the order below: a lease that holds proves that all earlier revocations have
-// moved their generation already.
+// The cache has received every revocation that had returned by now. This depends on the order
+// below: if the lease is valid when it is read after the entry, all earlier revocations have
+// already changed the generation.
 func (t *Tokens) recall(hash digest, now time.Time) *entry {
 	if !t.trusted(now) {
 		return nil
@@ -231,33 +228,33 @@ func (t *Tokens) recall(hash digest, now time.Time) *entry {
 	return e
 }
 
-// entry is what is remembered of a digest: a token's row, or that there is no
-// token to be accepted. Only the principal changes, when a use is noted.
+// entry is a cached lookup: a token's row, or that there is no such token. After its creation only
+// principal changes, when a new use is recorded.
 type entry struct {
-	// Written before others see it.
-	generation uint64 // of the digest, before the row was read
+	// Written before the entry is shared.
+	generation uint64 // the digest's generation before the row was read
 	readAt     time.Time
 	now        time.Time // the database's time at readAt
 	restricted bool
 	allow      []netip.Prefix
-	revoked    *Principal // whose token it was; nil: it is not revoked, or none
+	revoked    *Principal // the principal of a revoked token; nil: not revoked, or no token
 
 	// Changed by requests that use the token.
 	principal atomic.Pointer[Principal] // nil: refuse
 }
 
-// datable reports whether the database's time can be told from the entry still.
+// datable reports whether the database's time can still be derived from the entry.
 func (e *entry) datable(now time.Time) bool {
 	age, believable := passed(e.readAt, now)
 	return believable && age <= tokenTTL
 }
 
-// databaseTime is the database's time when this node's clock shows now.
+// databaseTime returns the database's time at which this node's clock shows now.
 func (e *entry) databaseTime(now time.Time) time.Time { return e.now.Add(now.Sub(e.readAt)) }
 
-// generations tell whether something has been announced about a digest since a
-// moment. They only rise. Digests share them, which costs a lookup too many at
-// times and never one too few.
+// generations count announcements, so that a reader can tell whether a digest was announced since
+// it was read. They only rise. Several digests share one counter; that sometimes causes an
+// unnecessary lookup, and never a missing one.
 type generations struct {
 	all  atomic.Uint64
 	some [1024]atomic.Uint64

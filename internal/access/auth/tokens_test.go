@@ -35,7 +35,7 @@ func TestAuthenticate(t *testing.T) {
 	for name, n := range map[string]*Tokens{"alone": alone, "with a cache": cached} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 2 { // the second time from the cache, where there is one
+			for range 2 { // the second time from the cache, if the cache is in use
 				wantCode(t, n, plain.Secret, "")
 				wantCode(t, n, plain.Secret, "", netip.Addr{})
 				wantCode(t, n, mint(tokenBrand, "test"), "invalid_token")
@@ -113,7 +113,7 @@ func TestCache(t *testing.T) {
 		if failed.Load() > 0 {
 			t.Fatalf("%d of 1280 refused", failed.Load())
 		}
-		// A heartbeat that is late on a busy machine costs reads of its own.
+		// A late heartbeat on a busy machine causes some reads of its own.
 		if reads := testutil.Sample(t, n.met.reads) - before; reads > 1 && testutil.Sample(t, n.met.hits) < 1000 {
 			t.Errorf("%v lookups for one token", reads)
 		}
@@ -155,7 +155,7 @@ func TestCache(t *testing.T) {
 			{`DELETE FROM guilds WHERE id = (SELECT guild_id FROM api_tokens WHERE id = $1)`, "invalid_token"},
 		} {
 			if strings.Contains(change.statement, "guilds") {
-				if dbtest.Coordinator(t) { // where no foreign key of tokens leads to guilds
+				if dbtest.Coordinator(t) { // with distributed tables, api_tokens has no foreign key to guilds
 					continue
 				}
 				dbtest.AddGuilds(t, s.DB, "2")
@@ -225,7 +225,8 @@ func TestLastUse(t *testing.T) {
 		t.Errorf("last used at %v, %v", p.LastUsedAt, err)
 	}
 
-	// A token that is gone by the time its use is written stops nobody.
+	// A token that was deleted before its use is written does not keep the other uses from being
+	// written.
 	other := s.token(t)
 	wantCode(t, nodes[0], other.Secret, "")
 	nodes[0].lastUsed.add(tok.ID)
@@ -236,7 +237,7 @@ func TestLastUse(t *testing.T) {
 	}
 }
 
-// The database's clock decides, whatever the node's shows and however it jumps.
+// Expiry is decided by the database's clock, whatever the node's clock shows or however it jumps.
 // RELIABILITY.md, Tokens.
 func TestExpiryWithWrongClocks(t *testing.T) {
 	t.Parallel()
@@ -251,8 +252,8 @@ func TestExpiryWithWrongClocks(t *testing.T) {
 	run(t, nodes...)
 	tok := s.token(t, func(n *New) { n.ExpiresIn = 4 * time.Second })
 	for i := 0; ; i++ {
-		// The instants around the check, by the clock that counts. A second
-		// of doubt is allowed on either side.
+		// The database's time before and after the check; the test allows one second on either
+		// side.
 		before := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
 		codes := []string{authCode(nodes[0], tok.Secret), authCode(nodes[1], tok.Secret), authCode(nodes[2], tok.Secret)}
 		after := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
@@ -287,14 +288,14 @@ func TestNarrowLane(t *testing.T) {
 		c.Exhausted = func(_ context.Context, from netip.Addr) bool { return from == bad }
 	})
 	tok := s.token(t)
-	wantCode(t, n, tok.Secret, "", bad) // a valid token passes all the same
+	wantCode(t, n, tok.Secret, "", bad) // a valid token still works
 
 	lane.Slow(150 * time.Millisecond)
 	codes := make(chan string, 40)
 	for range cap(codes) {
 		go func() { codes <- authCode(n, mint(tokenBrand, "test"), bad) }()
 	}
-	wantCode(t, n, tok.Secret, "", good) // and nobody else has to queue
+	wantCode(t, n, tok.Secret, "", good) // other addresses do not have to wait
 	got := map[string]int{}
 	for range cap(codes) {
 		got[<-codes]++
