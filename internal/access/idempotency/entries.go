@@ -7,17 +7,18 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Made is what a key names that holds no body: the response follows from it.
+// Made says what the request of a key without a stored body has changed; the response can be
+// rebuilt from it.
 type Made struct {
-	At *time.Time `db:"entry_at"` // of the change
+	At *time.Time `db:"entry_at"` // the instant of the change
 
-	EntryID *string `db:"entry_id"` // the ledger entry of a balance that was changed
+	EntryID *string `db:"entry_id"` // the ledger entry of a changed balance
 
-	// A member's XP that was changed, before and after.
+	// The member whose XP was changed, with the XP before and after.
 	Member *string `db:"xp_of"`
 	Before *int64  `db:"xp_before"`
 	After  *int64  `db:"xp_after"`
 }
 
-// Answer is the body of the response to what a key names.
+// Answer rebuilds the body of the response to the request that made m.
 type Answer func(ctx context.Context, q db.Querier, guild string, m Made) ([]byte, error)

@@ -1,7 +1,7 @@
-// Package idempotency keeps the responses of writes under the caller's key, so
-// that a repeated request gets the first response instead of a second effect.
-// The record lives in the transaction of the change it answers for; the
-// primary key is the lock. It knows nothing of HTTP but a status and bytes.
+// Package idempotency stores the responses of writes under the caller's idempotency key, so that a
+// repeated request gets the first response instead of a second effect. The key's row is inserted in
+// the transaction of the change; its primary key serves as the lock. The package knows nothing of
+// HTTP but a status and bytes.
 package idempotency
 
 import (
@@ -18,15 +18,15 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Request identifies one keyed request.
+// Request identifies a request with an idempotency key.
 type Request struct {
 	GuildID     string
-	TokenID     string // or the bot key's
+	TokenID     string // the id of the token or bot key
 	Key         string
 	Fingerprint []byte
 }
 
-// Response is what was, or will be, sent to the caller.
+// Response is the response to a request.
 type Response struct {
 	Status     int
 	Location   string
@@ -35,23 +35,22 @@ type Response struct {
 	Replayed   bool
 }
 
-// Sealer encrypts what is stored; bound must be the same when it is opened.
+// Sealer encrypts stored responses. Opening needs the same bound as sealing.
 type Sealer interface {
 	Seal(plain []byte, bound string) []byte
 	Open(sealed []byte, bound string) ([]byte, error)
 }
 
-// Keys stores responses.
+// Keys stores and finds responses.
 type Keys struct {
 	Sealer Sealer
 
-	Answer Answer // to requests whose keys hold no body
+	Answer Answer // rebuilds the body for keys that have none stored
 }
 
-// Fingerprint is SHA-256 over method, path and the raw body, each preceded by
-// its length as eight big-endian bytes. Two requests are the same request when
-// their fingerprints are equal: a body with another order of members is
-// another request.
+// Fingerprint returns the SHA-256 of method, path and raw body, each preceded by its length as
+// eight big-endian bytes. Requests with equal fingerprints are the same request; a body with its
+// members in another order is another request.
 func Fingerprint(method, path string, body []byte) []byte {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(method), []byte(path), body} {
@@ -63,22 +62,21 @@ func Fingerprint(method, path string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// The ways a key can be taken.
+// The refusals of a key that is in use.
 var (
 	inUse  = fault.New(fault.Conflict, "idempotency_key_in_use", "The first request with this Idempotency-Key is still running.").After(time.Second)
 	reused = fault.New(fault.Conflict, "idempotency_key_reused", "This Idempotency-Key was used for a different request, "+
 		"whose answer (2xx, 400, 404 or 422) is kept for 24 hours: a request that has been mended takes a new key.")
 )
 
-// Claim takes the key for the caller's unit of work and returns nil, or
-// returns the response that an earlier request left under it. A concurrent duplicate
-// waits here until the first commits or rolls back, as long as the
-// transaction's lock timeout allows; then, and while a leased request runs, it
-// is idempotency_key_in_use. A key used for another request is
+// Claim inserts the key in the caller's transaction and returns nil, or returns the response that
+// an earlier request stored under the key. A concurrent duplicate waits here until the first
+// commits or rolls back, at most for the transaction's lock timeout; then, and while a leased
+// request runs, Claim returns idempotency_key_in_use. For a key of another request it returns
 // idempotency_key_reused.
 func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
-	// No index is named: which columns are the key is the schema's affair, before
-	// and after the upgrade that adds the guild to them.
+	// ON CONFLICT names no index, so the statement works both before and after the migration that
+	// adds the guild to the primary key.
 	_, err := db.Get[bool](ctx, tx, `
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
 		VALUES ($1, $2, $3, $4)
@@ -99,17 +97,17 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error
 	if ours, err := takeOver(ctx, tx, r); ours || err != nil {
 		return nil, err
 	}
-	response, err = k.find(ctx, tx, r) // a duplicate was faster
+	response, err = k.find(ctx, tx, r) // a duplicate has stored its response meanwhile
 	if errors.Is(err, errOver) {
 		return nil, inUse
 	}
 	return response, err
 }
 
-// errOver says that the window of a key is over: it is free.
+// errOver says that the 24 hours of a key are over, so the key is free.
 var errOver = errors.New("the window of the idempotency key is over")
 
-// takeOver claims a key whose window is over, unless a duplicate has done so.
+// takeOver claims a key whose 24 hours are over, unless a duplicate has just done so.
 func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE idempotency_keys
@@ -128,8 +126,8 @@ func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	return len(ours) == 1, nil
 }
 
-// Replay returns the response that the key has, or nil when it has none. A key
-// used for another request is idempotency_key_reused.
+// Replay returns the response stored under the key, or nil if there is none. For a key of another
+// request it returns idempotency_key_reused.
 func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Response, error) {
 	response, err := k.find(ctx, q, r)
 	if errors.Is(err, inUse) || errors.Is(err, errOver) {
@@ -158,8 +156,7 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, err
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`, r.GuildID, r.TokenID, r.Key)
 	switch {
 	case db.Missing(err):
-		// Nothing is there, or it was released between two statements: the caller
-		// may try again.
+		// The row does not exist, or was released between two statements: the caller may retry.
 		return nil, inUse
 	case err != nil:
 		return nil, fault.Wrap(err, "read idempotency key")
@@ -169,7 +166,7 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, err
 	return k.open(ctx, q, have, r)
 }
 
-// open is the response of a row to a request.
+// open returns the response in a row, if the row belongs to the request.
 func (k Keys) open(ctx context.Context, q db.Querier, have row, r Request) (*Response, error) {
 	switch {
 	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
@@ -187,9 +184,9 @@ func (k Keys) open(ctx context.Context, q db.Querier, have row, r Request) (*Res
 	}, nil
 }
 
-// body is what the key holds, or what follows from that which it names. A ledger entry
-// that is not there, as in a backup of which not all is restored yet, is an error: the
-// request has run.
+// body returns the stored response body, or rebuilds it from the ledger entry that the key refers
+// to. A missing ledger entry, as in a backup that is only partly restored, is an error: the request
+// has run, so it must not run again.
 func (k Keys) body(ctx context.Context, q db.Querier, have row, r Request) ([]byte, error) {
 	if have.Made.At != nil {
 		body, err := k.Answer(ctx, q, r.GuildID, have.Made)
@@ -199,7 +196,7 @@ func (k Keys) body(ctx context.Context, q db.Querier, have row, r Request) ([]by
 	return body, fault.Wrap(err, "open the stored answer")
 }
 
-// Keep stores the response under the key that this unit has claimed.
+// Keep stores the response under the key that this transaction has claimed.
 func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE idempotency_keys
@@ -209,8 +206,8 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error 
 	return fault.Wrap(err, "keep the answer")
 }
 
-// bound ties a sealed response to its row: moved elsewhere it does not open. A
-// token's guild is its own, and bot keys have several.
+// bound returns the text that binds a sealed response to its row: in another row it cannot be
+// opened. It contains the guild only for bot keys, since a token has just one guild.
 func bound(r Request) string {
 	if (auth.By{ID: r.TokenID}).IsKey() {
 		return "idempotency_keys/" + r.GuildID + "/" + r.TokenID + "/" + r.Key
@@ -218,21 +215,21 @@ func bound(r Request) string {
 	return "idempotency_keys/" + r.TokenID + "/" + r.Key
 }
 
-// Expired lists the keys whose 24 hours are over. Correctness does not depend on their
-// going: Claim looks at the age.
+// Expired returns the expiry of keys. Pruning is not needed for correctness: Claim itself checks
+// the age of a key.
 func Expired() []db.Expiry {
 	return []db.Expiry{{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}}
 }
 
 type contextKey struct{}
 
-// With returns a context that carries the keyed request being served, for the
-// operation that is not one unit of work.
+// With returns a context with the current keyed request, for the operation that needs two
+// transactions.
 func With(ctx context.Context, r Request) context.Context {
 	return context.WithValue(ctx, contextKey{}, &r)
 }
 
-// From returns the keyed request being served; nil when it has no key.
+// From returns the current keyed request, or nil if the request has no key.
 func From(ctx context.Context) *Request {
 	r, _ := ctx.Value(contextKey{}).(*Request)
 	return r

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// maxWaiting is how many duplicates of a caller's running requests may wait in
-// one process (a token is one, a bot key one in each guild), and waitTimeout for how long.
+// maxWaiting is how many duplicates of a caller's running requests may wait in this process,
+// waitTimeout for how long. A caller is a token, or a bot key in one guild.
 const (
 	maxWaiting  = 8
 	waitTimeout = 2 * time.Second
 )
 
-// KeyedMutex makes the duplicates of a running request wait in this process, where
-// waiting costs no database connection. Duplicates on other nodes meet at the
-// primary key.
+// KeyedMutex makes duplicates of a running request wait in this process, without a database
+// connection. Duplicates on other nodes wait at the primary key.
 type KeyedMutex struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running map[mutexKey]chan struct{}
 	waiting map[caller]int
 }
@@ -29,16 +28,15 @@ type mutexKey struct {
 	key string
 }
 
-// NewKeyedMutex returns one that nobody holds.
+// NewKeyedMutex returns an unlocked KeyedMutex.
 func NewKeyedMutex() *KeyedMutex {
 	return &KeyedMutex{running: make(map[mutexKey]chan struct{}), waiting: make(map[caller]int)}
 }
 
-// Lock returns once no other request of this caller with this key is inside; the
-// caller must call unlock when it is done. While another is inside, replay is
-// asked for the response that the key has already, and Lock returns that one
-// instead. Without a response, after two seconds, or when eight others of the
-// caller wait already, it is idempotency_key_in_use.
+// Lock returns when no other request of this caller with this key is running; the caller must then
+// call unlock. While another is running, Lock calls replay for a stored response and returns that
+// response if there is one. If there is none after two seconds, or if eight duplicates of the
+// caller are already waiting, it returns idempotency_key_in_use.
 func (m *KeyedMutex) Lock(ctx context.Context, r Request, replay func(context.Context, Request) (*Response, error)) (unlock func(), response *Response, err error) {
 	id := mutexKey{caller{r.GuildID, r.TokenID}, r.Key}
 	var late <-chan time.Time
@@ -58,14 +56,14 @@ func (m *KeyedMutex) Lock(ctx context.Context, r Request, replay func(context.Co
 		if err := m.wait(ctx, id.caller, done, late); err != nil {
 			return nil, nil, err
 		}
-		// Most likely there is a response now, for all who have waited.
+		// The request that ran has most likely stored a response, for all duplicates that waited.
 		if response, err := replay(ctx, r); response != nil || err != nil {
 			return nil, response, err
 		}
 	}
 }
 
-// tryLock gets in, or returns what is closed when whoever is inside leaves.
+// tryLock locks the key, or returns a channel that is closed when the present holder unlocks.
 func (m *KeyedMutex) tryLock(id mutexKey) (unlock func(), done <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +80,7 @@ func (m *KeyedMutex) tryLock(id mutexKey) (unlock func(), done <-chan struct{}) 
 	}, nil
 }
 
-// wait waits until done is closed, as one of the few of its caller.
+// wait waits until done is closed, and counts against maxWaiting of its caller.
 func (m *KeyedMutex) wait(ctx context.Context, by caller, done <-chan struct{}, late <-chan time.Time) error {
 	m.mu.Lock()
 	if m.waiting[by] >= maxWaiting {

@@ -10,7 +10,7 @@ import (
 
 var unfinished = func(context.Context, Request) (*Response, error) { return nil, nil }
 
-// entered is what Enter came to, and after how long.
+// entered is the result of a call of Lock, and how long it took.
 type entered struct {
 	unlock   func()
 	response *Response
@@ -18,7 +18,7 @@ type entered struct {
 	after    time.Duration
 }
 
-// enter calls Enter on a goroutine of its own.
+// enter calls Lock in a goroutine.
 func enter(ctx context.Context, m *KeyedMutex, r Request, replay func(context.Context, Request) (*Response, error)) <-chan entered {
 	done := make(chan entered, 1)
 	begun := time.Now()
@@ -33,7 +33,7 @@ func enter(ctx context.Context, m *KeyedMutex, r Request, replay func(context.Co
 func TestKeyedMutex(t *testing.T) {
 	t.Parallel()
 	r := Request{TokenID: "t", Key: "k"}
-	// inside returns a mutex with somebody inside.
+	// inside returns a locked mutex.
 	inside := func(t *testing.T) (*KeyedMutex, func()) {
 		t.Helper()
 		m := NewKeyedMutex()
@@ -138,7 +138,7 @@ func TestKeyedMutex(t *testing.T) {
 		"two seconds are all, however often somebody else gets in first": func(t *testing.T) {
 			m, unlock := inside(t)
 			e := enter(t.Context(), m, r, func(context.Context, Request) (*Response, error) {
-				_, _ = m.tryLock(mutexKey{caller{r.GuildID, r.TokenID}, r.Key}) // a caller that is free to gets in before
+				_, _ = m.tryLock(mutexKey{caller{r.GuildID, r.TokenID}, r.Key}) // another caller gets the lock first
 				return nil, nil
 			})
 			synctest.Wait()
@@ -169,7 +169,7 @@ func TestKeyedMutex(t *testing.T) {
 				}
 				e.unlock()
 			}
-			if len(m.running) != 1 || len(m.waiting) != 0 { // one: the other token's
+			if len(m.running) != 1 || len(m.waiting) != 0 { // one entry: the other token's
 				t.Errorf("%d are inside and %d tokens wait after all have left", len(m.running), len(m.waiting))
 			}
 		},

@@ -21,18 +21,17 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// modelKey is what the contract says of one key.
+// modelKey is the model of one key, as the contract describes it.
 type modelKey struct {
 	body  string
 	age   time.Duration
-	lease time.Duration // what is left of it; 0: there is none
+	lease time.Duration // time left of its lease; 0: no lease
 	done  *idempotency.Response
 }
 
 func (m *modelKey) fresh() bool { return m != nil && (m.age < 24*time.Hour || m.lease > 0) }
 
-// Random claims, leases, responses, releases and passing hours do what a model of
-// a few lines says.
+// Random claims, leases, responses, releases and passing hours have the results of a simple model.
 // RELIABILITY.md, Writes.
 func TestKeysAgainstAModel(t *testing.T) {
 	t.Parallel()
@@ -51,7 +50,7 @@ func TestKeysAgainstAModel(t *testing.T) {
 				Fingerprint: []byte(rapid.SampledFrom([]string{"one", "two"}).Draw(t, "body")),
 			}
 		}
-		// check compares an outcome with what the model expects of a request.
+		// check compares a result with what the model expects for a request.
 		check := func(what string, r idempotency.Request, got *idempotency.Response, err error) {
 			t.Helper()
 			m := model[r.Key]
@@ -82,7 +81,7 @@ func TestKeysAgainstAModel(t *testing.T) {
 			r := request()
 			m := model[r.Key]
 			if leased && m != nil && m.done == nil && m.lease == 0 && m.body == string(r.Fingerprint) {
-				delete(model, r.Key) // it is taken over
+				delete(model, r.Key) // the request takes the key over
 			}
 			var got *idempotency.Response
 			claimed := false
@@ -126,7 +125,8 @@ func TestKeysAgainstAModel(t *testing.T) {
 			"answer":                response(false),
 			"answer, taking leases": response(true),
 			"lease": func(*rapid.T) {
-				// Longer than a lease is, so that none runs out while a slow machine takes its next step.
+				// A key's lease is extended far beyond the test, so that none expires while a slow
+				// machine runs it.
 				const longer = 90 * time.Minute
 				claim(true, modelKey{lease: idempotency.LeaseTime + longer}, func(ctx context.Context, tx *db.Tx, r idempotency.Request) error {
 					if err := keys.Lease(ctx, tx, r); err != nil {
@@ -171,8 +171,7 @@ func TestKeysAgainstAModel(t *testing.T) {
 	})
 }
 
-// A change of the secret key rewrites every kept response, chunk by chunk, and
-// says what it could not read.
+// Reseal re-encrypts every stored response in chunks and counts what it could not decrypt.
 // RELIABILITY.md, Operation.
 func TestReseal(t *testing.T) {
 	t.Parallel()
@@ -199,7 +198,7 @@ func TestReseal(t *testing.T) {
 	keep(sealtest.Box(t, 1), "old", 0, n)
 	keep(sealtest.Box(t, 2), "new", 0, 3)
 	keep(sealtest.Box(t, 9), "lost", 0, 2)
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one that has no response yet
+	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one key without a response yet
 		_, err := idempotency.Keys{Sealer: sealtest.Box(t, 2)}.Claim(ctx, tx,
 			idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
 		return err
@@ -225,15 +224,15 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// Prune takes what is an hour past its window, and counts it.
-// RELIABILITY.md, Writes.
+// Prune deletes keys an hour after their 24 hours are over, and counts them. RELIABILITY.md,
+// Writes.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
 	dbtest.Exec(t, d, `
 			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 			SELECT (n % 3)::text, 't', n::text, 'f', now() - make_interval(hours => n) FROM generate_series(1, 48) n`)
-	if n := dbtest.Prune(t, d, idempotency.Expired()); n != 24 { // 25 to 48 hours old
+	if n := dbtest.Prune(t, d, idempotency.Expired()); n != 24 { // the keys are 25 to 48 hours old
 		t.Errorf("pruned %d, want 24", n)
 	}
 	var left []int
@@ -252,8 +251,7 @@ func upTo(n int) map[int]bool {
 	return all
 }
 
-// A duplicate that finds the row locked for longer than the transaction waits is
-// told that the key is in use.
+// A duplicate that waits for the row longer than the lock timeout gets idempotency_key_in_use.
 func TestClaimBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
@@ -282,7 +280,8 @@ func TestClaimBesideAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// So is one that would take over a key whose window is over, while another holds it.
+// The same holds for a request that takes over a key whose 24 hours are over while another
+// transaction has locked it.
 func TestTakingOverALockedKey(t *testing.T) {
 	t.Parallel()
 	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}

@@ -8,15 +8,14 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// LeaseTime is how long a request that calls out may hold its key before
-// somebody else may take it over.
+// LeaseTime is how long a request that calls another service may hold its key before a duplicate
+// may take it over.
 const LeaseTime = 30 * time.Second
 
-// ClaimLeased is Claim for a request that calls out between two commits. It
-// also takes over a key whose holder has let its lease run out, if the request
-// is the same one.
+// ClaimLeased is Claim for a request that calls another service between two transactions. It also
+// takes over a key whose lease has expired, if the request is the same.
 func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
-	// SKIP LOCKED leaves a key that a duplicate takes over at this moment to the duplicate.
+	// SKIP LOCKED skips a key that a duplicate is just taking over.
 	_, err := db.Exec(ctx, tx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND (token_id, key) IN (
@@ -30,8 +29,8 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response,
 	return k.Claim(ctx, tx, r)
 }
 
-// Lease lets the claimed key outlive this unit, without a response, for
-// LeaseTime. Until then duplicates are idempotency_key_in_use.
+// Lease commits the claimed key without a response and reserves it for LeaseTime. Until then
+// duplicates get idempotency_key_in_use.
 func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE idempotency_keys
@@ -40,7 +39,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	return fault.Wrap(err, "lease the idempotency key")
 }
 
-// Release frees a leased key without a response: the request may run again.
+// Release frees a leased key without a response, so that the request may run again.
 func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := db.Exec(ctx, tx, `
 		DELETE FROM idempotency_keys
@@ -48,5 +47,5 @@ func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	return fault.Wrap(err, "release the idempotency key")
 }
 
-// ErrInUse is the refusal of a request whose duplicate is still running.
+// ErrInUse is the refusal of a request while its duplicate is running.
 var ErrInUse error = inUse

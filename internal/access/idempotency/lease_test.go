@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// TestLease walks a key through a request that calls out: leased, taken over,
-// released, answered.
+// TestLease takes a key through all states of a request that calls another service: leased, taken
+// over, released, answered.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	ctx, base := context.Background(), dbtest.New(t)
@@ -25,7 +25,7 @@ func TestLease(t *testing.T) {
 		t.Helper()
 		return base.DB.Do(ctx, work)
 	}
-	// claim leaves the key under a lease if it gets it.
+	// claim claims the key and, if that succeeds, leases it.
 	claim := func(body string) (response *idempotency.Response, err error) {
 		t.Helper()
 		err = do(func(ctx context.Context, tx *db.Tx) error {
@@ -62,7 +62,7 @@ func TestLease(t *testing.T) {
 	wantRefusal("a", "idempotency_key_in_use")
 	wantRefusal("b", "idempotency_key_reused")
 	expire()
-	wantRefusal("b", "idempotency_key_reused") // the lease is over, the request is still another one
+	wantRefusal("b", "idempotency_key_reused") // the lease has expired, but a different request still may not use the key
 	free("a")
 	wantRefusal("a", "idempotency_key_in_use")
 
@@ -73,7 +73,7 @@ func TestLease(t *testing.T) {
 		}
 	}
 	release("b")
-	wantRefusal("a", "idempotency_key_in_use") // another request's release frees nothing
+	wantRefusal("a", "idempotency_key_in_use") // another request cannot release the key
 	release("a")
 	free("b")
 
@@ -82,14 +82,15 @@ func TestLease(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	release("b") // a response stays
+	release("b") // a stored response cannot be released
 	expire()
 	response, err := claim("b")
 	if err != nil || response == nil || response.Status != 201 || string(response.Body) != "bytes\n" || !response.Replayed {
 		t.Fatalf("got %+v, %v, want the replay", response, err)
 	}
 
-	// A lease outlives the day of its key; then the key is free for anything.
+	// When the key's 24 hours are over, an expired lease does not keep other requests from using
+	// it.
 	dbtest.Exec(t, base.DB, `
 		UPDATE idempotency_keys
 		SET state = 'running', created_at = now() - interval '25 hours', lease_until = now() + interval '1 minute'`)
@@ -99,8 +100,8 @@ func TestLease(t *testing.T) {
 	free("c")
 }
 
-// A lease, its end and a release change no other token's key of that name, and a key
-// that has its response is not leased.
+// Leasing, ending and releasing a key does not change another token's key of the same name, and a
+// key with a response cannot be leased.
 func TestALeaseIsOfOneKey(t *testing.T) {
 	t.Parallel()
 	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}
@@ -133,7 +134,7 @@ func TestALeaseIsOfOneKey(t *testing.T) {
 
 	dbtest.Exec(t, d, `UPDATE idempotency_keys SET lease_until = now() - interval '1 second'`)
 	do(claim, mine)
-	want(`lease_until IS NOT NULL`, 1) // theirs
+	want(`lease_until IS NOT NULL`, 1) // the other token's keys
 	do(keys.Release, mine)
 	want(`token_id = 'u'`, 1)
 

@@ -13,9 +13,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The rows are in the format of the first release. A later release replays the responses
-// of the day before its update, whatever it does to the format.
-// RELIABILITY.md, Writes.
+// The rows have the format of the first release. A later release must still replay responses that
+// were stored on the day before its update, however it changes the format. RELIABILITY.md, Writes.
 func TestResponsesOfTheFirstReleaseAreReplayed(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB

@@ -9,8 +9,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// resealChunk is how many responses are read at a time; each has up to some tens
-// of kilobytes.
+// resealChunk is how many responses are read at a time; a response may have some tens of kilobytes.
 const resealChunk = 200
 
 type sealedResponse struct {
@@ -21,9 +20,8 @@ type sealedResponse struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Reseal rewrites the responses that are kept under the first key of box. It goes
-// by their age, so that a key which is used anew meanwhile is met again at the
-// end.
+// Reseal re-encrypts the stored responses with the first key of box. It goes in the order of their
+// age, so a key that is claimed anew meanwhile comes last.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	var count seal.Count
 	var last sealedResponse
@@ -47,8 +45,8 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	}
 }
 
-// resealRows rewrites a chunk. A key that was used anew meanwhile has another
-// body, and is left alone.
+// resealRows re-encrypts a chunk. A key that was claimed anew meanwhile has another body and is
+// skipped.
 func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedResponse, count *seal.Count) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		var counted seal.Count

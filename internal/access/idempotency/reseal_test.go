@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The response of a key that is used anew, after its old one was read, stays.
+// Reseal does not overwrite the response of a key that was claimed anew after its old row was read.
 func TestANewerResponseIsNotResealed(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
