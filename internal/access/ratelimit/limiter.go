@@ -13,33 +13,33 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Config says where buckets live and how long a decision may take.
+// Config is the configuration of a Limiter.
 type Config struct {
-	// RedisURL is where nodes share their buckets; empty: this process counts
-	// for itself.
+	// RedisURL is the Redis in which nodes share their buckets; empty: each process counts for
+	// itself.
 	RedisURL string
-	// Budget is how long a call waits for Redis before this node decides
-	// alone; 0 means DefaultBudget.
+	// Budget is how long a call waits for Redis before this node decides alone; 0 means
+	// DefaultBudget.
 	Budget time.Duration
-	// Nodes is the number of live nodes, this one included. While Redis is
-	// away each of them admits its share of the quota. nil means one.
+	// Nodes returns the number of live nodes, this one included. While Redis is down, each node
+	// admits its share of the quota. nil means one.
 	Nodes func() int
-	// MaxKeys bounds the buckets held in memory; 0 means 100,000. The ones
-	// unused for longest are forgotten first.
+	// MaxKeys bounds the buckets in memory; 0 means 100,000. The least recently used are dropped
+	// first.
 	MaxKeys int
-	// Log is told when Redis goes and when it is back; nil: nothing is logged.
+	// Log receives a line when Redis fails and when it recovers; nil: no log.
 	Log *slog.Logger
 	// Metrics receives the limiter's counters; nil leaves them out.
 	Metrics prometheus.Registerer
-	// Traced makes each call of Redis a span, within what asked for it.
+	// Traced makes a span for each call of Redis, as a child of the caller's span.
 	Traced bool
 }
 
-// DefaultBudget is several times what a healthy store needs, so that a pause of
-// the scheduler is no outage.
+// DefaultBudget is several times as long as a healthy Redis needs, so that a scheduling delay does
+// not count as a failure.
 const DefaultBudget = 15 * time.Millisecond
 
-// Limiter decides. It is safe for concurrent use.
+// Limiter decides whether calls are within their quota. It is safe for concurrent use.
 type Limiter struct {
 	local  *local
 	shared *shared // nil without Redis
@@ -47,8 +47,8 @@ type Limiter struct {
 	met    *metrics
 }
 
-// New returns a Limiter. It fails on a malformed Config only: a Redis that
-// cannot be reached is found again later.
+// New returns a Limiter. It returns an error only for a malformed Config: an unreachable Redis is
+// retried later.
 func New(cfg Config) (*Limiter, error) {
 	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
 	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, 100_000)
@@ -78,7 +78,7 @@ func New(cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// Close gives up the connections to Redis.
+// Close closes the connections to Redis.
 func (l *Limiter) Close() error {
 	if l.shared == nil {
 		return nil
@@ -86,15 +86,13 @@ func (l *Limiter) Close() error {
 	return l.shared.client.Close()
 }
 
-// Degraded reports whether Redis is configured and this node is deciding
-// without it.
+// Degraded reports whether Redis is configured and this node currently decides without it.
 func (l *Limiter) Degraded() bool { return l.shared != nil && l.shared.broken() }
 
-// Spend takes one call from the bucket of key, unless it is empty. Use one
-// quota per key. While Redis is away it goes on from what this node last knew
-// of the bucket, at this node's share of the quota, and what was spent in the
-// meantime is made known when Redis is back: nobody gets a second bucket out of
-// an outage or of a store that was emptied.
+// Spend takes one call from the bucket of key, unless the bucket is empty. Always use the same
+// quota for a key. While Redis is down, Spend continues from the last state of the bucket that this
+// node saw, with this node's share of the quota; when Redis is back, it is updated with what was
+// spent meanwhile. So neither an outage nor an emptied Redis gives anybody a second bucket.
 func (l *Limiter) Spend(ctx context.Context, key string, q Quota) Result {
 	if q.Off() {
 		return Result{Allowed: true}
@@ -104,7 +102,7 @@ func (l *Limiter) Spend(ctx context.Context, key string, q Quota) Result {
 	return r
 }
 
-// Exhausted reports whether the bucket of key is empty, and spends nothing.
+// Exhausted reports whether the bucket of key is empty, without spending.
 func (l *Limiter) Exhausted(ctx context.Context, key string, q Quota) bool {
 	return !q.Off() && !l.decide(ctx, key, q, 0).Allowed
 }
@@ -123,24 +121,24 @@ func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Res
 		l.met.failures.Inc()
 	}
 	l.met.degraded.Inc()
-	// The time until the bucket is full means the same for the whole quota and
-	// for a share of it, so what was learned before holds on.
+	// A bucket is stored as the time until it is full, which means the same for a share of the
+	// quota, so the state known before stays valid.
 	share := Quota{Limit: max(1, q.Limit/max(1, l.nodes())), Window: q.Window}
 	return l.local.spend(ctx, key, q, share, cost)
 }
 
-// Try has Redis or Valkey spend one of a bucket of its own, and returns how long a decision
-// took once a connection was open. A decision at no cost would not do: a read-only replica, or a
-// full server, makes that too.
+// Try spends one call of a private bucket in Redis or Valkey and returns how long the decision
+// took, without opening the connection. It has to write, because a read-only replica or a full
+// server would still serve reads.
 func Try(ctx context.Context, url string, timeout time.Duration) (time.Duration, error) {
 	s, err := newShared(url, timeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}
 	defer s.client.Close()
-	q, bucket := Quota{Limit: 10, Window: 10 * time.Second}, "doctor "+rand.Text() // expires with its window
+	q, bucket := Quota{Limit: 10, Window: 10 * time.Second}, "doctor "+rand.Text() // the bucket expires with its window
 	var took time.Duration
-	for range 2 { // the first opens the connection and loads the script
+	for range 2 { // the first round opens the connection and loads the script
 		begun := time.Now()
 		if _, err := s.spend(ctx, bucket, q, 1, 0); err != nil {
 			return 0, err

@@ -76,7 +76,7 @@ func TestBucket(t *testing.T) {
 				l.Spend(ctx, "k", q)
 			}
 			r := l.Spend(ctx, "k", q)
-			for r.Allowed { // a slow machine: one has come back meanwhile
+			for r.Allowed { // on a slow machine a call has come back meanwhile
 				r = l.Spend(ctx, "k", q)
 			}
 			if r.RetryAfter <= 0 || r.RetryAfter > 100*time.Millisecond {
@@ -144,8 +144,8 @@ func TestBucket(t *testing.T) {
 	})
 }
 
-// crowd sends each × callers calls to one key, spread over the nodes, and
-// returns how many were allowed.
+// crowd makes `each` calls for one key from each of `callers` goroutines, spread over the nodes,
+// and returns how many were allowed.
 func crowd(ctx context.Context, nodes []*ratelimit.Limiter, q ratelimit.Quota, callers, each int) int64 {
 	var allowed atomic.Int64
 	var wg sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"github.com/throttled/throttled/v2/store/memstore"
 )
 
-// local holds buckets in this process: for each key the instant at which its
-// bucket is full. The least recently used keys make room for new ones.
+// local holds buckets in this process: for each key the instant at which its bucket is full. The
+// least recently used keys are dropped when there are too many.
 type local struct {
 	store    *memstore.MemStore
 	ctxStore throttled.GCRAStoreCtx
@@ -28,16 +28,16 @@ func newLocal(maxKeys int) (*local, error) {
 	return l, nil
 }
 
-// now runs with the monotonic clock: a change of the wall clock neither fills
-// nor empties a bucket.
+// now returns a time that follows the monotonic clock, so setting the wall clock neither fills nor
+// empties a bucket.
 func (l *local) now() time.Time { return l.started.Add(time.Since(l.started)) }
 
-// spend decides by share and reports the limit of q.
+// spend decides by the quota share, and reports the limit of q.
 func (l *local) spend(ctx context.Context, key string, q, share Quota, cost int) Result {
 	if cost == 0 {
 		return l.peek(key, q, share)
 	}
-	// The store is memory: it can neither fail nor wait, and asks nothing of ctx.
+	// The store is in memory: it cannot fail or block, so it needs no context.
 	limited, r, err := l.limiter(share).RateLimitCtx(ctx, key, cost)
 	if err != nil {
 		panic("ratelimit: " + err.Error())
@@ -51,8 +51,8 @@ func (l *local) spend(ctx context.Context, key string, q, share Quota, cost int)
 	}
 }
 
-// limiter returns the decision for a quota. There are few quotas: each
-// configured one, and its share per number of nodes.
+// limiter returns the limiter for a quota. There are few: one for each configured quota and each
+// share of it.
 func (l *local) limiter(q Quota) *throttled.GCRARateLimiterCtx {
 	if g, ok := l.limiters.Load(q); ok {
 		return g.(*throttled.GCRARateLimiterCtx)
@@ -62,16 +62,16 @@ func (l *local) limiter(q Quota) *throttled.GCRARateLimiterCtx {
 		MaxBurst: q.Limit - 1,
 	})
 	if err != nil {
-		// ParseQuota lets no such quota through.
+		// cannot happen: ParseQuota accepts no such quota
 		panic("ratelimit: " + err.Error())
 	}
-	// Every round of a contended key lets one caller through, so they end.
+	// In each round of compare-and-swap one caller succeeds, so the loop ends.
 	g.SetMaxCASAttemptsLimit(1 << 30)
 	kept, _ := l.limiters.LoadOrStore(q, g)
 	return kept.(*throttled.GCRARateLimiterCtx)
 }
 
-// peek reports the bucket without making one for a key that has none.
+// peek reads a bucket without creating it.
 func (l *local) peek(key string, q, share Quota) Result {
 	full := l.untilFull(key, l.now())
 	free := share.interval()*time.Duration(share.Limit) - full
@@ -84,7 +84,7 @@ func (l *local) peek(key string, q, share Quota) Result {
 	}
 }
 
-// untilFull is the time that the bucket of key needs from now on to be full.
+// untilFull returns how long after now the bucket of key is full.
 func (l *local) untilFull(key string, now time.Time) time.Duration {
 	at, _, err := l.store.GetWithTime(key)
 	if err != nil || at == -1 {
@@ -93,9 +93,8 @@ func (l *local) untilFull(key string, now time.Time) time.Duration {
 	return max(0, time.Unix(0, at).Sub(now))
 }
 
-// learn remembers at which instant the bucket of key is full, as the shared
-// store has it. An instant that is known is never replaced by an earlier one, since a
-// slower answer may overtake a newer one.
+// learn records the instant at which the shared bucket of key is full. It never moves the instant
+// back, since a slow response of Redis may arrive after a newer one.
 func (l *local) learn(key string, full time.Time) {
 	for {
 		at, _, _ := l.store.GetWithTime(key)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics tell real refusals apart from decisions made without Redis.
+// metrics count refusals, and separately decisions that were made without Redis.
 type metrics struct {
 	allowed, limited   prometheus.Counter
 	failures, degraded prometheus.Counter

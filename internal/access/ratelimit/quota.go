@@ -1,7 +1,7 @@
-// Package ratelimit says whether a caller may go on. Buckets are counted in
-// Redis or Valkey when there is one, so that several nodes share them, and in
-// this process otherwise. It knows nothing of tokens, addresses or HTTP, and it
-// never fails: without its shared store it counts for itself.
+// Package ratelimit decides whether a caller may make another call. Buckets are stored in Redis or
+// Valkey if configured, so that several nodes share them, and otherwise in this process. The
+// package knows nothing of tokens, addresses or HTTP. It never fails: without Redis each process
+// counts for itself.
 package ratelimit
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Quota is the size of a bucket and the time in which an empty one fills up
-// again. The zero Quota is off: everything is allowed.
+// Quota is the size of a bucket and the time in which an empty bucket fills. The zero Quota allows
+// everything.
 type Quota struct {
 	Limit  int
 	Window time.Duration
@@ -22,7 +22,7 @@ type Quota struct {
 // Off reports whether the quota limits nothing.
 func (q Quota) Off() bool { return q.Limit <= 0 }
 
-// String is the quota as ParseQuota reads it.
+// String returns the quota in the form that ParseQuota reads.
 func (q Quota) String() string {
 	if q.Off() {
 		return "off"
@@ -37,8 +37,7 @@ func (q Quota) String() string {
 	return strconv.Itoa(q.Limit) + "/" + window
 }
 
-// ParseQuota reads a number of calls and the time they are for, as in 600/1m,
-// or the word off.
+// ParseQuota parses a number of calls and their time, as in 600/1m, or the word off.
 func ParseQuota(s string) (Quota, error) {
 	s = strings.TrimSpace(s)
 	if s == "off" {
@@ -68,21 +67,21 @@ func ParseQuota(s string) (Quota, error) {
 	return Quota{Limit: int(limit), Window: d}, nil
 }
 
-// interval is the time in which one call comes back.
+// interval is the time in which a bucket regains one call.
 func (q Quota) interval() time.Duration { return q.Window / time.Duration(q.Limit) }
 
-// Result is the answer to one call, and what is left of its bucket. Where the
-// quota is off, Allowed is true and all else is zero.
+// Result is the decision about one call, with the state of its bucket. With a quota that is off,
+// Allowed is true and the other fields are zero.
 type Result struct {
 	Allowed    bool
-	Limit      int           // the quota's; zero where it is off
-	Remaining  int           // calls that would be allowed at once
-	Reset      time.Duration // until the bucket is full
-	RetryAfter time.Duration // until the next call is allowed; zero when this one was
+	Limit      int           // the quota's limit; zero if the quota is off
+	Remaining  int           // further calls that would be allowed now
+	Reset      time.Duration // time until the bucket is full
+	RetryAfter time.Duration // time until the next call is allowed; zero if this call was allowed
 }
 
-// ResetAt is the first whole second, as Unix time, at which the bucket is full
-// if nobody spends from it after now.
+// ResetAt returns, as Unix time, the first whole second at which the bucket is full if nothing more
+// is spent.
 func (r Result) ResetAt(now time.Time) int64 {
 	return int64(math.Ceil(float64(now.Add(r.Reset).UnixMilli()) / 1000))
 }

@@ -17,13 +17,12 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// spendScript is the whole decision in one round trip, on the store's own
-// clock, so neither the number of nodes nor their clocks change it.
+// spendScript makes the whole decision in one round trip by Redis' own clock, so the number of
+// nodes and their clocks do not matter.
 //
-// KEYS[1] holds the instant (µs) at which the bucket is full. ARGV: 1 the time
-// in which one call comes back (µs), 2 the size of the bucket, 3 the calls to
-// spend (0 or 1), 4 the time until the bucket is full as the asking node last
-// knew it (µs), 5 the error of that (µs).
+// KEYS[1] holds the instant (µs) at which the bucket is full. ARGV: 1 the time in which the bucket
+// regains one call (µs), 2 the size of the bucket, 3 the calls to spend (0 or 1), 4 the time until
+// the bucket is full as the calling node last saw it (µs), 5 the possible error of that time (µs).
 var spendScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -49,14 +48,13 @@ return {allowed, math.floor((now + window - full) / interval + 0.000001), math.c
 
 const (
 	keyPrefix = "guildhall:rate:"
-	// failureThreshold is how many calls in a row fail before Redis is left alone.
+	// failureThreshold is the number of failures in a row after which Redis counts as down.
 	failureThreshold = 3
-	// retryInterval is how long it is left alone; then one call tries it.
+	// retryInterval is how long no call is made while Redis counts as down; then one call tests it.
 	retryInterval = 500 * time.Millisecond
 )
 
-// shared holds buckets in Redis or Valkey, and knows whether that is worth
-// asking.
+// shared holds buckets in Redis or Valkey, with a circuit breaker.
 type shared struct {
 	client  *redis.Client
 	budget  time.Duration
@@ -64,12 +62,12 @@ type shared struct {
 	started time.Time
 	log     *slog.Logger
 
-	// Of all requests.
+	// The fields below are shared by all requests.
 	failures atomic.Int32 // in a row
-	retryAt  atomic.Int64 // nanoseconds since started; 0 while Redis answers
+	retryAt  atomic.Int64 // when the next call may test Redis, in nanoseconds since started; 0 while Redis works
 }
 
-// CheckURL returns why no Redis could be found by a URL, and connects to none.
+// CheckURL returns an error if the text is not a usable Redis URL. It does not connect.
 func CheckURL(url string) error {
 	_, err := parseURL(url)
 	return err
@@ -78,7 +76,7 @@ func CheckURL(url string) error {
 func parseURL(url string) (*redis.Options, error) {
 	opt, err := redis.ParseURL(url)
 	if err != nil {
-		// The parse error would repeat the URL, which may hold a password.
+		// The parse error would repeat the URL, which may contain a password.
 		return nil, errors.New("the Redis URL must have the form redis://host:port[/number], rediss://… or unix://…, with user:password@ before the host")
 	}
 	return opt, nil
@@ -92,8 +90,8 @@ func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, err
 	}
 	opt.ContextTimeoutEnabled = true
 	opt.MaxRetries = -1
-	// A connection is made in the background: the call that wanted it waits no
-	// longer than its budget, a later one finds it ready.
+	// Connections are opened in the background: a call waits for at most its budget, and a later
+	// call finds the connection open.
 	opt.DialTimeout = max(time.Second, budget)
 	opt.DialerRetries = 1
 	opt.PoolTimeout = budget
@@ -104,27 +102,26 @@ func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, err
 	return &shared{
 		client: redis.NewClient(opt),
 		budget: budget,
-		// Two calls' travelling times differ by less than a budget, else one
-		// of them had failed.
+		// The travel times of two calls differ by less than a budget; otherwise one of the calls
+		// would have timed out.
 		slack:   strconv.FormatInt((2 * budget).Microseconds(), 10),
 		started: time.Now(),
 		log:     log,
 	}, nil
 }
 
-// quiet keeps the client from writing to standard error by itself: what it has
-// to say comes back as errors.
+// quiet stops the client from logging to standard error; its errors are returned anyway.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(mute{}) })
 
 type mute struct{}
 
 func (mute) Printf(context.Context, string, ...any) {}
 
-// broken reports whether Redis failed often enough to be left alone.
+// broken reports whether Redis counts as down.
 func (s *shared) broken() bool { return s.retryAt.Load() != 0 }
 
-// usable reports whether this call should ask Redis. After a failure that is
-// one call in each pause.
+// usable reports whether this call should use Redis. While Redis counts as down, that is one call
+// in each retryInterval.
 func (s *shared) usable() bool {
 	at := s.retryAt.Load()
 	if at == 0 {
@@ -150,10 +147,9 @@ func (s *shared) spend(ctx context.Context, key string, q Quota, cost int, until
 	}, nil
 }
 
-// run has the store run a script that returns a given number of integers, and
-// notices when the store goes and comes back.
+// run runs a script that returns a given number of integers, and updates the circuit breaker.
 func (s *shared) run(ctx context.Context, script *redis.Script, values int, keys []string, args ...any) ([]int64, error) {
-	// A client that hangs up is no failure of Redis.
+	// A caller that hangs up is no failure of Redis.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	v, err := script.Run(ctx, s.client, keys, args...).Int64Slice()

@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// longBudget is a budget that a busy machine keeps: these tests are about counts.
+// longBudget is a budget that even a busy machine keeps: these tests check counts, not times.
 const longBudget = 5 * time.Second
 
 func nodes(t *testing.T, n int, cfg ratelimit.Config) []*ratelimit.Limiter {
@@ -45,7 +45,7 @@ func TestSharedBucket(t *testing.T) {
 	t.Run("fills up at its rate, whoever asks", func(t *testing.T) {
 		t.Parallel()
 		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: longBudget})
-		q := quota(t, "200/20s") // slow enough that a busy machine asks more often
+		q := quota(t, "200/20s") // the bucket refills more slowly than a busy machine calls
 		start, allowed := time.Now(), 0
 		for time.Since(start) < 3*time.Second {
 			for _, l := range all {
@@ -54,8 +54,8 @@ func TestSharedBucket(t *testing.T) {
 				}
 			}
 		}
-		// Calls that have come back by now are spent as well, so that the count says what the
-		// bucket held and not how fast this machine is.
+		// Spend the calls that the bucket has regained by now, so that the count shows the size of
+		// the bucket and not the speed of this machine.
 		for all[0].Spend(ctx, "k", q).Allowed {
 			allowed++
 		}
@@ -103,7 +103,7 @@ func TestSharedBucket(t *testing.T) {
 		redis := miniredis.RunT(t)
 		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: longBudget})
 		q := quota(t, "300/10h")
-		allowed := crowd(ctx, all, q, 6, 40) // 240, and each node saw nearly all of them
+		allowed := crowd(ctx, all, q, 6, 40) // 240 calls, and each node has seen nearly all of them
 		redis.FlushAll()
 		allowed += crowd(ctx, all, q, 6, 100)
 		if allowed < 300 || allowed > 306 {
@@ -137,12 +137,12 @@ func TestWithoutRedis(t *testing.T) {
 		cfg := ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: time.Second}
 		all := nodes(t, 2, cfg)
 		cfg.Metrics, cfg.Nodes = reg, func() int { return 3 }
-		var log bytes.Buffer // read when all have stopped asking
+		var log bytes.Buffer // read after all goroutines have ended
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 		all = append(all, limiter(t, cfg))
 		q := quota(t, "300/10h")
 
-		allowed := crowd(ctx, all, q, 6, 20) // 120 of 300
+		allowed := crowd(ctx, all, q, 6, 20) // 120 calls of a quota of 300
 		redis.Close()
 		allowed += crowd(ctx, all, q, 6, 200)
 		if allowed < 200 || allowed > 450 {
@@ -165,7 +165,7 @@ func TestWithoutRedis(t *testing.T) {
 			}
 			return !all[0].Degraded() && !all[1].Degraded() && !all[2].Degraded()
 		})
-		// Calls that the nodes admitted alone are not given out a second time.
+		// The calls that nodes admitted alone are not admitted again.
 		allowed += crowd(ctx, all, q, 6, 200)
 		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") ||
 			!strings.Contains(log.String(), "shared with the other nodes again") {
@@ -192,8 +192,8 @@ func TestWithoutRedis(t *testing.T) {
 	})
 }
 
-// asksRarely makes ten thousand calls against a dead Redis. That they reached
-// it only a few times is what keeps them cheap.
+// asksRarely makes ten thousand calls while Redis is down. Only a few of them reach Redis, so the
+// others are cheap.
 func asksRarely(t *testing.T, addr string) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -214,7 +214,7 @@ func asksRarely(t *testing.T, addr string) {
 	}
 }
 
-// doctor's try writes, as a request does: a store that takes no writes fails it.
+// Try, which doctor uses, writes as a request does: with a server that refuses writes it fails.
 func TestATryWrites(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)

@@ -10,8 +10,9 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// spans makes each command a span within that of its context. It tells which command
-// it was and how it failed: keys, scripts and texts of errors may hold anything.
+// spans makes a span for each command as a child of the caller's span. The span contains the
+// command's name and how it failed, and no keys, scripts or error texts, which may contain
+// anything.
 type spans struct{}
 
 func (spans) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -38,7 +39,7 @@ func (spans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// codeOf is Redis' word for what went wrong; "connection" when it has said nothing.
+// codeOf returns Redis' error code, or "connection" for an error that did not come from Redis.
 func codeOf(err error) string {
 	if e, ok := errors.AsType[redis.Error](err); ok {
 		word, _, _ := strings.Cut(e.Error(), " ")

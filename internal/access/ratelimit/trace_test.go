@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/access/ratelimit"
 )
 
-// Each call of Redis is a part of what asked for it, and tells what it was and
-// whether it failed: neither a key, which names a token or an address, nor a script, nor a password.
+// Each call of Redis has a span in the caller's trace, with the command and whether it failed, and
+// without a key (which names a token or an address), a script or a password.
 func TestCallsOfRedisAreTraced(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
@@ -54,7 +54,7 @@ func TestCallsOfRedisAreTraced(t *testing.T) {
 		calls = append(calls, call)
 	}
 	want := []string{
-		"HELLO", "EVALSHA NOSCRIPT", "EVAL", // a connection is opened, and the script is not known yet
+		"HELLO", "EVALSHA NOSCRIPT", "EVAL", // the first call opens a connection, and the script is not loaded yet
 		"HELLO", "EVALSHA NOSCRIPT", "EVAL", "EVALSHA",
 		"EVALSHA LOADING", "EVALSHA connection",
 	}
@@ -63,7 +63,7 @@ func TestCallsOfRedisAreTraced(t *testing.T) {
 	}
 }
 
-// Where nothing is traced, nothing stands between a call and Redis.
+// Without tracing no hook is installed.
 func TestWithoutTracesRedisIsCalledAsEver(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()

@@ -9,13 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many parts a window is counted in. One more is kept, so that
-// nothing leaves the count before its time.
+// slots is the number of parts of a window. One more is kept, so that nothing is forgotten early.
 const slots = 20
 
-// countScript adds to the counts of its keys and returns them, on the store's
-// own clock. ARGV: 1 how much to add, 2 the length of a slot (ms), 3 the slots
-// that count.
+// countScript adds to the counts of its keys and returns them, by Redis' own clock. ARGV: 1 how
+// much to add, 2 the length of a slot (ms), 3 the slots that count.
 var countScript = redis.NewScript(`
 local t = redis.call('TIME')
 local slot = math.floor((t[1] * 1000 + math.floor(t[2] / 1000)) / ARGV[2])
@@ -38,26 +36,26 @@ end
 return sums
 `)
 
-// Windows counts what has happened within the last window, by key, over all
-// nodes where Redis is configured. It is safe for concurrent use.
+// Windows counts events of the last window by key, over all nodes if Redis is configured. It is
+// safe for concurrent use.
 type Windows struct {
 	window time.Duration
 	shared *shared // nil without Redis
 	now    func() time.Duration
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	counts map[string]*counts
-	large  int // how many keys there may be before the empty ones are looked for
+	large  int // the number of keys from which on empty keys are dropped
 }
 
-// counts are the numbers of one key by slot.
+// counts are the counts of one key by slot.
 type counts [slots + 1]struct {
 	slot int64
 	n    int
 }
 
-// NewWindows returns counters over the given window. Of cfg it takes RedisURL,
-// Budget, Log and Traced.
+// NewWindows returns counters over the given window. It uses RedisURL, Budget, Log and Traced of
+// cfg.
 func NewWindows(cfg Config, window time.Duration) (*Windows, error) {
 	if window < slots*time.Millisecond {
 		return nil, errors.New("ratelimit: the window is too short")
@@ -78,7 +76,7 @@ func NewWindows(cfg Config, window time.Duration) (*Windows, error) {
 	return w, nil
 }
 
-// Close gives up the connections to Redis.
+// Close closes the connections to Redis.
 func (w *Windows) Close() error {
 	if w.shared == nil {
 		return nil
@@ -86,9 +84,9 @@ func (w *Windows) Close() error {
 	return w.shared.client.Close()
 }
 
-// Count adds n to the count of each key and returns how high each is. While
-// Redis is away, and without it, only this process counts. The keys of one call
-// hold the same part in braces, which keeps them together in a cluster.
+// Count adds n to the count of each key and returns the counts. Without Redis, or while it is down,
+// only this process's events count. The keys of one call must contain the same part in braces, so
+// that a Redis cluster stores them together.
 func (w *Windows) Count(ctx context.Context, n int, keys ...string) []int {
 	sums := w.local(n, keys)
 	if w.shared == nil || !w.shared.usable() {
@@ -100,14 +98,14 @@ func (w *Windows) Count(ctx context.Context, n int, keys ...string) []int {
 	}
 	if all, err := w.shared.run(ctx, countScript, len(keys), named, n, (w.window / slots).Milliseconds(), slots+1); err == nil {
 		for i := range sums {
-			// A store that was emptied knows less than this process.
+			// After Redis was emptied, this process may know more than Redis.
 			sums[i] = max(sums[i], int(all[i]))
 		}
 	}
 	return sums
 }
 
-// local is Count in this process alone.
+// local is Count for this process alone.
 func (w *Windows) local(n int, keys []string) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +142,7 @@ func (c *counts) sum(slot int64) int {
 	return sum
 }
 
-// tidy drops the keys that count nothing any more, once there are many.
+// tidy drops keys whose counts are all zero, once there are many keys.
 func (w *Windows) tidy(slot int64) {
 	if len(w.counts) < w.large {
 		return

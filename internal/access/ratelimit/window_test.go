@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWindows: a count holds everything of the last window and nothing that is
-// older than a window and a twentieth.
+// TestWindows: a count contains every event of the last window, and none older than a window and a
+// twentieth.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	const window = 10 * time.Minute
@@ -46,8 +46,8 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// TestWindowsAreShared: nodes count together, and alone while the store is
-// away; a store that forgets takes nothing from a node's own count.
+// TestWindowsAreShared: nodes count together, and each alone while Redis is down; an emptied Redis
+// does not lower a node's own count.
 func TestWindowsAreShared(t *testing.T) {
 	t.Parallel()
 	store := miniredis.RunT(t)
