@@ -1,6 +1,5 @@
-// Package seal keeps small secrets unreadable at rest: AES-256-GCM, each
-// bound to the place it is stored in. It knows nothing of what it
-// seals or where that is kept.
+// Package seal encrypts small secrets at rest with AES-256-GCM. Each ciphertext is bound to the
+// place where it is stored. The package knows nothing of what it encrypts or where.
 package seal
 
 import (
@@ -15,21 +14,19 @@ import (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// sealScheme is the first byte of everything sealed, so that a later scheme can be
-// told from this one.
+// sealScheme is the first byte of every ciphertext. It allows for another scheme later.
 const sealScheme = 1
 
-// ErrUnreadable is returned by Open for everything that was not sealed under
-// one of these keys for this place, or was changed since.
+// ErrUnreadable is returned by Open for a ciphertext that was sealed with another key or for
+// another place, or that was changed.
 var ErrUnreadable = errors.New("seal: cannot be opened with these keys here")
 
-// Box seals under its first key and opens under all of them. It is safe for
-// concurrent use.
+// Box seals with its first key and opens with any of its keys. It is safe for concurrent use.
 type Box struct {
 	keys []cipher.AEAD
 }
 
-// New makes a Box from keys of exactly KeySize bytes each, at least one.
+// New returns a Box with one or more keys of KeySize bytes.
 func New(keys ...[]byte) (*Box, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("seal: no key")
@@ -52,21 +49,21 @@ func New(keys ...[]byte) (*Box, error) {
 	return b, nil
 }
 
-// Seal encrypts plain so that only Open with the same key and the same boundTo
-// reads it. A text sealed for one place cannot be moved to another.
+// Seal encrypts plain. Only Open with the same key and the same boundTo can decrypt it, so a
+// ciphertext cannot be moved to another place.
 func (b *Box) Seal(plain []byte, boundTo string) []byte {
 	return b.keys[0].Seal([]byte{sealScheme}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
 }
 
-// Open returns what was sealed for boundTo, or ErrUnreadable.
+// Open decrypts a ciphertext that was sealed for boundTo, or returns ErrUnreadable.
 func (b *Box) Open(sealed []byte, boundTo string) ([]byte, error) {
 	plain, _, err := b.open(sealed, boundTo)
 	return plain, err
 }
 
-// Reseal returns what was sealed for boundTo under the first key, and whether
-// that is a change: it is sealed itself where the first key opens it. A text that no
-// key opens is ErrUnreadable.
+// Reseal returns the ciphertext re-encrypted with the first key, and true. If the first key can
+// open it already, it returns sealed unchanged, and false. If no key opens it, the error is
+// ErrUnreadable.
 func (b *Box) Reseal(sealed []byte, boundTo string) (fresh []byte, changed bool, err error) {
 	plain, key, err := b.open(sealed, boundTo)
 	if err != nil || key == 0 {
@@ -75,7 +72,7 @@ func (b *Box) Reseal(sealed []byte, boundTo string) (fresh []byte, changed bool,
 	return b.Seal(plain, boundTo), true, nil
 }
 
-// open tells which key has opened it, too.
+// open is Open and also returns the index of the key.
 func (b *Box) open(sealed []byte, boundTo string) (plain []byte, key int, err error) {
 	if len(sealed) == 0 || sealed[0] != sealScheme {
 		return nil, 0, ErrUnreadable
@@ -88,19 +85,20 @@ func (b *Box) open(sealed []byte, boundTo string) (plain []byte, key int, err er
 	return nil, 0, ErrUnreadable
 }
 
-// associated binds the version byte as well, so that it cannot be rewritten.
+// associated returns the data that is authenticated with a ciphertext: boundTo, and the version
+// byte, so that the byte cannot be changed.
 func associated(boundTo string) []byte {
 	return append([]byte{sealScheme}, boundTo...)
 }
 
-// Count says what became of sealed things that were gone through.
+// Count counts the results of Reseal.
 type Count struct {
-	Resealed   int64 `json:"resealed"`   // under the first key now
-	Current    int64 `json:"current"`    // were so before
-	Unreadable int64 `json:"unreadable"` // no key opens them; left as they were
+	Resealed   int64 `json:"resealed"`   // now sealed with the first key
+	Current    int64 `json:"current"`    // already sealed with the first key
+	Unreadable int64 `json:"unreadable"` // no key opens them; left unchanged
 }
 
-// Add counts what Reseal has returned about one thing.
+// Add counts one result of Reseal.
 func (c *Count) Add(changed bool, err error) {
 	switch {
 	case err != nil:
