@@ -1,4 +1,4 @@
-// Package sealtest makes the keys that tests seal with.
+// Package sealtest makes keys for tests.
 package sealtest
 
 import (
@@ -8,8 +8,7 @@ import (
 	"guildhall/internal/access/seal"
 )
 
-// Box seals with the first key and opens what any of them has sealed. A key is
-// made of one byte.
+// Box returns a Box with one key for each byte of keys: the byte repeated.
 func Box(t testing.TB, keys ...byte) *seal.Box {
 	t.Helper()
 	var all [][]byte
