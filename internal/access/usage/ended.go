@@ -12,19 +12,19 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A token that was revoked or has expired may be used on, by a program that
-// nobody has told or by somebody who has found it. Its owner learns when, how
-// often and from where. It is counted apart from what the guild's tokens do, so
-// that a flood of such requests pushes no other numbers out.
+// A program may go on using a token that was revoked or has expired, or somebody who has found the
+// token may try it. The owner can see when, how often and from which addresses. These uses are
+// counted separately from the guild's other requests, so that many of them displace no other
+// numbers.
 
 const (
-	// maxEnded is how many rows of a guild are kept, and maxEndedPending bounds those
-	// of one guild between two flushes; half of them may be addresses.
+	// maxEnded is how many rows of a guild are kept. maxEndedPending bounds the rows of a guild
+	// between two flushes; half of them may be addresses.
 	maxEnded        = 1000
 	maxEndedPending = 200
 )
 
-// endedKey is a token and an address; the zero address stands for all of them.
+// endedKey is a token and an address; the zero address stands for all addresses together.
 type endedKey struct {
 	guild, token string
 	address      netip.Prefix
@@ -49,7 +49,7 @@ func (u endedUse) and(o endedUse) endedUse {
 	return u
 }
 
-// addEnded takes the uses of an ended token into account, if there is room.
+// addEnded adds uses of an ended token, if the bounds allow.
 func (p *pending) addEnded(k endedKey, n endedUse) {
 	if _, known := p.ended[k]; !known {
 		room := maxEndedPending
@@ -64,7 +64,7 @@ func (p *pending) addEnded(k endedKey, n endedUse) {
 	p.ended[k] = p.ended[k].and(n)
 }
 
-// endedColumns are the rows of what ended tokens were used for.
+// endedColumns returns the columns of the rows to write for ended tokens.
 func (p pending) endedColumns() arrays {
 	rows := make(arrays, 6)
 	for _, k := range slices.SortedFunc(maps.Keys(p.ended), func(a, b endedKey) int {
@@ -90,16 +90,16 @@ const trimEnded = `
 		WHERE guild_id = $1
 		ORDER BY seen_at DESC OFFSET $2 LIMIT 1)`
 
-// Ended is the use of a token after its end.
+// Ended counts the uses of a token after its revocation or expiry.
 type Ended struct {
 	TokenID  string    `db:"token_id"`
-	Address  string    `db:"address"` // empty: from wherever
+	Address  string    `db:"address"` // empty: from all addresses
 	Requests int64     `db:"requests"`
 	FirstAt  time.Time `db:"first_at"`
 	SeenAt   time.Time `db:"seen_at"`
 }
 
-// Both return rows of one guild, of which there are never many more than maxEnded.
+// Both queries return rows of one guild, of which there are hardly more than maxEnded.
 const (
 	endedQuery = `
 	SELECT token_id, address, requests, first_at, seen_at
@@ -112,16 +112,15 @@ const (
 	WHERE guild_id = $1 AND token_id = $2`
 )
 
-// EndedTokens returns the use of the guild's tokens after their end, the last used
-// first.
+// EndedTokens returns the uses of the guild's ended tokens, the most recently used first.
 func EndedTokens(ctx context.Context, q db.Querier, guild string) ([]Ended, error) {
 	rows, err := db.Select[Ended](ctx, q, endedQuery, guild)
 	slices.SortFunc(rows, lastFirst)
 	return rows, fault.Wrap(err, "read which ended tokens of guild", guild, "are used")
 }
 
-// EndedToken returns the use of a token after its end, and its addresses, the last
-// seen first. Without any the first is zero.
+// EndedToken returns the uses of one ended token: in total, which is zero if there were none, and
+// by address, the most recent first.
 func EndedToken(ctx context.Context, q db.Querier, guild, token string) (whole Ended, places []Ended, err error) {
 	rows, err := db.Select[Ended](ctx, q, usesOfOneQuery, guild, token)
 	slices.SortFunc(rows, lastFirst)
@@ -139,7 +138,8 @@ func lastFirst(a, b Ended) int {
 	return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.TokenID, b.TokenID), cmp.Compare(a.Address, b.Address))
 }
 
-// trim keeps the newest refusals of each guild, and the newest uses of ended tokens.
+// trim deletes all but the newest refusals of each guild, and all but the newest uses of its ended
+// tokens.
 func trim(ctx context.Context, d db.Doer, guilds []string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for _, guild := range slices.Sorted(slices.Values(guilds)) {

@@ -15,8 +15,8 @@ func ended(guild, token string, at time.Time, address string) usage.Request {
 	return usage.Request{Guild: guild, Token: token, Ended: true, Status: 401, Code: "invalid_token", At: at, From: from}
 }
 
-// Uses of a token after its end are counted for its guild alone, over flushes that
-// fail, and stay out of the guild's other numbers.
+// Uses of a token after its end are counted for its guild only, survive failing flushes, and do not
+// change the guild's other numbers.
 func TestUsesOfAnEndedTokenAreCountedApart(t *testing.T) {
 	t.Parallel()
 	d := &doer{DB: base(t, "a", "b")}
@@ -58,8 +58,8 @@ func TestUsesOfAnEndedTokenAreCountedApart(t *testing.T) {
 	}
 }
 
-// A leaked token that is used from everywhere costs a bounded number of rows, and no
-// other guild's uses are lost for it.
+// However many addresses use a leaked token, the number of rows is bounded, and no use of another
+// guild's token is lost.
 func TestAFloodWithAnEndedTokenIsBounded(t *testing.T) {
 	t.Parallel()
 	d := &doer{DB: base(t, "a", "b")}
@@ -71,7 +71,7 @@ func TestAFloodWithAnEndedTokenIsBounded(t *testing.T) {
 			at = at.Add(time.Millisecond)
 			c.Count(ended("a", "leaked", at, fmt.Sprintf("10.%d.%d.%d", f, n/250, n%250)))
 		}
-		for n := range 300 { // more tokens than a guild has room for
+		for n := range 300 { // more tokens than the bound allows for a guild
 			c.Count(ended("a", fmt.Sprintf("t%03d", n), at, "10.0.0.1"))
 		}
 		c.Count(ended("b", "quiet", at, "10.0.0.1"))

@@ -1,6 +1,6 @@
 package usage
 
-// Messages returns how many bytes of messages wait to be written.
+// Messages returns the bytes of the messages that wait to be written.
 func Messages(c *Counter) (bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// One guild's uses of ended tokens are read and trimmed by an index.
+// A guild's uses of ended tokens are read and trimmed through an index.
 func TestUsesOfEndedTokensAreReadByTheirIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// FlushInterval is how often what was counted is written, and so how much
-	// a crash loses.
+	// FlushInterval is how often counters are written, and so how much a crash loses at most.
 	FlushInterval = 10 * time.Second
 	flushTimeout  = 5 * time.Second
 
@@ -24,8 +23,8 @@ const (
 	refusalsKept = "7 days"
 )
 
-// Run writes what is counted until ctx ends, and then what is left. Counts that cannot
-// be written wait for the next time.
+// Run writes the counters until ctx ends, and then the remaining ones. Counters that cannot be
+// written are kept for the next flush.
 func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
 	tick := time.NewTicker(FlushInterval)
 	defer tick.Stop()
@@ -44,8 +43,8 @@ func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
 	}
 }
 
-// Lately returns those of the guilds that one of the operations was asked for in the
-// last hour or two.
+// Lately returns those of the given guilds in which one of the operations was requested in the last
+// one to two hours.
 func Lately(ctx context.Context, q db.Querier, guilds, operations []string) (list []string, err error) {
 	if len(guilds) == 0 {
 		return nil, nil
@@ -60,7 +59,7 @@ func Lately(ctx context.Context, q db.Querier, guilds, operations []string) (lis
 	return list, fault.Wrap(err, "see which guilds were asked for", strings.Join(operations, " or "))
 }
 
-// Flush writes what was counted since the last time.
+// Flush writes everything that was counted since the last flush.
 func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 	p := c.take()
 	if len(p.hours) == 0 && len(p.ended) == 0 {
@@ -78,28 +77,28 @@ func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 		return nil
 	}
 	if err := trim(limit, d, guilds); err != nil {
-		return err // the numbers are written; the next flush tries again
+		return err // the counters are written, and the next flush tries to trim again
 	}
 	c.trimmed(guilds)
 	return nil
 }
 
 const (
-	// trimEvery is how many refusals of a guild, and uses of its ended tokens, are
-	// written before those that are too many are looked for, and trimGuilds for how many guilds at a time.
+	// trimEvery is how many refusals, or uses of ended tokens, of a guild are written before its
+	// rows are trimmed. trimGuilds is how many guilds are trimmed at a time.
 	trimEvery  = 100
 	trimGuilds = 50
-	// maxDue bounds what is remembered for that.
+	// maxDue bounds how many guilds are remembered for trimming.
 	maxDue = 50_000
 )
 
-// due notes the refusals that were written and returns the guilds that have had
-// enough of them to be trimmed, in the order of their ids.
+// due counts the refusals that were written and returns the guilds that are to be trimmed, in the
+// order of their ids.
 func (c *Counter) due(p pending) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.untrimmed) > maxDue {
-		clear(c.untrimmed) // those guilds wait for their next hundred
+		clear(c.untrimmed) // the other guilds are trimmed after their next hundred rows
 	}
 	for guild, list := range p.refusals {
 		c.untrimmed[guild] += len(list)
@@ -125,20 +124,20 @@ func (c *Counter) trimmed(guilds []string) {
 	}
 }
 
-// arrays collects rows for a statement that takes one array a column.
+// arrays collects rows as one array for each column.
 type arrays [][]string
 
-// present lists the guilds of $1 that exist and whose day of removal has not come.
+// present selects those guilds of $1 that exist and whose removal has not begun.
 const present = `
 	SELECT id
 	FROM guilds
 	WHERE id = ANY ($1) AND (removed_after IS NULL OR removed_after > now())`
 
-// dropErased drops what was counted for guilds that are being erased, or are gone: a node
-// that was frozen may flush minutes late, and nothing would delete the rows again. A guild's
-// erasure begins 15 s after its day, when a flush that began before it has ended.
+// dropErased drops the counters of guilds that do not exist or whose removal has begun. A node that
+// was frozen may flush minutes late, and nothing would delete these rows again. Removal begins 15 s
+// after its scheduled time, when every flush that began before then has ended.
 func (p pending) dropErased(ctx context.Context, tx *db.Tx) error {
-	guilds := make(map[string]bool) // false: not known to be there
+	guilds := make(map[string]bool) // false: not yet known to exist
 	for k := range p.hours {
 		guilds[k.guild] = false
 	}
@@ -159,8 +158,8 @@ func (p pending) dropErased(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// write stores everything in one statement. Its rows are sorted, so that two
-// nodes take their locks in the same order.
+// write writes everything in one statement. The rows are sorted, so that two nodes lock them in the
+// same order.
 func (p pending) write(ctx context.Context, tx *db.Tx) error {
 	if err := p.dropErased(ctx, tx); err != nil {
 		return err
@@ -226,8 +225,8 @@ func (c arrays) args() []any {
 	return args
 }
 
-// sums are the rows of the tables of requests: each number once for its token and
-// once for the guild.
+// sums returns the rows of the request tables: each number once for its token and once for the
+// guild as a whole.
 func (p pending) sums() (hours, totals, days arrays) {
 	byHour, total, byDay := map[hourKey]int64{}, map[hourKey]int64{}, map[hourKey]int64{}
 	for k, n := range p.hours {
@@ -282,7 +281,7 @@ const trimRefusals = `
 		WHERE guild_id = $1
 		ORDER BY request_id DESC OFFSET $2 LIMIT 1)`
 
-// Expired lists the counters that are too old to be shown.
+// Expired returns the expiry of the counters.
 func Expired() []db.Expiry {
 	return []db.Expiry{
 		{Table: "usage_hours", Key: "token_id, hour, operation, class", Since: "hour", Kept: hoursKept},
@@ -294,15 +293,15 @@ func Expired() []db.Expiry {
 	}
 }
 
-// Hour is the number of requests of one hour, by class of response.
+// Hour is the number of requests in one hour, by class of status.
 type Hour struct {
 	Hour     time.Time `db:"hour"`
 	Class    int       `db:"class"`
 	Requests int64     `db:"requests"`
 }
 
-// Hours returns the requests since an instant, by hour and class: one token's,
-// or the guild's when token is empty.
+// Hours returns the requests since an instant by hour and class: of one token, or of the whole
+// guild if token is empty.
 func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Hour, error) {
 	rows, err := db.Select[Hour](ctx, q, `
 		SELECT hour, class, requests
@@ -312,15 +311,15 @@ func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Ti
 	return rows, fault.Wrap(err, "read the usage of guild", guild)
 }
 
-// Operation is the number of requests of one operation, by class of response.
+// Operation is the number of requests of one operation, by class of status.
 type Operation struct {
 	Operation string `db:"operation"`
 	Class     int    `db:"class"`
 	Requests  int64  `db:"requests"`
 }
 
-// Operations returns the requests since the beginning of an hour, by operation and
-// class: the hours of the day on which that is, and the days after it.
+// Operations returns the requests since the beginning of an hour, by operation and class. It adds
+// the hours of the first day and the daily numbers after it.
 func Operations(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Operation, error) {
 	midnight := since.UTC().Truncate(24 * time.Hour)
 	if midnight.Before(since) {
@@ -342,14 +341,14 @@ func Operations(ctx context.Context, q db.Querier, guild, token string, since ti
 	return rows, fault.Wrap(err, "read the usage of guild", guild, "by operation")
 }
 
-// Address is where a token was used from in the last thirty days.
+// Address is an address from which a token was used in the last thirty days.
 type Address struct {
 	Address  string    `db:"address"`
 	Requests int64     `db:"requests"`
 	SeenAt   time.Time `db:"seen_at"`
 }
 
-// Addresses returns the addresses that a token was used from last.
+// Addresses returns the most recent addresses from which a token was used.
 func Addresses(ctx context.Context, q db.Querier, guild, token string) ([]Address, error) {
 	rows, err := db.Select[Address](ctx, q, `
 		SELECT address, sum(requests)::bigint AS requests, max(seen_at) AS seen_at
@@ -361,7 +360,7 @@ func Addresses(ctx context.Context, q db.Querier, guild, token string) ([]Addres
 	return rows, fault.Wrap(err, "read the addresses of token", token)
 }
 
-// Refusal is one request that was refused.
+// Refusal is one refused request.
 type Refusal struct {
 	RequestID string    `db:"request_id"`
 	At        time.Time `db:"at"`
@@ -370,17 +369,17 @@ type Refusal struct {
 	Status    int       `db:"status"`
 	Code      string    `db:"code"`
 	Address   string    `db:"address"`
-	Message   string    `db:"message"`        // as the caller read it, escaped, its first 300 characters; may be empty
-	Scope     string    `db:"required_scope"` // empty: the refusal named none
+	Message   string    `db:"message"`        // as the caller got it, escaped, cut to 300 characters; may be empty
+	Scope     string    `db:"required_scope"` // empty: the refusal did not name a scope
 }
 
-// RefusalFilter chooses refusals; empty members choose all.
+// RefusalFilter selects refusals; empty fields select all.
 type RefusalFilter struct {
 	Token, RequestID, Code, Operation string
-	Below                             string // older than the one with this request id
+	Below                             string // older than the refusal with this request id
 }
 
-// Refusals returns the newest refusals that the filter chooses.
+// Refusals returns the newest refusals that match the filter.
 func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, limit int) ([]Refusal, error) {
 	query, args := db.Where(`
 		SELECT request_id, at, token_id, operation, status, code, address, message, required_scope
@@ -395,7 +394,7 @@ func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, 
 	return rows, fault.Wrap(err, "read the refusals of guild", guild)
 }
 
-// Group is the refusals of one code and operation.
+// Group is the number of refusals with the same code and operation.
 type Group struct {
 	Code      string    `db:"code"`
 	Operation string    `db:"operation"`
@@ -404,7 +403,7 @@ type Group struct {
 	Newest    time.Time `db:"newest"`
 }
 
-// Groups counts the refusals that are kept, by code and operation.
+// Groups counts the stored refusals by code and operation.
 func Groups(ctx context.Context, q db.Querier, guild string, since time.Time) ([]Group, error) {
 	rows, err := db.Select[Group](ctx, q, `
 		SELECT code, operation, status, count(*) AS refusals, max(at) AS newest

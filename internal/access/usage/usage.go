@@ -1,7 +1,6 @@
-// Package usage counts the requests of the API, for those who manage a guild:
-// how many by token, operation and class of response, from which addresses, and
-// which were refused. It counts in memory and writes every ten seconds, so a
-// request pays for an addition; a crash loses what was counted since.
+// Package usage counts API requests for the managers of a guild: by token, operation and class of
+// status, by client address, and each refusal. It counts in memory and writes every ten seconds, so
+// a request costs only an addition; a crash loses at most ten seconds.
 package usage
 
 import (
@@ -16,31 +15,30 @@ import (
 const (
 	// maxKept is how many refusals of a guild are kept.
 	maxKept = 1000
-	// maxPending bounds the refusals of one guild between two flushes, and
-	// maxGuilds how many guilds have any.
+	// maxPending bounds the refusals of one guild between two flushes, maxGuilds the number of
+	// guilds with refusals.
 	maxPending = 200
 	maxGuilds  = 2000
-	// maxMessage is how many characters of a refusal's message are kept, and maxMessages how
-	// many bytes of messages between two flushes, of all guilds: beyond, refusals are kept
-	// without their messages.
+	// maxMessage is how many characters of a refusal's message are stored. maxMessages bounds the
+	// bytes of all messages between two flushes; beyond it, refusals are stored without message.
 	maxMessage  = 300
 	maxMessages = 16 << 20
-	// maxCounters bounds each kind of counter between two flushes.
+	// maxCounters bounds the entries of each counter between two flushes.
 	maxCounters = 50_000
 	// maxAddresses bounds the addresses of one token between two flushes.
 	maxAddresses = 50
 )
 
-// Request is one answered request, as far as it is counted.
+// Request is a finished request, with the properties that are counted.
 type Request struct {
 	Guild, Token string
-	Ended        bool   // the token had been revoked or had expired
-	Operation    string // empty when it was none
+	Ended        bool   // the token was revoked or had expired
+	Operation    string // empty if the request matched no operation
 	RequestID    string
 	Status       int
-	Code         string // of the error; empty when there was none
-	Message      string // of the error, as the caller read it
-	Scope        string // that the error says is required; empty when it names none
+	Code         string // the error's code; empty for a success
+	Message      string // the error's message, as the caller got it
+	Scope        string // the scope that the error requires; empty if none
 	From         netip.Addr
 	At           time.Time
 }
@@ -62,26 +60,26 @@ type seen struct {
 	at       time.Time
 }
 
-// Counter counts. It is safe for concurrent use.
+// Counter counts requests. It is safe for concurrent use.
 type Counter struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	pending
-	untrimmed map[string]int // refusals of a guild that were written since it was trimmed
+	untrimmed map[string]int // refusals written for each guild since it was last trimmed
 }
 
-// pending is what was counted since the last flush.
+// pending holds the counters since the last flush.
 type pending struct {
 	hours     map[hourKey]int64
 	addresses map[addressKey]seen
-	perToken  map[string]int // addresses of a token
+	perToken  map[string]int // number of addresses by token
 	refusals  map[string][]Request
-	messages  int // bytes of the messages of refusals
+	messages  int // bytes of the refusals' messages
 
 	ended   map[endedKey]endedUse
-	endedOf map[string]int // rows of a guild
+	endedOf map[string]int // number of rows for ended tokens, by guild
 }
 
-// NewCounter returns a counter that has counted nothing.
+// NewCounter returns an empty Counter.
 func NewCounter() *Counter {
 	return &Counter{pending: empty(), untrimmed: map[string]int{}}
 }
@@ -93,7 +91,7 @@ func empty() pending {
 	}
 }
 
-// Count takes a request into account. Requests without a guild are nobody's.
+// Count counts a request. Requests without a guild are not counted.
 func (c *Counter) Count(r Request) {
 	if r.Guild == "" {
 		return
@@ -126,7 +124,7 @@ func (c *Counter) Count(r Request) {
 	}
 }
 
-// countEnded takes the use of an ended token into account.
+// countEnded counts the use of an ended token.
 func (c *Counter) countEnded(r Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +140,7 @@ func (p *pending) refused(r Request) {
 	if !ok && len(p.refusals) >= maxGuilds {
 		return
 	}
-	if len(list) >= maxPending { // the newest are worth more
+	if len(list) >= maxPending { // newer refusals replace older ones
 		p.messages -= len(list[0].Message)
 		copy(list, list[1:])
 		list = list[:maxPending-1]
@@ -162,8 +160,8 @@ func shortened(message string) string {
 	return string([]rune(message)[:maxMessage-1]) + "…"
 }
 
-// placeOf is an address as it is counted: of IPv6 the /64, which is one
-// customer's.
+// placeOf returns the prefix under which an address is counted: of IPv6 the /64, which belongs to
+// one customer.
 func placeOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
@@ -177,7 +175,7 @@ func placeOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// take returns what was counted and begins anew.
+// take returns the counters and starts again at zero.
 func (c *Counter) take() pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +184,7 @@ func (c *Counter) take() pending {
 	return p
 }
 
-// restore adds what could not be written to what was counted since.
+// restore adds counters that could not be written to those counted since.
 func (c *Counter) restore(p pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

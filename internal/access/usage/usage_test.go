@@ -21,7 +21,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// base is a database with guilds.
+// base returns a database with guilds.
 func base(t *testing.T, guilds ...string) *db.DB {
 	t.Helper()
 	d := dbtest.New(t).DB
@@ -29,7 +29,7 @@ func base(t *testing.T, guilds ...string) *db.DB {
 	return d
 }
 
-// doer counts the units, and fails them while it is told to.
+// doer counts transactions, and fails them while away is set.
 type doer struct {
 	*db.DB
 	units int
@@ -67,7 +67,7 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 	if d.units != 0 {
 		t.Error("nothing was counted, and something was written")
 	}
-	c.Count(usage.Request{Status: 401, At: time.Now()}) // no guild's
+	c.Count(usage.Request{Status: 401, At: time.Now()}) // belongs to no guild
 	sum := func(token string) int {
 		return dbtest.Value[int](t, d.DB, `SELECT coalesce(sum(requests), 0) FROM usage_hours WHERE guild_id = 'a' AND token_id = $1`, token)
 	}
@@ -76,7 +76,7 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 			c.Count(request("a", round*10+n, 200))
 		}
 		c.Count(request("a", round*10+9, 404))
-		d.away = true // a flush that fails loses nothing and counts nothing twice
+		d.away = true // a failed flush loses nothing and counts nothing twice
 		if err := c.Flush(t.Context(), d); !errors.Is(err, errAway) {
 			t.Fatalf("the flush says %v", err)
 		}
@@ -101,8 +101,8 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// The newest 1,000 refusals are kept, give or take a hundred, at the price of a
-// unit once in a while for many guilds together.
+// About 1,000 of the newest refusals are kept, at most a hundred more. The trimming costs one
+// transaction now and then for many guilds together.
 func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 	t.Parallel()
 	d := &doer{DB: base(t, "quiet")}
@@ -126,7 +126,7 @@ func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 	if d.units > 2*rounds {
 		t.Errorf("%d flushes of %d guilds took %d units", rounds, guilds, d.units)
 	}
-	for round := range 3 { // the guilds that had to wait have their turn
+	for round := range 3 { // guilds that were not trimmed are trimmed later
 		c.Count(request("quiet", rounds+round, 404))
 		must(t, c.Flush(t.Context(), d))
 	}
@@ -152,7 +152,7 @@ func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 	}
 }
 
-// Pruning goes through the guilds together, a thousand rows at a time.
+// Pruning deletes expired rows of all guilds, a thousand rows at a time.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -176,7 +176,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A page says the same by hour and by operation, wherever its time begins.
+// The numbers by hour and by operation add up to the same totals, whenever the period begins.
 func TestHoursAndOperationsAgree(t *testing.T) {
 	t.Parallel()
 	d := base(t, "a", "b")
@@ -202,8 +202,8 @@ func TestHoursAndOperationsAgree(t *testing.T) {
 	}
 }
 
-// RELIABILITY.md, Guilds. A node that was frozen flushes after a guild was erased: no table
-// gets a row of it.
+// A node that was frozen flushes after a guild was erased: no table gets a row of that guild.
+// RELIABILITY.md, Guilds.
 func TestNothingIsWrittenForAGuildThatIsGone(t *testing.T) {
 	t.Parallel()
 	d := base(t, "there", "leaving", "over")
@@ -224,8 +224,7 @@ func TestNothingIsWrittenForAGuildThatIsGone(t *testing.T) {
 	}
 }
 
-// A refusal is kept with the message that its caller read, escaped and cut, and with the
-// scope that it names.
+// A refusal is stored with its scope and with its message, escaped and cut.
 func TestARefusalKeepsItsReason(t *testing.T) {
 	t.Parallel()
 	d := base(t, "a")
@@ -246,13 +245,13 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 	}
 }
 
-// Messages of refusals take 16 MiB at most while they wait: what comes after that is kept
-// without its message.
+// The messages of refusals that wait to be written take at most 16 MiB; further refusals are stored
+// without message.
 func TestMessagesOfRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	d := &doer{DB: base(t, "g00"), away: true}
 	c := usage.NewCounter()
-	const long, guilds, each = 1200, 80, 200 // bytes of 300 characters; 19 MB
+	const long, guilds, each = 1200, 80, 200 // 300 characters in bytes; 19 MB in total
 	for g := range guilds {
 		for n := range each {
 			r := request(fmt.Sprintf("g%02d", g), n, 400)
@@ -260,7 +259,7 @@ func TestMessagesOfRefusalsAreBounded(t *testing.T) {
 			c.Count(r)
 		}
 	}
-	for range 2 { // what could not be written comes back within the bound
+	for range 2 { // counters that could not be written are restored within the bound
 		if kept := usage.Messages(c); kept > 16<<20 || kept < 16<<20-long {
 			t.Errorf("%d bytes of messages are kept", kept)
 		}
