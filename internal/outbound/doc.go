@@ -1,5 +1,5 @@
-// Package outbound holds what leaves by itself: events, their deliveries, and calls of the chat platform.
+// Package outbound holds events, their deliveries to webhooks, and calls of the chat platform.
 //
-// It is one of the six floors of internal, each a folder. Its packages import one
-// another and access and base, never a floor above.
+// It is one of the layers of internal, each of which is a directory. Its packages import one
+// another, access and base, never a layer above.
 package outbound
