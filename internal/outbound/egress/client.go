@@ -13,39 +13,38 @@ import (
 	"time"
 )
 
-// AttemptTimeout is how long an attempt may take, unless a Client says otherwise.
+// AttemptTimeout is how long a delivery attempt may take, unless Client.Timeout differs.
 const AttemptTimeout = 15 * time.Second
 
-// MaxExcerpt is how many bytes of a response's body are kept, at most.
+// MaxExcerpt is how many bytes of a response's body are stored at most.
 const MaxExcerpt = 2 << 10
 
 const (
 	connectTimeout = 5 * time.Second
 
-	maxBody    = 64 << 10 // bytes read of a response's body
+	maxBody    = 64 << 10 // bytes of a response's body that are read
 	maxHeaders = 32 << 10
 
-	// idleTimeout is shorter than any usual receiver keeps an idle connection
-	// open, so that a request is not written into one that is just closing.
+	// idleTimeout is shorter than the idle timeouts of usual receivers, so that no request is sent
+	// over a connection that the receiver is just closing.
 	idleTimeout = 3 * time.Second
 
-	// Many guilds may have their endpoints at the same integrator's.
+	// Endpoints of many guilds may have the same host.
 	maxIdlePerHost = 64
 	maxIdle        = 512
 )
 
-// Client makes single attempts. It follows no redirect, uses no proxy, offers
-// and decodes no compression, and connects only where its Guard permits.
+// Client makes single HTTP requests to receivers. It follows no redirects, uses no proxy, does not
+// decompress, and connects only to addresses that its Guard permits.
 type Client struct {
-	// Timeout bounds one attempt, from the lookup of the name to the end of what
-	// is read of the response. It is not changed once attempts are made.
+	// Timeout bounds one request, from the name lookup to reading the response. It must not be
+	// changed once requests are made.
 	Timeout time.Duration
 
 	secure, plain *http.Client
 }
 
-// NewClient makes a Client that trusts the authorities, or the system's if they
-// are nil.
+// NewClient returns a Client that trusts the given authorities, or the system's if nil.
 func NewClient(g *Guard, authorities *x509.CertPool) *Client {
 	return &Client{secure: through(g, authorities, false), plain: through(g, authorities, true), Timeout: AttemptTimeout}
 }
@@ -75,8 +74,7 @@ func through(g *Guard, authorities *x509.CertPool, plain bool) *http.Client {
 	}
 }
 
-// Authorities is the system's trusted authorities and those of a PEM file's
-// content.
+// Authorities returns the system's certificate authorities plus those in a PEM file's content.
 func Authorities(pem []byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -88,19 +86,19 @@ func Authorities(pem []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Response is what came back of one attempt: a status, or an error. The status
-// decides, whatever became of the body after it.
+// Response is the result of one request: a status, or an error. If there is a status, it decides,
+// whatever happens while the body is read.
 type Response struct {
 	Status     int
-	Excerpt    string // the body's beginning, as text that the database takes
-	RetryAfter string // the header as it came
+	Excerpt    string // the beginning of the body, as text that Postgres can store
+	RetryAfter string // the unparsed header
 	Err        error
 }
 
 var errNoStatus = errors.New("the answer's status is below 100")
 
-// Post makes one attempt within the timeout. Its error is ErrNotAllowed, in
-// the sense of errors.Is, if the address was not permitted.
+// Post sends one POST request within the timeout. If the address is not permitted, errors.Is(err,
+// ErrNotAllowed) holds for its error.
 func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) Response {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -119,27 +117,26 @@ func (c *Client) Post(ctx context.Context, url string, header http.Header, body 
 		return Response{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode < http.StatusContinue { // net/http takes any three digits
+	if res.StatusCode < http.StatusContinue { // net/http accepts any three digits as a status
 		return Response{Err: errNoStatus}
 	}
-	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the bare connection, which no timeout ends
+	if res.StatusCode == http.StatusSwitchingProtocols { // the body is the raw connection, on which no timeout is set
 		return Response{Status: res.StatusCode}
 	}
-	// The rest of a small response is read so that the connection can serve again; an
-	// endless one is cut off with its connection.
+	// The rest of a small body is read, so that the connection can be reused. An endless body is
+	// cut off by closing the connection.
 	head, _ := io.ReadAll(io.LimitReader(res.Body, MaxExcerpt))
 	_, _ = io.CopyN(io.Discard, res.Body, maxBody-MaxExcerpt)
 	return Response{Status: res.StatusCode, Excerpt: excerpt(head), RetryAfter: res.Header.Get("Retry-After")}
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.secure.CloseIdleConnections()
 	c.plain.CloseIdleConnections()
 }
 
-// excerpt makes text of what a receiver sent: valid UTF-8 without NUL, which
-// the database refuses.
+// excerpt turns the bytes of a body into valid UTF-8 without NUL, which Postgres refuses.
 func excerpt(b []byte) string {
 	s := strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\uFFFD")
 	if len(s) <= MaxExcerpt {

@@ -14,9 +14,8 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
-// Whatever a receiver does with a response, an attempt ends in time
-// and little of it is read.
-// RELIABILITY.md, Outgoing calls.
+// However slowly or endlessly a receiver responds, a request ends in time and little of the
+// response is read. RELIABILITY.md, Outgoing calls.
 func TestAnAttemptIsCutOffInTime(t *testing.T) {
 	t.Parallel()
 	bomb := func() []byte {
@@ -47,8 +46,8 @@ func TestAnAttemptIsCutOffInTime(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		want   int // the status; 0 is none in time
-		most   int // bytes of the excerpt
+		want   int // the expected status; 0: timeout
+		most   int // the largest excerpt, in bytes
 	}{
 		"silence":             {hijack(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }), 0, 0},
 		"headers for ever":    {drip("HTTP/1.1 200 OK\r\n", "X-A: b\r\n"), 0, 0},

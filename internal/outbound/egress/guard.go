@@ -1,7 +1,6 @@
-// Package egress is the way out to receivers that integrators name: which URLs
-// and addresses may be called, and the HTTP client that calls them. A receiver
-// is a stranger; nothing it says or is called may lead into our own network, or
-// keep an attempt for longer than its time.
+// Package egress makes HTTP requests to URLs that integrators choose. It decides which URLs and
+// addresses may be called, and contains the HTTP client. Receivers are not trusted: no URL and no
+// response may lead into our own network or make a request last longer than its timeout.
 package egress
 
 import (
@@ -20,40 +19,38 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// The ways in which Guard.Check refuses a URL. ErrNotAllowed has one text for
-// every address, so that a response does not tell what lies behind it.
+// The errors of Guard.Check. ErrNotAllowed has the same text for every address, so that the
+// response does not reveal what is behind it.
 var (
 	ErrNotAllowed = errors.New("the URL must lead to a public address")
 	ErrNoSuchHost = errors.New("the URL's host name does not exist")
 	ErrLookup     = errors.New("the URL's host name cannot be resolved now")
 )
 
-// lookupTimeout bounds the resolution of a name by Guard.Check.
+// lookupTimeout bounds a DNS lookup by Guard.Check.
 const lookupTimeout = 2 * time.Second
 
-// unroutable are ranges that no receiver lives in and package ssrf lets through.
+// unroutable lists ranges that no receiver uses and that package ssrf does not refuse.
 var unroutable = []netip.Prefix{
-	netip.MustParsePrefix("168.63.129.16/32"), // Azure's platform address: metadata and DNS, reachable from every guest
-	netip.MustParsePrefix("3ffe::/16"),        // the returned 6bone range
+	netip.MustParsePrefix("168.63.129.16/32"), // Azure's metadata and DNS address, reachable from every virtual machine
+	netip.MustParsePrefix("3ffe::/16"),        // the former 6bone range
 }
 
-// Guard decides which addresses webhooks may be sent to: public ones, and those
-// of the operator's list. It is asked twice, by name when an endpoint is
-// registered and by address each time a socket is about to connect; only the
-// second is the protection, since names change.
+// Guard decides which addresses webhooks may be sent to: public ones, and those on the operator's
+// list. It checks the name when an endpoint is registered, and the address each time a socket is
+// about to connect. Only the second check protects, since a name's addresses can change.
 type Guard struct {
 	public   *ssrf.Guardian
 	allow    []netip.Prefix
 	resolver *net.Resolver
 	own      func() []netip.Addr
-	// permitted is told of each address a socket is about to connect to, and has
-	// a last veto; tests watch and stop it there.
+	// permitted is called with each address that a socket is about to connect to and may refuse it.
+	// Tests set it.
 	permitted func(netip.AddrPort) error
 }
 
-// NewGuard makes a Guard that also permits the prefixes of allow. A nil
-// resolver is the system's, without the C library, whose reading of odd hosts
-// ("0x7f.1") differs.
+// NewGuard returns a Guard that also permits the prefixes of allow. A nil resolver stands for Go's
+// own resolver, because the C library's parses unusual hosts ("0x7f.1") differently.
 func NewGuard(allow []netip.Prefix, resolver *net.Resolver) *Guard {
 	if resolver == nil {
 		resolver = &net.Resolver{PreferGo: true}
@@ -71,8 +68,7 @@ func NewGuard(allow []netip.Prefix, resolver *net.Resolver) *Guard {
 	}
 }
 
-// ParseAllow reads a list of prefixes or single addresses, separated by commas
-// or white space.
+// ParseAllow parses a list of prefixes or single addresses, separated by commas or white space.
 func ParseAllow(s string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, part := range wire.Items(s) {
@@ -89,11 +85,10 @@ func ParseAllow(s string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Check resolves the host of a URL that ParseURL has passed, within
-// lookupTimeout. It is ErrNotAllowed if any of its addresses is not permitted
-// now, ErrNoSuchHost if the name does not exist or has no address, ErrLookup if
-// that cannot be found out now. It opens no connection to the receiver. A plain
-// http URL passes if all its addresses are on the operator's list.
+// Check resolves the host of a URL that ParseURL has accepted, within lookupTimeout. It returns
+// ErrNotAllowed if any of the addresses is not permitted, ErrNoSuchHost if the name does not exist
+// or has no address, and ErrLookup if the lookup fails. It does not connect to the receiver. An
+// http URL without TLS passes if all its addresses are on the operator's list.
 func (g *Guard) Check(ctx context.Context, u *url.URL) error {
 	addrs, err := g.resolve(ctx, u.Hostname())
 	if err != nil {
@@ -107,17 +102,17 @@ func (g *Guard) Check(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// AllowsPlain reports whether a URL of plain http may pass at all.
+// AllowsPlain reports whether any http URL without TLS can be allowed.
 func (g *Guard) AllowsPlain() bool { return len(g.allow) > 0 }
 
-// IsName reports whether Check has to ask name servers about the URL's host.
+// IsName reports whether Check needs a DNS lookup for the URL's host.
 func IsName(u *url.URL) bool {
 	_, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), "."))
 	return err != nil && !ambiguous(u.Hostname())
 }
 
-// resolve reads a host as an address, in its one canonical form, or as a name.
-// It returns at least one address or an error of Check's.
+// resolve returns the addresses of a host, which is an address in canonical form or a name. It
+// returns at least one address, or one of Check's errors.
 func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(host, ".")); err == nil {
 		if a.Zone() != "" || a.Is4In6() && !g.listed(a) {
@@ -131,9 +126,9 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	return g.lookup(ctx, host)
 }
 
-// lookup asks for the addresses of both families at the same time. They are
-// asked for apart, because only then a family that does not exist can be told
-// from one whose server has failed: the name is missing only if both are.
+// lookup looks up IPv4 and IPv6 addresses concurrently. They are separate lookups because only then
+// a family without addresses can be told from a failing DNS server; the name does not exist only if
+// both say so.
 func (g *Guard) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -157,13 +152,13 @@ func (g *Guard) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	}
 }
 
-// missing reports whether a lookup has found out that there is no such record.
+// missing reports whether a lookup found that there is no such record.
 func missing(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return err == nil || ok && dns.IsNotFound
 }
 
-// control is the dialer's last word before a socket connects.
+// control returns the dialer's last check before a socket connects.
 func (g *Guard) control(plain bool) func(network, address string, c syscall.RawConn) error {
 	return func(network, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -174,9 +169,9 @@ func (g *Guard) control(plain bool) func(network, address string, c syscall.RawC
 	}
 }
 
-// permits reports whether a connection to the address may be made. A plain one,
-// without TLS, only to addresses of the operator's list. Ports below 1024 other
-// than https's belong to services that are no receivers.
+// permits reports whether a connection to the address is permitted. Connections without TLS are
+// permitted only to addresses on the operator's list. Ports below 1024, except 443, belong to
+// services that are no webhook receivers.
 func (g *Guard) permits(to netip.AddrPort, plain bool) bool {
 	a := to.Addr().Unmap()
 	if g.listed(a) {
@@ -198,7 +193,7 @@ func (g *Guard) permits(to netip.AddrPort, plain bool) bool {
 	return !isatap(a) && g.public.SafeAddr(a) == nil
 }
 
-// listed reports whether the operator's list names the address.
+// listed reports whether the address is on the operator's list.
 func (g *Guard) listed(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	for _, p := range g.allow {
@@ -209,8 +204,8 @@ func (g *Guard) listed(a netip.Addr) bool {
 	return false
 }
 
-// isatap reports whether an address carries an IPv4 address in its interface
-// identifier, as RFC 5214 tunnels do under any prefix.
+// isatap reports whether an address contains an IPv4 address in its interface identifier, as ISATAP
+// tunnels (RFC 5214) have under any prefix.
 func isatap(a netip.Addr) bool {
 	if !a.Is6() {
 		return false
@@ -219,11 +214,11 @@ func isatap(a netip.Addr) bool {
 	return b[8]&^0x02 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// ownAddresses lists this machine's addresses, looked up again after a while: a
-// machine's public address is public, but it leads inside.
+// ownAddresses returns a function that lists this machine's addresses and refreshes the list after
+// a while. The machine's public address looks public but leads to our own services.
 func ownAddresses() func() []netip.Addr {
 	var (
-		mu    sync.Mutex // guards what follows
+		mu    sync.Mutex // guards the fields below
 		known []netip.Addr
 		until time.Time
 	)

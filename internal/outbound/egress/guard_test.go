@@ -25,7 +25,7 @@ var refusedNames = map[string]string{
 	"mixed.test": "93.184.215.14 127.0.0.1 ::1",
 }
 
-// trap listens on every address of the machine and counts who comes.
+// trap listens on every address of the machine and counts the connections.
 func trap(t *testing.T) (port string, came *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", ":0")
@@ -81,8 +81,7 @@ func corpus(t *testing.T, port string) []string {
 	return out
 }
 
-// Nothing of the corpus is registered, and nothing of it is connected
-// to even if it were.
+// Every URL of the corpus is refused, and even if it were registered, no connection would be made.
 // RELIABILITY.md, Outgoing calls.
 func TestNothingOfTheCorpusIsReached(t *testing.T) {
 	t.Parallel()
@@ -104,7 +103,7 @@ func TestNothingOfTheCorpusIsReached(t *testing.T) {
 	g.permitted = func(a netip.AddrPort) error {
 		mu.Lock()
 		defer mu.Unlock()
-		// The public address some tricks lead to is nobody's to call in a test.
+		// Some of the URLs lead to a public address, which a test must not call.
 		if connecting = append(connecting, a); a.Addr().String() == refusedNames["public.test"] {
 			connecting = connecting[:len(connecting)-1]
 		}
@@ -123,14 +122,14 @@ func TestNothingOfTheCorpusIsReached(t *testing.T) {
 			t.Errorf("%s was sent to", raw)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // a connection made would have been accepted by now
+	time.Sleep(50 * time.Millisecond) // long enough for the trap to accept a connection
 	if n := came.Load(); n != 0 || len(connecting) != 0 {
 		t.Errorf("%d connections arrived, sockets were connecting to %v", n, connecting)
 	}
 }
 
-// The counterpart: without the guard's refusals the same trap springs, so the
-// test above can fail.
+// The counterpart of the test above: without the guard's refusals the trap does get connections, so
+// that test can fail.
 func TestTheTrapSpringsForWhatIsListed(t *testing.T) {
 	t.Parallel()
 	port, came := trap(t)
@@ -163,9 +162,8 @@ func TestPublicAddressesArePermitted(t *testing.T) {
 	}
 }
 
-// A name that answers now with a permitted address and now with
-// another, or with both, never leads to the other.
-// RELIABILITY.md, Outgoing calls.
+// A name that resolves to a permitted address at one time and to a refused address at another, or
+// to both, never leads to a connection to the refused one. RELIABILITY.md, Outgoing calls.
 func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	t.Parallel()
 	sets := []egresstest.Answer{
@@ -208,7 +206,7 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 		default:
 			t.Fatalf("got %+v", a)
 		}
-		c.Close() // so that the next one asks for the name again
+		c.Close() // so that the next request looks the name up again
 	}
 	if came[1].Load() != 0 {
 		t.Errorf("%d connections to the refused address", came[1].Load())
@@ -218,8 +216,8 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	}
 }
 
-// The two causes that keep a name from being called are told apart, because a caller
-// can do something about the first, and has to wait for the second.
+// A missing name and a failing DNS server give different errors, because the caller can correct the
+// first and has to wait for the second.
 func TestCheckTellsMissingNamesFromFailingServers(t *testing.T) {
 	t.Parallel()
 	public, inside := egresstest.Addresses("93.184.215.14"), egresstest.Addresses("10.1.2.3")
@@ -244,7 +242,7 @@ func TestCheckTellsMissingNamesFromFailingServers(t *testing.T) {
 			g := NewGuard(nil, egresstest.NameServer(t, func(asked string, v6 bool) egresstest.Answer {
 				switch {
 				case asked != name:
-					return egresstest.NoSuchName // the machine's search domains
+					return egresstest.NoSuchName // lookups with the machine's search domains
 				case v6:
 					return c.v6
 				default:

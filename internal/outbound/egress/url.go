@@ -13,23 +13,23 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// ErrNoAddress is ParseURL's error for brackets that hold no IPv6 address. The
-// contract's pattern cannot tell, so it is no fault of form: there is no such
-// receiver.
+// ErrNoAddress is ParseURL's error for brackets that contain no IPv6 address. The contract's
+// pattern cannot express that, so the error counts as an unknown host and not as a violation of the
+// schema.
 var ErrNoAddress = errors.New("has brackets without an IPv6 address in them")
 
 // maxURL is how many characters a receiver's URL may have.
 const maxURL = 2048
 
-// form is the contract's pattern of a receiver's URL, and plain http, of which
+// form is the contract's pattern for a receiver's URL, extended by http without TLS, about which
 // Guard.Check decides.
 var form = regexp.MustCompile(`^https?://([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])` +
 	`(:(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}))?` +
 	`([/?]([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?$`)
 
-// ParseURL checks the form of a receiver's URL, as the contract does: the API, the
-// command line and the dashboard judge by it. A URL that it allows may still lead to an
-// address that is not allowed. The error is the rest of a sentence about the URL.
+// ParseURL checks the form of a receiver's URL as the contract does. The API, the command line and
+// the dashboard use it. The URL's address may still be refused by Guard. The error continues a
+// sentence that begins with the URL.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -45,8 +45,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// addressed reports whether what a URL has in brackets for its host, if it has,
-// is an IPv6 address.
+// addressed reports whether the text in brackets in a URL's host, if any, is an IPv6 address.
 func addressed(raw string) bool {
 	_, rest, _ := strings.Cut(raw, "://[")
 	host, _, bracketed := strings.Cut(rest, "]")
@@ -54,7 +53,7 @@ func addressed(raw string) bool {
 	return !bracketed || err == nil && addr.Is6()
 }
 
-// portOf is the port that a URL which ParseURL has passed leads to.
+// portOf returns the port of a URL that ParseURL has accepted.
 func portOf(u *url.URL) uint16 {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		return uint16(n)
@@ -65,9 +64,9 @@ func portOf(u *url.URL) uint16 {
 	return 443
 }
 
-// ambiguous reports whether only some programs would take the host for an
-// address: 2130706433, 0x7f.1, 0177.0.0.1, full-width digits. As in browsers, a
-// host whose last label is a number is an address or nothing.
+// ambiguous reports whether some programs but not all would read the host as an IP address:
+// 2130706433, 0x7f.1, 0177.0.0.1, full-width digits. As in browsers, a host whose last label is a
+// number must be an address.
 func ambiguous(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	if _, err := netip.ParseAddr(host); err == nil {

@@ -42,7 +42,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// A bad URL's fault is told so that it can be mended.
+// The error for a malformed URL says what to change.
 func TestABadURLIsToldHowToMendIt(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -68,8 +68,8 @@ func TestABadURLIsToldHowToMendIt(t *testing.T) {
 	}
 }
 
-// A URL passes here exactly if the contract lets it pass, but for brackets without
-// an address in them, of which the contract's pattern cannot tell.
+// ParseURL accepts exactly the URLs that the contract's pattern accepts, except for brackets
+// without an address, which the pattern cannot detect.
 func TestAURLIsJudgedAsTheContractDoes(t *testing.T) {
 	t.Parallel()
 	doc, err := contract.Document()
