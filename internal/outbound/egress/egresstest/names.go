@@ -1,5 +1,5 @@
-// Package egresstest is a name server for tests: one that answers, refuses,
-// fails or keeps silent, as it is told.
+// Package egresstest provides a DNS server and a webhook receiver for tests. The test sets how they
+// respond.
 package egresstest
 
 import (
@@ -11,25 +11,25 @@ import (
 	"testing"
 )
 
-// Loopback is the list of an operator who lets webhooks call this machine.
+// Loopback is an allowlist with which webhooks may be sent to this machine.
 var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// Answer is what the server says about a name.
+// Answer is the DNS server's response for a name.
 type Answer struct {
 	addrs  []netip.Addr
 	code   uint16
 	silent bool
 }
 
-// A server can say these beside addresses.
+// Responses other than addresses.
 var (
 	NoSuchName = Answer{code: 3}
 	ServFail   = Answer{code: 2}
-	NoData     = Answer{}             // the name exists, and has no address
-	Silent     = Answer{silent: true} // nothing is ever said
+	NoData     = Answer{}             // the name exists but has no address
+	Silent     = Answer{silent: true} // no response at all
 )
 
-// Addresses answers with the given addresses.
+// Addresses returns the response with the given addresses.
 func Addresses(addrs ...string) Answer {
 	var a Answer
 	for _, s := range addrs {
@@ -38,9 +38,9 @@ func Addresses(addrs ...string) Answer {
 	return a
 }
 
-// NameServer serves zone, which is asked with each question's name, in lower
-// case and without the last dot, and whether it is about IPv6. Answers live for
-// no time. The server ends with the test.
+// NameServer starts a DNS server and returns a resolver that uses it. The server calls zone with
+// each name that is looked up, in lower case without the final dot, and whether IPv6 addresses are
+// wanted. Responses have a TTL of 0. The server stops when the test ends.
 func NameServer(t testing.TB, zone func(name string, v6 bool) Answer) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func NameServer(t testing.TB, zone func(name string, v6 bool) Answer) *net.Resol
 
 const typeA, typeAAAA = 1, 28
 
-// answer answers the one question of a query for A or AAAA.
+// answer responds to a query for A or AAAA records.
 func answer(query []byte, zone func(string, bool) Answer) []byte {
 	if len(query) < 12 {
 		return nil
@@ -89,7 +89,7 @@ func answer(query []byte, zone func(string, bool) Answer) []byte {
 		if kind == typeA && !a.Is4() || kind == typeAAAA && a.Is4() || kind != typeA && kind != typeAAAA {
 			continue
 		}
-		records = append(records, 0xc0, 12) // the question's name
+		records = append(records, 0xc0, 12) // a pointer to the name in the question
 		records = binary.BigEndian.AppendUint16(records, kind)
 		records = append(records, 0, 1, 0, 0, 0, 0)
 		records = binary.BigEndian.AppendUint16(records, uint16(a.BitLen()/8))

@@ -19,11 +19,11 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Receiver is somebody's server that takes webhooks and keeps what it was sent.
+// Receiver is an HTTP server that receives webhooks and records the requests.
 type Receiver struct {
 	*httptest.Server
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	calls   []Call
 	respond http.HandlerFunc
 }
@@ -35,8 +35,8 @@ type Call struct {
 	At     time.Time
 }
 
-// NewReceiver starts a receiver over plain HTTP that responds as it is told. It
-// ends with the test, and so do connections that are left open.
+// NewReceiver starts a receiver over plain HTTP that responds by the given handler. It is closed,
+// with all connections, when the test ends.
 func NewReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
 	t.Helper()
 	r := newReceiver(t, respond)
@@ -61,7 +61,7 @@ func newReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
 	return r
 }
 
-// ServeHTTP keeps the request and responds.
+// ServeHTTP records the request and responds.
 func (r *Receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *Receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	respond(rw, req)
 }
 
-// Respond makes the receiver respond with a status and a text.
+// Respond returns a handler that responds with a status and a text.
 func Respond(status int, text string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		rw.WriteHeader(status)
@@ -83,14 +83,14 @@ func Respond(status int, text string) http.HandlerFunc {
 	}
 }
 
-// RespondWith changes the response.
+// RespondWith replaces the handler.
 func (r *Receiver) RespondWith(respond http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.respond = respond
 }
 
-// Calls are the requests so far.
+// Calls returns the requests so far.
 func (r *Receiver) Calls() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Receiver) Await(t testing.TB, n int) (newest Call) {
 	return newest
 }
 
-// SignedBy reports whether a request verifies with a secret, by both schemes.
+// SignedBy reports whether a request's signatures, in both schemes, verify with a secret.
 func (c Call) SignedBy(secret string) bool {
 	sum := func(key []byte, text string) []byte {
 		m := hmac.New(sha256.New, key)
