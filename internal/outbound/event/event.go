@@ -1,16 +1,15 @@
-// Package event is the outbox. Record stores an event in the caller's
-// transaction; it neither sends nor waits. Sending is internal/outbound/delivery's work.
+// Package event is the transactional outbox. Record stores an event in the caller's transaction; it
+// neither sends nor waits. The package internal/outbound/delivery sends the events.
 //
-// An event becomes rows only if an endpoint of the guild listens to its type at
-// that moment. Where the data is complete before the statement, Record renders
-// the payload; a statement that alone knows a part of the data (the balance that
-// it leaves behind) records the event itself, with the same steps (EmitSQL).
+// An event is stored only if an endpoint of the guild listens to its type at that time. If all data
+// is known before the statement, Record renders the payload. A statement that alone knows a part of
+// the data, such as the new balance, records the event itself with the same CTEs (EmitSQL).
 package event
 
 import (
 	"cmp"
 	"context"
-	_ "embed" // steps of statements
+	_ "embed" // for the SQL of EmitSQL
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,11 +56,11 @@ const (
 	MemberJoined         = "member.joined"
 	MemberLeft           = "member.left"
 	MemberUpdated        = "member.updated"
-	Ping                 = "ping"           // sent on request only; nobody subscribes to it
-	WorkRequested        = "work.requested" // for the stream of work alone
+	Ping                 = "ping"           // sent only on request; cannot be subscribed to
+	WorkRequested        = "work.requested" // only in the bot's stream of work
 )
 
-// Types is every type an endpoint can subscribe to.
+// Types lists the types that an endpoint can subscribe to.
 var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
@@ -70,55 +69,54 @@ var Types = []string{
 	WebhookFailing, WebhookRecovered, WebhookDisabled, TokenExpiring,
 }
 
-// Origin says in which guild an event happened, who caused it and when.
+// Origin says in which guild an event happened, who caused it, and when.
 type Origin struct {
 	auth.By
-	At    time.Time // the change's own instant
-	Trace string    // the traceparent of who did it; empty where that is the context's in which it is recorded
+	At    time.Time // the instant that the changed row carries
+	Trace string    // the traceparent of the cause; empty: that of the context in which the event is recorded
 }
 
-// On is the origin with the instant of the change that it tells of: the one
-// that the changed row carries, taken after the lock that orders its changes.
+// On returns the origin with the instant of the change: the one that the changed row carries, taken
+// after the row's lock, so that instants have the order of the changes.
 func (o Origin) On(at time.Time) Origin {
 	o.At = at
 	return o
 }
 
-// In is the origin within the trace of ctx, for what is recorded in another context.
+// In returns the origin with the trace of ctx, for events that are recorded in another context.
 func (o Origin) In(ctx context.Context) Origin {
 	o.Trace = tracing.Traceparent(ctx)
 	return o
 }
 
-// Traceparent is that of who did what is recorded in ctx; empty where nobody traces.
+// Traceparent returns the origin's trace, or that of ctx; empty without tracing.
 func (o Origin) Traceparent(ctx context.Context) string {
 	return cmp.Or(o.Trace, tracing.Traceparent(ctx))
 }
 
-// From is the origin of what somebody does.
+// From returns the origin of changes by an actor.
 func From(by auth.By) Origin { return Origin{By: by} }
 
-// System is the origin of what the service does on its own in guild.
+// System returns the origin of changes that Guildhall itself makes in a guild.
 func System(guild string) Origin { return From(auth.System(guild)) }
 
-// JSON is the origin as the payload shows it.
+// JSON returns the origin as payloads show it.
 func (o Origin) JSON() string { return o.By.Origin() }
 
-// Change is one of several changes that are told together.
+// Change is one of several changes whose events are recorded together.
 type Change struct {
-	At    time.Time // its instant
+	At    time.Time // the instant of the change
 	Data  any
-	Trace string // as Origin's, which is taken where this one is empty
+	Trace string // the traceparent of the cause; empty: the Origin's
 }
 
-// Record stores an event and a delivery for each endpoint of the guild that
-// listens to its type. Both become real with the caller's commit, or never. by
-// has the instant of the change.
+// Record stores an event and a delivery for each endpoint of the guild that listens to its type.
+// Both exist once the caller's transaction commits. by contains the instant of the change.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
 	return RecordEach(ctx, tx, by, typ, []Change{{At: by.At, Data: data}})
 }
 
-// RecordTypes is RecordEach for changes by the types of their events, in the order of these.
+// RecordTypes calls RecordEach for each type of changes, in the order of Types.
 func RecordTypes(ctx context.Context, tx *db.Tx, by Origin, changes map[string][]Change) error {
 	for _, typ := range slices.Sorted(maps.Keys(changes)) {
 		if err := RecordEach(ctx, tx, by, typ, changes[typ]); err != nil {
@@ -134,8 +132,8 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 	return recordBy(ctx, tx, recordEach, by, typ, changes)
 }
 
-// RecordAbout stores an event about one endpoint, and a delivery for each other endpoint
-// and stream of the guild that listens to its type.
+// RecordAbout stores an event about one endpoint, and a delivery for each other endpoint and each
+// stream of the guild that listens to its type.
 func RecordAbout(ctx context.Context, tx *db.Tx, by Origin, endpoint, typ string, data any) error {
 	return recordBy(ctx, tx, recordAbout, by, typ, []Change{{At: by.At, Data: data}}, endpoint)
 }
@@ -168,31 +166,29 @@ func recordBy(ctx context.Context, tx *db.Tx, statement string, by Origin, typ s
 	return nil
 }
 
-// EmitSQL are the CTEs of a statement that tell of each change: its event with a delivery
-// for each endpoint and each of the bot's streams that listens, or nothing at all where
-// none does. moved is a CTE of the statement with a row for each change, with the columns
-// event_id, null where nothing is to be told, updated_at, origin and trace. guild, typ and
-// payload are expressions over such a row, or parameters; the payload is worked out only
-// for what is stored.
+// EmitSQL returns CTEs that record an event for each changed row: the event, with a delivery for
+// each endpoint and each of the bot's streams that listens, or nothing if none listens. moved is a
+// CTE with a row for each change and the columns event_id (null: record no event), updated_at,
+// origin and trace. guild, typ and payload are SQL expressions over such a row, or parameters.
+// payload is evaluated only for events that are stored.
 //
-// A delivery for a pull endpoint is never fresh: no worker sends it. The changes of a bot
-// key are for those streams alone that want the echo.
+// A delivery for a pull endpoint is never fresh, since no worker sends it. Changes made with a bot
+// key go only to those streams that want the bot's own changes (the echo).
 //
-// The ids are UUIDv7, and so are the deliveries', which begin with their event's time:
-// they stand in the order of events. The column's default, which mints one from nothing,
-// takes Postgres an eighth of an adjustment to set up, even where there is nothing to
-// deliver.
+// The ids are UUIDv7. A delivery's id begins with its event's time, so ids sort in the order of the
+// events. Ids come from the statement, not from a column default: evaluating the default that makes
+// a UUID costs an eighth of an adjustment's time, even if nothing is delivered.
 func EmitSQL(moved, guild, typ, payload string) string {
 	return emitSQL(moved, guild, typ, payload, "")
 }
 
-// emitSQL is EmitSQL, leaving out the endpoints e of which except does not hold.
+// emitSQL is EmitSQL without the endpoints e for which the condition except does not hold.
 func emitSQL(moved, guild, typ, payload, except string) string {
 	return db.With(emitSteps, "moved", moved, "guild", guild, "type", typ, "payload", payload, "except", except)
 }
 
-// EmitDataSQL is EmitSQL where the statement renders the payload, as Envelope does, around
-// data: an expression over a row of moved.
+// EmitDataSQL is EmitSQL with a payload that the statement renders as Envelope does. data is an
+// expression over a row of moved.
 func EmitDataSQL(moved, guild, typ, data string) string {
 	return EmitSQL(moved, guild, typ, db.With(`
 			'{"id":"' || :moved.event_id || '","type":"' || :type || '","timestamp":"'
@@ -214,8 +210,8 @@ func recordSQL(except string) string {
 		SELECT`
 }
 
-// RecordFor stores an event for one of the bot's streams alone, whose id is given, and
-// whatever that listens to. It returns the event's id.
+// RecordFor stores an event for the bot's stream with the given id only, whatever the stream
+// listens to. It returns the event's id.
 func RecordFor(ctx context.Context, tx *db.Tx, by Origin, stream, typ string, data any) (id string, err error) {
 	text, err := render(typ, data)
 	if err != nil {
@@ -246,8 +242,7 @@ const recordFor = `
 		)
 		SELECT count(*) FROM guilds home WHERE home.id = $1`
 
-// render is data without escapes for HTML, which would make a body up to six
-// times as long.
+// render returns data as JSON without escapes for HTML, which could make a body six times as long.
 func render(typ string, data any) (string, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -18,8 +18,9 @@ import (
 
 const guild = "402187554310020096"
 
-// scene is a guild with endpoints that listen to case.created, and one each that
-// is switched off, that listens to something else, and that is another guild's.
+// scene returns a database in which a guild has the given number of endpoints that listen to
+// case.created, and one endpoint each that is disabled, that listens to another type, and that
+// belongs to another guild.
 func scene(t *testing.T, listeners int) *db.DB {
 	t.Helper()
 	d := dbtest.New(t).DB
@@ -64,8 +65,8 @@ func TestNothingIsWrittenForNobody(t *testing.T) {
 	}
 }
 
-// An event tells of a change that has its instant; the transaction's would cost a
-// question of its own, and would not be in the order of changes.
+// An event must have the instant of its change. The transaction's time would cost a query of its
+// own, and would not follow the order of the changes.
 func TestAnEventWithoutAnInstantIsRefused(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)
@@ -126,8 +127,8 @@ func TestEachChangeHasAnEventOfItsOwn(t *testing.T) {
 	}
 }
 
-// Endpoints and streams are told what they listen to, and a stream of the changes of bot
-// keys only where it wants the echo. Nothing is told of a change without an event's id.
+// Endpoints and streams get the events that they listen to. A stream gets changes by bot keys only
+// if it wants the echo. A change without an event id is not recorded.
 func TestWhoListensIsTold(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)
@@ -165,13 +166,13 @@ func TestWhoListensIsTold(t *testing.T) {
 	}
 }
 
-// The ids of deliveries stand in the order of their events.
+// The ids of deliveries sort in the order of their events.
 func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)
 	var last []string
 	for n := 1; n <= 5; n++ {
-		for begun := time.Now(); time.Since(begun) < 2*time.Millisecond; { // the ids count milliseconds
+		for begun := time.Now(); time.Since(begun) < 2*time.Millisecond; { // ids have a resolution of one millisecond
 		}
 		record(t, d, func(ctx context.Context, tx *db.Tx) error {
 			return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.CaseCreated, n)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Envelope is what stands around an event's id, instant and data in its payload: the
-// same for all events of a type that have one origin.
+// Envelope is the part of a payload around an event's id, instant and data. It is the same for all
+// events of one type and origin.
 type Envelope struct{ head, middle string }
 
-// instantLayout is an instant as payloads show it, cut to the millisecond.
+// instantLayout is the form of instants in payloads, truncated to the millisecond.
 const instantLayout = "2006-01-02T15:04:05.000Z"
 
-// NewEnvelope returns the envelope of events of a type.
+// NewEnvelope returns the envelope for events of a type and origin.
 func NewEnvelope(by Origin, typ string) Envelope {
 	return Envelope{
 		head:   `","type":` + quote(typ) + `,"timestamp":"`,
@@ -20,7 +20,7 @@ func NewEnvelope(by Origin, typ string) Envelope {
 	}
 }
 
-// Payload is the text that is sent, and signed, byte for byte.
+// Payload returns the text that is signed and sent, byte for byte.
 func (e Envelope) Payload(id string, at time.Time, data string) string {
 	return `{"id":"` + id + e.head + at.UTC().Format(instantLayout) + e.middle + data + "}"
 }
