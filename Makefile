@@ -145,6 +145,12 @@ release: ## build the program, packages and all that lies beside them into dist/
 	@.ci/contract-changes > $(DIST)/contract-changes.md
 	@cd $(DIST) && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
 
+.PHONY: deb
+deb: ## build the package of this checkout for this machine's Debian or Ubuntu into dist/
+	@mkdir -p $(DIST) && .ci/notices > $(DIST)/NOTICES.txt
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/guildhall ./cmd/guildhall
+	@.ci/deb $(VERSION) $$(dpkg --print-architecture) bin/guildhall $(DIST)/NOTICES.txt $(DIST) && ls $(DIST)/*.deb
+
 .PHONY: release-prepare
 release-prepare: generate ## make the commit to tag: date the section of RELEASE=26.12.0 in CHANGELOG.md and freeze its contract
 	.ci/release-prepare $(RELEASE)
