@@ -10,22 +10,21 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// About is what the platform says of a guild. Nothing of it has been checked.
+// About is what the platform says of a guild, unchecked.
 type About struct {
 	Name     string
-	IconURL  string // empty: it has none
+	IconURL  string // empty: the guild has no icon
 	OwnerID  string
-	Members  int64 // about as many
+	Members  int64 // approximately
 	Locale   string
-	JoinedAt time.Time // when the bot joined
+	JoinedAt time.Time // when the bot joined the guild
 }
 
-// iconBase is where the platform keeps the icons of guilds.
+// iconBase is the platform's base URL of guild icons.
 const iconBase = "https://cdn.discordapp.com/icons/"
 
-// About asks what a guild is. It makes two calls and repeats none; before each it waits
-// for turn, and makes none where turn fails. It is ErrNotInGuild where the bot is no
-// member.
+// About asks the platform about a guild. It makes two calls and retries neither. Before each it
+// calls turn to wait, and gives up if turn fails. It returns ErrNotInGuild if the bot is no member.
 func (d *Discord) About(ctx context.Context, guild string, turn func(context.Context) error) (About, error) {
 	call := func(at *rest.CompiledEndpoint, out any) error {
 		if err := turn(ctx); err != nil {
@@ -67,9 +66,8 @@ func (d *Discord) About(ctx context.Context, guild string, turn func(context.Con
 	return about, nil
 }
 
-// ForAll reports whether a call for any other guild would fail as well now: the bot's
-// token is refused, its budget spent, the platform asks to be left alone or cannot be
-// reached.
+// ForAll reports whether calls for any other guild would now fail too: the bot's token is refused,
+// the bot's budget is spent, the platform limits the bot as a whole, or it cannot be reached.
 func ForAll(err error) bool {
 	f, ok := errors.AsType[*Failure](err)
 	if !ok {

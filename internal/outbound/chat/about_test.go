@@ -29,7 +29,7 @@ func TestThePlatformSaysWhatAGuildIs(t *testing.T) {
 		Name: "Ravens", IconURL: "https://cdn.discordapp.com/icons/5/a_f00.png", OwnerID: "7", Members: 4711, Locale: "de",
 		JoinedAt: time.Date(2026, 2, 3, 4, 5, 6, 123456000, time.UTC),
 	}
-	for _, calls := range []int{3, 2} { // it asks once who it is
+	for _, calls := range []int{3, 2} { // the client asks for its own id only once
 		turns = 0
 		is, err := d.About(t.Context(), "5", turn)
 		is.JoinedAt = is.JoinedAt.UTC()

@@ -9,9 +9,9 @@ import (
 	"guildhall/internal/base/lanes"
 )
 
-// Withdraw deletes an intent whose message has certainly not been posted, so
-// that nobody will post it. It returns false when the message is posted, or may
-// be. The operator's bot is no longer asked for a message that it has not fetched.
+// Withdraw deletes an intent whose message has certainly not been posted, so that it is never
+// posted. It returns false if the message has been or may have been posted. If the operator's bot
+// was asked to post the message and has not fetched the request, the request is withdrawn too.
 func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
 	if err := takeBack(ctx, tx, guild, Nonce(id)); err != nil {
 		return false, err
@@ -24,8 +24,7 @@ func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
 	return n == 1, fault.Wrap(err, "withdraw intent", id, "of guild", guild)
 }
 
-// State returns the state of an intent; it is empty when there is no such
-// intent.
+// State returns the state of an intent, or "" if there is no such intent.
 func State(ctx context.Context, tx *db.Tx, guild, id string) (string, error) {
 	state, err := db.Get[string](ctx, tx, `
 		SELECT state FROM chat_intents
@@ -37,8 +36,8 @@ func State(ctx context.Context, tx *db.Tx, guild, id string) (string, error) {
 	return state, nil
 }
 
-// leaveToBot leaves an intent that the operator's bot has been asked to post until TryAgain,
-// unless TryAgain was called after the caller took the intent.
+// leaveToBot takes an intent out of its lane until TryAgain, because the operator's bot has been
+// asked to post it. It does nothing if TryAgain was called after the caller took the intent.
 func leaveToBot(ctx context.Context, tx *db.Tx, in Intent) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE chat_intents
@@ -49,7 +48,7 @@ func leaveToBot(ctx context.Context, tx *db.Tx, in Intent) error {
 	return fault.Wrap(err, "leave intent", in.ID, "of guild", in.GuildID, "to the bot")
 }
 
-// TryAgain makes an intent due that is not posted yet.
+// TryAgain makes an unposted intent due.
 func TryAgain(ctx context.Context, tx *db.Tx, guild, id string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE chat_intents
@@ -60,8 +59,8 @@ func TryAgain(ctx context.Context, tx *db.Tx, guild, id string) error {
 	return fault.Wrap(err, "make intent", id, "of guild", guild, "due")
 }
 
-// Announcements are the intents that a lane posts: all but those of ticket messages, which
-// their requests post. An announcement that is a day old is given up.
+// Announcements is the queue of intents that a lane posts: all except ticket messages, which are
+// posted by their requests. An announcement is given up after a day.
 var Announcements = lanes.Queue{
 	Table: "chat_intents", At: "try_at", Failures: "tries", Condition: "try_at IS NOT NULL", Since: "created_at", MaxAge: 24 * time.Hour,
 }

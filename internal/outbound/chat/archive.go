@@ -7,25 +7,25 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// writing are the permissions that archiving a channel takes away: to send
-// messages, also in threads, and to open threads.
+// writing are the permissions that archiving a channel denies: sending messages, also in threads,
+// and creating threads.
 const writing uint64 = 1<<11 | 1<<35 | 1<<36 | 1<<38
 
-// The platform's types of threads.
+// The platform's types of thread channels.
 const (
 	announcementThread = 10
 	publicThread       = 11
 	privateThread      = 12
 )
 
-// channelInfo is what the platform says of a channel.
+// channelInfo is the platform's JSON of a channel.
 type channelInfo struct {
 	Type       int         `json:"type"`
 	Overwrites []Overwrite `json:"permission_overwrites"`
 }
 
-// LockOf names everyone, the user, and every member with permissions of their
-// own but the bot. Roles keep theirs: staff can still write.
+// LockOf returns the overwrites of everyone, the user, and every member with permissions of their
+// own except the bot. Roles keep theirs, so staff can still write.
 func (d *Discord) LockOf(ctx context.Context, c Channel, user string) (Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -51,8 +51,7 @@ func (a channelInfo) thread() bool {
 	return a.Type == announcementThread || a.Type == publicThread || a.Type == privateThread
 }
 
-// of returns the overwrite for a role or member, an absent one when there is
-// none.
+// of returns the overwrite of a role or member, or one with Absent set if there is none.
 func (a channelInfo) of(id string, typ OverwriteType) Overwrite {
 	i := slices.IndexFunc(a.Overwrites, func(o Overwrite) bool { return o.ID == id && o.Type == typ })
 	if i < 0 {
@@ -67,20 +66,19 @@ func (d *Discord) about(ctx context.Context, c Channel) (channelInfo, error) {
 	return a, err
 }
 
-// ArchiveChannel archives and locks a thread, and denies writing in any other
-// channel.
+// ArchiveChannel archives and locks a thread; in any other channel it denies writing.
 func (d *Discord) ArchiveChannel(ctx context.Context, c Channel, lock Lock) error {
 	return d.setArchived(ctx, c, lock, true)
 }
 
-// RestoreChannel takes a thread out of the archive, and gives back what
-// ArchiveChannel has taken.
+// RestoreChannel unarchives a thread; in any other channel it restores the permissions that
+// ArchiveChannel denied.
 func (d *Discord) RestoreChannel(ctx context.Context, c Channel, lock Lock) error {
 	return d.setArchived(ctx, c, lock, false)
 }
 
-// setArchived reads the channel first: it may have been changed since the lock
-// was made, and only the permissions to write are touched.
+// setArchived reads the channel first, which may have changed since the lock was made, and changes
+// only the permissions to write.
 func (d *Discord) setArchived(ctx context.Context, c Channel, lock Lock, archived bool) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -112,7 +110,7 @@ func (d *Discord) setArchived(ctx context.Context, c Channel, lock Lock, archive
 	return nil
 }
 
-// closed is the overwrite without the permission to write.
+// closed returns the overwrite with writing denied.
 func (o Overwrite) closed() Overwrite {
 	o.Allow &^= writing
 	o.Deny |= writing
@@ -120,11 +118,11 @@ func (o Overwrite) closed() Overwrite {
 	return o
 }
 
-// reopened is the overwrite with the permission to write that it had before.
-// Other changes since stay.
+// reopened returns the overwrite with the permissions to write that it had before. It keeps other
+// changes made since.
 func (o Overwrite) reopened(before Overwrite) Overwrite {
 	if o.Absent {
-		return o // it was taken away meanwhile
+		return o // someone else has changed the permission meanwhile
 	}
 	o.Allow = o.Allow&^writing | before.Allow&writing
 	o.Deny = o.Deny&^writing | before.Deny&writing

@@ -25,43 +25,43 @@ import (
 )
 
 const (
-	// DefaultURL is the base of Discord's API.
+	// DefaultURL is the base URL of Discord's API.
 	DefaultURL = "https://discord.com/api/v10"
 
 	maxTries     = 3
-	maxRateWait  = 2 * time.Second // a 429 that asks for more ends the call
+	maxRateWait  = 2 * time.Second // a longer Retry-After of a 429 response ends the call
 	maxResponse  = 1 << 20
 	searchPages  = 10
 	searchPage   = 100
-	discordEpoch = 1420070400000 // the first millisecond of a snowflake
+	discordEpoch = 1420070400000 // the Unix time in milliseconds at which snowflakes start
 
-	// searchWindow is how long after the instant from which on it may have been
-	// posted a message can appear: an attempt under its nonce, the lease of that
-	// attempt, and as long again for clocks that differ and a platform that is slow.
+	// searchWindow is how long after since a message that may have been posted can appear: an
+	// attempt under its nonce and the lease of that attempt, doubled for differing clocks and a
+	// slow platform.
 	searchWindow = 2 * (nonceWindow + Lease)
 )
 
-// Config is what the Discord client needs. Zero durations mean the defaults.
+// Config is the configuration of the Discord client. Zero durations mean the defaults.
 type Config struct {
-	Token  string        // the bot token, without "Bot "
-	URL    string        // ends in /api/v10; empty means DefaultURL
+	Token  string        // the bot token, without the prefix "Bot "
+	URL    string        // ends with /api/v10; empty means DefaultURL
 	Log    *slog.Logger  // nil: slog.Default()
-	Budget time.Duration // for a whole call with its repetitions; 8 s
-	Try    time.Duration // for one attempt with the platform; 6 s
-	Pause  time.Duration // before a bot token that was refused is tried again; 1 min
+	Budget time.Duration // timeout of a call with its retries; 8 s
+	Try    time.Duration // timeout of one attempt; 6 s
+	Pause  time.Duration // time before a refused bot token is tried again; 1 min
 
-	Metrics  prometheus.Registerer // nil: nothing is measured
-	Tracer   *tracing.Tracer       // nil: nothing is traced
-	Refusals Counter               // counted over RefusalWindow; nil: this process counts for itself
+	Metrics  prometheus.Registerer // nil: no metrics
+	Tracer   *tracing.Tracer       // nil: no traces
+	Refusals Counter               // counts refused calls over RefusalWindow; nil: in this process only
 
-	Transport http.RoundTripper // nil: the network
+	Transport http.RoundTripper // nil: the default transport
 }
 
-// Discord is the platform behind a bot token.
+// Discord is the client of a bot. It implements Platform.
 type Discord struct {
 	client rest.Client
 	log    *slog.Logger
-	// transport is the way to the platform, without anything that belongs to the bot.
+	// transport sends requests without the bot's authorization.
 	transport http.RoundTripper
 	limits    *limits
 	people    *peopleShare
@@ -72,12 +72,11 @@ type Discord struct {
 	tracer    *tracing.Tracer
 	budget    time.Duration
 
-	mu   sync.Mutex // guards what follows
-	self string     // the bot's own user id, once known
+	mu   sync.Mutex // guards the field below
+	self string     // the bot's own user id; empty until known
 }
 
-// NewDiscord returns a client for the bot with the given token. It makes no
-// call.
+// NewDiscord returns a client for the bot with the given token. It makes no calls.
 func NewDiscord(cfg Config) (*Discord, error) {
 	if cfg.Token == "" {
 		return nil, errors.New("chat: the bot token is missing")
@@ -109,14 +108,14 @@ func NewDiscord(cfg Config) (*Discord, error) {
 		client: rest.NewClient(cfg.Token,
 			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
 			rest.WithUserAgent("DiscordBot (guildhall, 1)"),
-			// The library's own limiter can unlock what another call holds.
+			// The library's rate limiter can unlock a bucket that another call has locked.
 			rest.WithRateLimiter(rest.NewNoopRateLimiter()),
-			// The library logs whole bodies, and those are people's messages.
+			// The library logs whole bodies, which contain people's messages.
 			rest.WithLogger(slog.New(slog.DiscardHandler)),
 			rest.WithHTTPClient(&http.Client{
 				Timeout:   cfg.Try,
 				Transport: capped{transport},
-				// A redirect would carry the bot token to another place.
+				// Following a redirect would send the bot token to another host.
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			})),
 	}
@@ -128,7 +127,7 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	return d, nil
 }
 
-// SendMessage posts m with all mentions off but those of the users it names.
+// SendMessage posts m. Only the users in m.Mentions are notified.
 func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	body := message{Content: m.Content, Nonce: m.Nonce, EnforceNonce: m.Nonce != ""}
 	body.AllowedMentions.Parse = []string{}
@@ -141,7 +140,7 @@ func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	}
 	err := d.in(ctx, m.Channel, rest.CreateMessage.Compile(nil, m.Channel.ID), body, &posted)
 	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeUnknownMessage {
-		// The nonce is known and its message is no longer there.
+		// The platform knows the nonce, but the message was deleted.
 		return "", nil
 	}
 	if err != nil {
@@ -150,16 +149,15 @@ func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	return posted.ID, nil
 }
 
-// EditMessage replaces the content.
+// EditMessage replaces the content of a message.
 func (d *Discord) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
 	body := message{Content: content}
 	body.AllowedMentions.Parse = []string{}
 	return d.in(ctx, c, rest.UpdateMessage.Compile(nil, c.ID, messageID), body, nil)
 }
 
-// message is a message to be created. The library's own type sends null where
-// there are no lists of mentions, and holds ids in fewer digits than they may
-// have.
+// message is the JSON to create a message. The library's own type sends null for missing lists of
+// mentions, and its ids have fewer digits than ids may have.
 type message struct {
 	Content         string `json:"content"`
 	Nonce           string `json:"nonce,omitempty"`
@@ -176,9 +174,8 @@ type reference struct {
 	FailIfNotExists bool   `json:"fail_if_not_exists"`
 }
 
-// FindMessages reads the channel from just before since, and no further than the
-// message can stand. A channel so busy that the search would not end before is a
-// failure, not an empty result.
+// FindMessages reads the channel from just before since to the end of searchWindow. If the channel
+// has so many messages that the search cannot finish, it returns an error, not an empty result.
 func (d *Discord) FindMessages(ctx context.Context, m Message, since time.Time) ([]string, error) {
 	c, content := m.Channel, m.Content
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
@@ -205,7 +202,7 @@ func (d *Discord) FindMessages(ctx context.Context, m Message, since time.Time) 
 			return nil, err
 		}
 		for _, m := range page {
-			// The platform drops white space around a message.
+			// The platform trims white space around a message.
 			if m.Author.ID == self && strings.TrimSpace(m.Content) == strings.TrimSpace(content) {
 				found = append(found, m.ID)
 			}
@@ -226,7 +223,7 @@ func (d *Discord) FindMessages(ctx context.Context, m Message, since time.Time) 
 	return nil, &Failure{Message: "too many messages in the channel to search it", Uncertain: true}
 }
 
-// snowflake is the lowest id of what the platform makes at an instant.
+// snowflake returns the lowest id of objects that the platform creates at an instant.
 func snowflake(at time.Time) string {
 	return strconv.FormatInt(max(at.UnixMilli()-discordEpoch, 0)<<22, 10)
 }
@@ -240,12 +237,12 @@ func (d *Discord) DeleteChannel(ctx context.Context, c Channel) error {
 	return err
 }
 
-// me is the bot's own user id, asked for at most once.
+// me returns the bot's own user id, which it asks for at most once.
 func (d *Discord) me(ctx context.Context) (string, error) {
 	return d.askMe(func(out any) error { return d.do(ctx, Channel{}, rest.GetCurrentUser.Compile(nil), nil, out) })
 }
 
-// askMe is the bot's own user id; ask makes the call, unless it is known.
+// askMe returns the bot's own user id; ask makes the call if the id is not known yet.
 func (d *Discord) askMe(ask func(out any) error) (string, error) {
 	d.mu.Lock()
 	known := d.self
@@ -268,10 +265,10 @@ func (d *Discord) askMe(ask func(out any) error) (string, error) {
 	return user.ID, nil
 }
 
-// do makes one call for a guild: up to three tries on server errors, silence and
-// short rate limits, all within the budget. Repeating is safe: messages carry a
-// nonce, and the other calls say how something shall be. A call that was refused before
-// is made again, since an operator may have mended the cause.
+// do makes one call for a guild. It makes up to three attempts after server errors, timeouts and
+// short rate limits, all within the budget. Retrying is safe: messages carry a nonce, and the other
+// calls set a state. A call that was refused earlier is made again, since an operator may have
+// fixed the cause.
 func (d *Discord) do(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -296,7 +293,7 @@ func (d *Discord) do(ctx context.Context, c Channel, at *rest.CompiledEndpoint, 
 	}
 }
 
-// pause is how long to wait before the next try, if there is to be one.
+// pause returns how long to wait before the next attempt, and false if there is to be none.
 func pause(f *Failure, try int) (time.Duration, bool) {
 	switch {
 	case try >= maxTries, f.unsent != "" && f.unsent != unsentTransport:
@@ -310,7 +307,7 @@ func pause(f *Failure, try int) (time.Duration, bool) {
 	}
 }
 
-// try is one attempt, unless there are reasons not to begin it.
+// try makes one attempt, unless there is a reason not to.
 func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) *Failure {
 	if f := d.token.refuses(); f != nil {
 		return f
@@ -342,7 +339,7 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 	return f
 }
 
-// failureOf is what an attempt that ended with err has come to; nil is success.
+// failureOf returns the Failure of an attempt that ended with err, or nil for success.
 func failureOf(err error, sent *roundTrip) *Failure {
 	var response rest.Error
 	switch {
@@ -369,8 +366,8 @@ func failureOf(err error, sent *roundTrip) *Failure {
 	return &Failure{Message: transportText(err), Uncertain: true}
 }
 
-// limitOf reads what a 429 asks for, and whether of the bot as a whole. The body
-// is more exact than the headers, and may be alone in saying the latter.
+// limitOf returns how long a 429 response asks us to wait, and whether the limit is the bot's as a
+// whole. The body is more precise than the headers, and may be the only part that says the latter.
 func limitOf(response rest.Error) (wait time.Duration, global bool) {
 	var body struct {
 		RetryAfter float64 `json:"retry_after"`
@@ -383,8 +380,8 @@ func limitOf(response rest.Error) (wait time.Duration, global bool) {
 	return wait, body.Global
 }
 
-// transportText says what went wrong without the address, and without what a
-// parser may quote of the response.
+// transportText returns an error's text without the address, and without what a parser may quote of
+// the response.
 func transportText(err error) string {
 	var timeout net.Error
 	switch {
@@ -403,8 +400,8 @@ func transportText(err error) string {
 	return "the call failed"
 }
 
-// userOf reads the bot's user id from its token, whose first part is that id.
-// Other shapes give an empty string.
+// userOf returns the bot's user id from its token, whose first part encodes it. For a token of
+// another form it returns "".
 func userOf(token string) string {
 	first, _, ok := strings.Cut(token, ".")
 	id, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(first, "="))
@@ -419,7 +416,7 @@ func userOf(token string) string {
 	return string(id)
 }
 
-// roundTrip is what became of one request on the wire.
+// roundTrip records the result of one HTTP request.
 type roundTrip struct {
 	begun  bool
 	status int // 0: no response
@@ -429,8 +426,7 @@ type roundTrip struct {
 
 type roundTripKey struct{}
 
-// capped bounds how much of a response is read, and takes note of it in the
-// request's roundTrip.
+// capped limits how much of a response is read and records the result in the request's roundTrip.
 type capped struct{ next http.RoundTripper }
 
 func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {

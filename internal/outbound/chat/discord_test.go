@@ -20,8 +20,8 @@ const channel = "1100"
 
 func at(channel string) chat.Channel { return chat.Channel{GuildID: guild, ID: channel} }
 
-// connect returns a client that waits little for one response, so that silence
-// costs a test little.
+// connect returns a client with a short timeout for each response, so that tests of missing
+// responses are fast.
 func connect(t *testing.T, s *chattest.Server) *chat.Discord {
 	t.Helper()
 	return connectFor(t, s, 6*time.Second)
@@ -31,7 +31,7 @@ func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Di
 	t.Helper()
 	return connectAs(t, s, chat.Config{
 		Budget: budget,
-		Pause:  time.Nanosecond, // a refusal here is repaired at once
+		Pause:  time.Nanosecond, // tests repair the cause of a refusal at once
 	})
 }
 
@@ -244,7 +244,7 @@ func TestRateLimits(t *testing.T) {
 		if f := failure(t, send(d, channel)); f.Status != 429 {
 			t.Errorf("got %+v", f)
 		}
-		// The library forgets to unlock a route whose limit outlasts a caller.
+		// The library's rate limiter would keep a route locked after its caller has timed out.
 		testutil.Eventually(t, "the channel takes messages again", func() bool { return send(d, channel) == nil })
 	})
 
@@ -377,9 +377,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestTextChannels: archiving takes the permission to write from everyone, the
-// user and other members, and from nobody else; restoring gives back what it
-// took, and leaves what was changed meanwhile.
+// TestTextChannels: archiving denies writing to everyone, the user and other members, and to no
+// role. Restoring gives back the denied permissions and keeps other changes made meanwhile.
 func TestTextChannels(t *testing.T) {
 	t.Parallel()
 	const (
@@ -409,7 +408,7 @@ func TestTextChannels(t *testing.T) {
 			t.Errorf("%s has %+v, want %+v", id, got, want)
 		}
 	}
-	for range 2 { // a call may be made again
+	for range 2 { // the call may be repeated
 		if err := d.ArchiveChannel(ctx, at(channel), lock); err != nil {
 			t.Fatal(err)
 		}
@@ -427,17 +426,16 @@ func TestTextChannels(t *testing.T) {
 		}
 		wantOverwrite(guild, before[0])
 		wantOverwrite(staff, before[1])
-		wantOverwrite(friend, chattest.Overwrite{Type: 1, Allow: write}) // its view was taken meanwhile
+		wantOverwrite(friend, chattest.Overwrite{Type: 1, Allow: write}) // the permission to view was removed meanwhile
 		if _, there := s.Overwrites(channel)[user]; there {
 			t.Error("an overwrite that was none before is left")
 		}
 	}
 }
 
-// A message of unknown outcome was posted in the first minutes or not at all: however
-// much has been said since, it is found, and so is that it is not there. A channel in
-// which too much was said in those minutes is not taken for one without it.
-// RELIABILITY.md, Messages.
+// A message of unknown outcome was posted in the first minutes or not at all. However many messages
+// follow, the search finds it, or finds that it is missing. If too many messages were posted in
+// those minutes, the search fails and does not report it missing. RELIABILITY.md, Messages.
 func TestABusyChannelIsSearchedWhereTheMessageMayStand(t *testing.T) {
 	t.Parallel()
 	s := chattest.New(t)

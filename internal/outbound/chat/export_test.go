@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Later makes it as much later for what the client remembers.
+// Later moves the client's clocks forward.
 func (d *Discord) Later(by time.Duration) {
 	d.token.now = func() time.Time { return time.Now().Add(by) }
 	d.owners.now = d.token.now
@@ -18,7 +18,7 @@ const (
 	BotBudget        = invalidAll
 )
 
-// Refused is how many refused calls of the bot's address count now.
+// Refused returns how many refused calls currently count for the bot's address.
 func (d *Discord) Refused(ctx context.Context) int {
 	return d.refusals.counter.Count(ctx, 0, d.refusals.all)[0]
 }

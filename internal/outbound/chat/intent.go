@@ -22,22 +22,22 @@ const (
 	KindGiveawayRerolled = "giveaway_rerolled"
 )
 
-// The states an intent is left in.
+// The states in which an intent can end.
 const (
-	Sent    = "sent"    // posted
-	Refused = "refused" // certainly not posted
-	Unknown = "unknown" // perhaps posted
+	Sent    = "sent"    // the message was posted
+	Refused = "refused" // the message was certainly not posted
+	Unknown = "unknown" // the message may have been posted
 )
 
-// nonceWindow is how long after the first try the platform surely knows the
-// nonce. It promises only "a few minutes".
+// nonceWindow is how long after the first attempt we rely on the platform to remember the nonce.
+// The platform promises "a few minutes".
 const nonceWindow = 120 * time.Second
 
-// Lease is how long one attempt owns an intent: longer than a call's budget.
+// Lease is how long one attempt owns an intent. It is longer than a call's budget.
 const Lease = 15 * time.Second
 
-// Intent is one message the bot was asked to post. It is stored before the
-// platform is called, and whoever settles it says what became of it.
+// Intent is a message that the bot is to post. It is stored before the platform is called, and its
+// state is recorded afterwards.
 type Intent struct {
 	GuildID   string  `db:"guild_id"`
 	ID        string  `db:"id"`
@@ -46,7 +46,7 @@ type Intent struct {
 	ChannelID string  `db:"channel_id"`
 	ReplyTo   *string `db:"reply_to"`
 	Content   string  `db:"content"`
-	// Mentions are the users whom the message notifies.
+	// Mentions are the users that the message notifies.
 	Mentions    db.Strings `db:"mentions"`
 	AuthorID    *string    `db:"author_id"`
 	TokenID     *string    `db:"token_id"`
@@ -58,17 +58,16 @@ type Intent struct {
 	MessageID   *string    `db:"message_id"`
 	LeaseGen    int64      `db:"lease_gen"`
 	CreatedAt   time.Time  `db:"created_at"`
-	// TryAt is when a lane is to post the message, or to try again; nil: no lane posts it,
-	// as with messages of tickets, or the operator's bot has been asked to.
+	// TryAt is when a lane posts the message or retries; nil: no lane posts it, because it is a
+	// ticket's message or the operator's bot has been asked to post it.
 	TryAt *time.Time `db:"try_at"`
-	// Set by Take: Tried when the message may have been posted before, Late when
-	// that is so long ago that its nonce may be forgotten.
+	// Take sets both: Tried if the message may have been posted before, Late if that is so long ago
+	// that the platform may have forgotten the nonce.
 	Tried bool `db:"tried"`
 	Late  bool `db:"late"`
 }
 
-// Nonce is the name of an intent's message on the platform: 22 characters made
-// from the intent's id.
+// Nonce returns the nonce of an intent's message: 22 characters made from the intent's id.
 func Nonce(intentID string) string {
 	sum := sha256.Sum256([]byte(intentID))
 	text := new(big.Int).SetBytes(sum[:16]).Text(62)
@@ -81,8 +80,8 @@ func Nonce(intentID string) string {
 const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.reply_to, i.content, i.mentions, i.author_id, i.token_id,
 	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, i.created_at) AS first_sent_at, i.message_id, i.lease_gen, i.created_at, i.try_at`
 
-// Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
-// until somebody takes it: a lane does, unless the message is a ticket's.
+// Prepare stores an intent with a new id in the caller's transaction. Nothing is sent until the
+// intent is taken: by its request for a ticket's message, otherwise by a lane.
 func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 	in.ID = db.NewID()
 	stored, err := db.Get[Intent](ctx, tx, `
@@ -94,16 +93,16 @@ func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 	return stored, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
 }
 
-// ErrTaken says that somebody else is sending the intent's message right now.
+// ErrTaken is returned while another sender holds the intent's lease.
 var ErrTaken = errors.New("the message is being sent by somebody else")
 
-// Take makes the caller the one who sends the intent's message, for as long as
-// the lease. An intent that is settled as sent is returned as it is; one that
-// somebody else holds is ErrTaken.
+// Take makes the caller the sender of the intent's message for the duration of Lease. An intent
+// that was already sent is returned unchanged; for an intent under another sender's lease the error
+// is ErrTaken.
 //
-// first_sent_at is the instant from which on the message may have been posted.
-// It stays until it is certain that nothing was: that is so for an intent that
-// was refused the only time it was sent, and after the channel has been read.
+// first_sent_at is the time from which on the message may have been posted. It is kept until it is
+// certain that nothing was posted: the intent was refused at its only attempt, or the channel has
+// been read.
 func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	in, err := db.Get[Intent](ctx, tx, `
 		UPDATE chat_intents i
@@ -130,14 +129,14 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
 }
 
-// Get returns an intent; db.Missing reports that there is none.
+// Get returns an intent, or the error db.Missing.
 func Get(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	return db.Get[Intent](ctx, tx, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
 }
 
-// Resume finds the intent of an earlier run of the same request and locks it; nil when
-// there is none. It is unfinished, or was finished after its caller was told that it was
-// not: the request's key holds no response then.
+// Resume finds and locks the intent of an earlier run of the same request, or returns nil. The
+// intent is unfinished, or it was finished after its caller had got an error, so that the request's
+// key has no response.
 func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (*Intent, error) {
 	in, err := db.Get[Intent](ctx, tx, `
 		SELECT `+intentColumns+`, i.first_sent_at IS NOT NULL AS tried
@@ -156,16 +155,16 @@ func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprin
 	return &in, nil
 }
 
-// Deliver posts the message of an intent that the caller has taken, and returns
-// the platform's id for it (empty when it was deleted since). No database
-// connection is held while the platform is called.
+// Deliver posts the message of an intent that the caller has taken, and returns the platform's id
+// of the message (empty if it has been deleted since). It holds no database connection while it
+// calls the platform.
 //
-// A message that may have been posted so long ago that its nonce is forgotten
-// is looked for in the channel first. Where the channel cannot be read nothing
-// is posted: the outcome stays unknown.
+// If the message may have been posted so long ago that the platform has forgotten the nonce,
+// Deliver first searches the channel. If the channel cannot be read, nothing is posted and the
+// outcome stays unknown.
 //
-// channelID is where the message belongs now: one that was certainly not posted
-// goes there, whatever channel it was meant for before.
+// channelID is the channel where the message belongs now: a message that was certainly not posted
+// is posted there, whichever channel was intended before.
 func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID string) (string, error) {
 	if in.Late {
 		id, err := Find(ctx, d, p, in)
@@ -190,7 +189,7 @@ func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID s
 	return p.SendMessage(ctx, in.message())
 }
 
-// message is what the intent says.
+// message returns the intent's Message.
 func (in Intent) message() Message {
 	m := Message{
 		Channel: Channel{in.GuildID, in.ChannelID, Purpose{SubjectID: in.SubjectID}},
@@ -202,15 +201,14 @@ func (in Intent) message() Message {
 	return m
 }
 
-// Find looks in the channel for the message of an intent that may have been
-// posted before, and returns its id. An empty one means that it was not posted,
-// which the intent says from then on. A message that another intent accounts for
-// is not taken for this one's.
+// Find searches the channel for the message of an intent that may have been posted before, and
+// returns the message's id. It returns "" if the message was not posted, and stores that in the
+// intent. A message that belongs to another intent is not counted.
 func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error) {
 	ids, err := p.FindMessages(ctx, in.message(), in.FirstSentAt.Add(-5*time.Second))
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code == CodeUnknownChannel && f.Lasting() {
-			in.Tried = false // whatever stood there is gone with the channel
+			in.Tried = false // if the channel is gone, so are its messages
 			return "", nil
 		}
 		if f.unsent == unsentAsked {
@@ -242,11 +240,11 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 	return "", nil
 }
 
-// Settle records in the caller's unit what became of an intent. False means
-// that the caller has lost the lease to somebody else and must undo its unit.
+// Settle records the state of an intent in the caller's transaction. False means that another
+// sender has taken over the lease, so the caller must roll back.
 //
-// An intent whose message the operator's bot has answered for meanwhile is not left
-// unknown: it is found again when the lease is over.
+// If the operator's bot has meanwhile answered for the message, the intent does not become unknown;
+// it is taken again when the lease ends.
 func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE chat_intents
@@ -260,8 +258,8 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
 }
 
-// Settled reports whether the intent was left in a state under the caller's lease:
-// by a unit of the caller's to whose commit the answer was lost.
+// Settled reports whether the intent has the state under the caller's lease, set by a transaction
+// of the caller whose COMMIT had an uncertain outcome.
 func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done bool, err error) {
 	done, err = db.Get[bool](ctx, q, `
 		SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = $4)`,
@@ -269,8 +267,8 @@ func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done b
 	return done, fault.Wrap(err, "look what became of intent", in.ID, "of guild", in.GuildID)
 }
 
-// PostedAs is the platform's id for the message that an intent has become; empty: there is
-// none, or none is known.
+// PostedAs returns the platform's id of an intent's message, or "" if there is none or none is
+// known.
 func PostedAs(ctx context.Context, q db.Querier, in Intent) (messageID string, err error) {
 	messageID, err = db.Get[string](ctx, q, `
 		SELECT coalesce(message_id, '')
@@ -282,7 +280,7 @@ func PostedAs(ctx context.Context, q db.Querier, in Intent) (messageID string, e
 	return messageID, fault.Wrap(err, "look as what intent", in.ID, "of guild", in.GuildID, "was posted")
 }
 
-// Taken reports whether the unit has committed in which the caller took the intent.
+// Taken reports whether the transaction has committed in which the caller took the intent.
 func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		taken, err = Settled(ctx, tx, in, "sending")
@@ -291,8 +289,8 @@ func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
 	return taken, err
 }
 
-// Outcome is the state that a failed delivery leaves an intent in. However
-// certain a refusal is, it says nothing of an earlier attempt.
+// Outcome returns the state of an intent after a failed delivery. Even a certain refusal says
+// nothing about earlier attempts.
 func (in Intent) Outcome(err error) string {
 	if f, ok := errors.AsType[*Failure](err); ok && !f.Uncertain && (!in.Tried || f.unsent == unsentRefused) {
 		return Refused
@@ -300,11 +298,11 @@ func (in Intent) Outcome(err error) string {
 	return Unknown
 }
 
-// Post posts the message of an intent that the caller has taken, and settles it.
-// In the unit that settles a posted message it calls posted, unless that is nil
-// or the lease was lost. It returns nil when the message is posted; any error asks
-// to be called again, with the intent taken anew. ErrAsked asks for a call after the
-// operator's bot has answered: TryAgain makes the intent due then.
+// Post posts the message of an intent that the caller has taken, and records the result. In the
+// transaction that records a posted message it calls posted, unless posted is nil or the lease was
+// lost. It returns nil once the message is posted; after any other error the intent has to be taken
+// and posted again. ErrAsked means that the operator's bot has been asked: its answer makes the
+// intent due by TryAgain.
 func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx context.Context, tx *db.Tx, messageID string) error) error {
 	message, failed := Deliver(ctx, d, p, &in, in.ChannelID)
 	state := Sent
@@ -327,9 +325,8 @@ func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx
 	return errors.Join(failed, err)
 }
 
-// Abandoned returns up to limit intents of a kind whose sender has vanished:
-// those sent under a lease that is over and, when they are older than a
-// minute, those nobody ever took.
+// Abandoned returns up to limit intents of a kind whose sender has disappeared: intents whose lease
+// has ended, and intents older than a minute that were never taken.
 func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent, error) {
 	var list []Intent
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -345,9 +342,8 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 	return list, fault.Wrap(err, "look for abandoned intents")
 }
 
-// Sweep has finish end the abandoned intents of the given kinds, a few at a
-// time, so that one channel that hangs does not hold up the rest. A panic costs
-// the one intent.
+// Sweep calls finish for the abandoned intents of the given kinds, a few concurrently, so that one
+// slow channel does not delay the others. A panic fails only the one intent.
 func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Context, Intent) error, kinds ...string) error {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -364,7 +360,7 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 	return errors.Join(failed, group.Wait())
 }
 
-// Expired lists intents and work that nobody can ask for any more.
+// Expired returns the expiry of intents and work that no caller can refer to any more.
 func Expired() []db.Expiry {
 	return []db.Expiry{{
 		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",

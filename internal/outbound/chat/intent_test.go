@@ -55,8 +55,8 @@ func (s intentDB) take(t *testing.T, id string) (chat.Intent, error) {
 	return in, err
 }
 
-// announce posts the message of an intent as a job does: once, however often it
-// is called.
+// announce posts the message of an intent as a lane does. However often it is called, the message
+// is posted once.
 func (s intentDB) announce(t *testing.T, in chat.Intent) error {
 	t.Helper()
 	taken, err := s.take(t, in.ID)
@@ -121,7 +121,7 @@ func TestAnnounce(t *testing.T) {
 		if _, err := chat.Deliver(context.Background(), s.DB, s.client, &taken, channel); err != nil {
 			t.Fatal(err)
 		}
-		// It dies here. While the lease holds, nobody else sends.
+		// The sender dies here. While its lease lasts, no other sender may post.
 		if err := s.announce(t, in); !errors.Is(err, chat.ErrTaken) {
 			t.Fatalf("got %v, want %v", err, chat.ErrTaken)
 		}
@@ -158,7 +158,7 @@ func TestAnnounce(t *testing.T) {
 		for _, posted := range []bool{true, false} {
 			s := newIntentDB(t)
 			other := s.prepare(t, "The winners")
-			if err := s.announce(t, other); err != nil { // the same words, another intent
+			if err := s.announce(t, other); err != nil { // another intent with the same text
 				t.Fatal(err)
 			}
 			in := s.prepare(t, "The winners")
@@ -226,16 +226,15 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the response to the first try is
-// lost, and later ones are refused for certain. Only reading the channel tells
-// whether the message is there.
-// RELIABILITY.md, Messages.
+// TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the response to the first attempt is lost, and
+// later attempts are certainly refused. Only reading the channel shows whether the message was
+// posted. RELIABILITY.md, Messages.
 func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]chattest.Behaviour{
 		"429":  chattest.Limited(time.Minute, "shared"),
 		"403":  chattest.Refuse(403, chat.CodeMissingPermission, "no"),
-		"none": nil, // the platform is not even asked: the bot's token was refused
+		"none": nil, // no call is made, since the bot's token was refused earlier
 	} {
 		for _, posted := range []bool{true, false} {
 			s := newIntentDB(t)

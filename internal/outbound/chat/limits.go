@@ -12,45 +12,45 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// perSecond is the rate of all calls together; the platform allows a bot 50.
+// perSecond is the rate of all calls together; the platform allows a bot 50 a second.
 const perSecond = 45
 
 var errWaitTooLong = errors.New("the rate limit outlasts the time there is for the call")
 
-// limits keeps the platform's rate limits: the calls of one bucket (a route and
-// a channel, until the platform names it) go one after the other and wait while
-// it is empty; all calls together keep a rate, and pause after a global 429.
+// limits keeps to the platform's rate limits. The calls of one bucket go one after the other and
+// wait while the bucket is empty; all calls together keep a rate and pause after a global 429. A
+// bucket is a route and channel, until the platform names it in a response.
 type limits struct {
-	mu      sync.Mutex        // guards what follows
-	names   map[string]string // method and route → the platform's name of the bucket
+	mu      sync.Mutex        // guards the fields below
+	names   map[string]string // method and route → the platform's name of their bucket
 	buckets map[string]*bucket
-	large   int       // how many buckets there may be before idle ones are looked for
-	next    time.Time // when the next call may leave
-	paused  time.Time // global limit
+	large   int       // the number of buckets from which on idle ones are dropped
+	next    time.Time // when the next call may be sent
+	paused  time.Time // until when a global 429 stops all calls
 }
 
-// bucket is guarded by limits.mu, but for turn.
+// bucket is one bucket. limits.mu guards all its fields except turn.
 type bucket struct {
-	turn chan struct{} // holds one value while a call is under way
+	turn chan struct{} // contains one value while a call is being made
 
-	// Guarded by the mutex of limits.
-	users int       // the calls that wait or are under way
-	empty time.Time // until when nothing may be asked
+	// The fields below are guarded by limits.mu.
+	users int       // calls that wait or are being made
+	empty time.Time // until when the bucket has no call left
 }
 
 func newLimits() *limits {
 	return &limits{names: map[string]string{}, buckets: map[string]*bucket{}, large: 1024}
 }
 
-// turn is a call's permission to go. It must be ended.
+// turn is the permission to make a call. The caller must end it.
 type turn struct {
 	limits       *limits
 	route, major string
 	bucket       *bucket
 }
 
-// wait waits for the turn of a call, first in its bucket and then among all.
-// A fifth of what time there is stays for the attempt itself.
+// wait waits until a call may be made: first in its bucket, then in the rate of all calls. It
+// leaves a fifth of the remaining time for the call itself.
 func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -80,7 +80,7 @@ func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, er
 	}
 }
 
-// acquire returns the bucket of a route and channel for one more call.
+// acquire returns the bucket of a route and channel, and counts one more user of it.
 func (l *limits) acquire(route, major string) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,7 @@ func (l *limits) acquire(route, major string) *bucket {
 	return b
 }
 
-// tidy drops the buckets that nobody uses and that hold nothing back, once there
-// are many.
+// tidy drops buckets without users and without a limit, once there are many.
 func (l *limits) tidy() {
 	if len(l.buckets) < l.large {
 		return
@@ -120,8 +119,8 @@ func (l *limits) release(b *bucket) {
 	b.users--
 }
 
-// reserve takes the next place in the rate of all calls, or says how long to
-// wait before asking again.
+// reserve takes the next slot in the rate of all calls, or returns how long to wait before asking
+// again.
 func (l *limits) reserve(ctx context.Context, b *bucket) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,14 +151,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// end lets the next call of the bucket go.
+// end lets the next call of the bucket proceed.
 func (t *turn) end() {
 	<-t.bucket.turn
 	t.limits.release(t.bucket)
 }
 
-// learn takes note of what a response says about limits. Headers that cannot be
-// read say nothing.
+// learn updates the limits from a response. Headers that cannot be parsed are ignored.
 func (t *turn) learn(sent *roundTrip, f *Failure) {
 	if sent.status == 0 {
 		return
@@ -169,8 +167,8 @@ func (t *turn) learn(sent *roundTrip, f *Failure) {
 	defer l.mu.Unlock()
 	now, h, b := time.Now(), sent.header, t.bucket
 	if name := h.Get("X-RateLimit-Bucket"); name != "" && len(name) < 100 {
-		// The name counts for the calls to come, which look under it, also when this one had to
-		// go before the name was known.
+		// Later calls look up the bucket by this name, also if this call was made before the name
+		// was known.
 		l.names[t.route] = name
 		if named := l.buckets[name+"+"+t.major]; named != nil {
 			b = named
@@ -187,8 +185,8 @@ func (t *turn) learn(sent *roundTrip, f *Failure) {
 	}
 	until := &b.empty
 	if sent.global || h.Get("X-RateLimit-Global") != "" || !strings.HasPrefix(h.Get("Content-Type"), "application/json") {
-		// The limit is the bot's, or the response comes from the platform's
-		// edge: everything waits.
+		// The limit is the bot's as a whole, or the response comes from the platform's proxy: all
+		// calls pause.
 		until = &l.paused
 	}
 	if f != nil && now.Add(f.RetryAfter).After(*until) {
@@ -196,7 +194,7 @@ func (t *turn) learn(sent *roundTrip, f *Failure) {
 	}
 }
 
-// retryAfter reads the header of a 429 in seconds, with or without a fraction.
+// retryAfter parses the Retry-After header of a 429, in seconds with or without a fraction.
 func retryAfter(h http.Header) time.Duration {
 	s, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
 	if err != nil || s < 0 || s > 1e6 {

@@ -25,9 +25,9 @@ func TestUserOf(t *testing.T) {
 	}
 }
 
-// TestBucketsAreDropped: the memory of buckets is bounded while many callers
-// come and go, no two calls of one bucket go at once, and none is unlocked that
-// another holds.
+// TestBucketsAreDropped: the number of buckets stays bounded while many callers come and go. No two
+// calls of one bucket are made concurrently, and no caller unlocks a bucket that another has
+// locked.
 func TestBucketsAreDropped(t *testing.T) {
 	t.Parallel()
 	l := newLimits()
@@ -40,7 +40,7 @@ func TestBucketsAreDropped(t *testing.T) {
 			for j := range 200 {
 				channel := fmt.Sprint((i + j) % 9)
 				l.mu.Lock()
-				l.next, l.large = time.Time{}, 4 // no rate, and tidying all the time
+				l.next, l.large = time.Time{}, 4 // without a rate, and dropping idle buckets all the time
 				l.mu.Unlock()
 				turn, err := l.wait(context.Background(), rest.CreateMessage.Compile(nil, channel))
 				if err != nil {
@@ -70,8 +70,7 @@ func TestBucketsAreDropped(t *testing.T) {
 	}
 }
 
-// TestBucketsOfThePlatform: routes that the platform counts together wait
-// together.
+// TestBucketsOfThePlatform: routes that share a bucket of the platform wait for one another.
 // RELIABILITY.md, Messages.
 func TestBucketsOfThePlatform(t *testing.T) {
 	t.Parallel()

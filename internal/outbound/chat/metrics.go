@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics is what operators see of the calls to the platform.
+// metrics counts calls of the platform for operators.
 type metrics struct {
 	calls  *prometheus.CounterVec
 	unsent *prometheus.CounterVec
@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// report counts how an attempt ended (nil: well), and logs what stays so until
+// report counts the result of an attempt (nil: success), and logs a failure that lasts until
 // somebody changes something on the platform.
 func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoint, f *Failure) {
 	d.count(f)
@@ -45,7 +45,7 @@ func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoi
 	}
 }
 
-// count counts how an attempt ended.
+// count counts the result of an attempt.
 func (d *Discord) count(f *Failure) {
 	switch {
 	case f == nil:

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// Off takes the platform's place where an operator has switched it off: what can
-// only be done there is refused with ErrFinal, and nothing is asked.
+// Off is the Platform of an installation that has switched the chat platform off. Every call that
+// needs the platform fails with ErrFinal.
 type Off struct{}
 
 func off() error {
 	return &Failure{Message: "switched off by GUILDHALL_DISCORD_URL", unsent: unsentOff}
 }
 
-// CheckChannel takes every channel for the guild's: nothing is ever done in one.
+// CheckChannel accepts every channel, since nothing is ever done in one.
 func (Off) CheckChannel(context.Context, Channel) error { return nil }
 
-// SendMessage refuses.
+// SendMessage returns ErrFinal.
 func (Off) SendMessage(context.Context, Message) (string, error) { return "", off() }
 
-// EditMessage refuses.
+// EditMessage returns ErrFinal.
 func (Off) EditMessage(context.Context, Channel, string, string) error { return off() }
 
-// FindMessages cannot look.
+// FindMessages returns ErrFinal.
 func (Off) FindMessages(context.Context, Message, time.Time) ([]string, error) {
 	return nil, off()
 }
 
-// LockOf refuses.
+// LockOf returns ErrFinal.
 func (Off) LockOf(context.Context, Channel, string) (Lock, error) { return Lock{}, off() }
 
-// ArchiveChannel refuses.
+// ArchiveChannel returns ErrFinal.
 func (Off) ArchiveChannel(context.Context, Channel, Lock) error { return off() }
 
-// RestoreChannel refuses.
+// RestoreChannel returns ErrFinal.
 func (Off) RestoreChannel(context.Context, Channel, Lock) error { return off() }
 
-// DeleteChannel refuses.
+// DeleteChannel returns ErrFinal.
 func (Off) DeleteChannel(context.Context, Channel) error { return off() }
 
-// AddReaction refuses.
+// AddReaction returns ErrFinal.
 func (Off) AddReaction(context.Context, Channel, string, string) error { return off() }
 
-// Reactors cannot be asked for.
+// Reactors returns ErrFinal.
 func (Off) Reactors(context.Context, Channel, string, string, Reaction, string) ([]Reactor, error) {
 	return nil, off()
 }

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// ownerLifetime is how long the platform's word on whose a channel is counts.
+	// ownerLifetime is how long the platform's answer about a channel's guild is cached.
 	ownerLifetime = 10 * time.Minute
-	// maxOwners bounds the channels that are remembered. At the rate that all
-	// calls keep together no more can be asked for within ownerLifetime.
+	// maxOwners bounds the cached channels. At the rate of all calls together no more can be asked
+	// about within ownerLifetime.
 	maxOwners = perSecond * int(ownerLifetime/time.Second)
 )
 
-// owners remembers which guild a channel belongs to. Refusals are not
-// remembered: a permission that was granted counts at once.
+// owners caches which guild a channel belongs to. Refusals are not cached, so a permission that has
+// just been granted counts at once.
 type owners struct {
 	now func() time.Time
 
-	mu    sync.Mutex       // guards what follows
+	mu    sync.Mutex       // guards the field below
 	known map[string]owner // by channel
 	swept time.Time
 }
@@ -34,7 +34,7 @@ type owner struct {
 
 func newOwners() *owners { return &owners{now: time.Now, known: map[string]owner{}} }
 
-// CheckChannel asks whose the channel is, unless that is known.
+// CheckChannel asks the platform for the channel's guild, unless it is cached.
 func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
 	guild, known := d.owners.of(c.ID)
 	if !known {
@@ -44,11 +44,11 @@ func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
 		if err := d.do(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &channel); err != nil {
 			if f, ok := errors.AsType[*Failure](err); ok {
 				f.NotAllowed = f.Lasting()
-				f.Uncertain = false // whatever was to be done after it was not done
+				f.Uncertain = false // no call after this check was made
 			}
 			return err
 		}
-		guild = channel.GuildID // empty: nobody's, a conversation with one person
+		guild = channel.GuildID // empty: a channel without a guild, such as a direct message
 		d.owners.learn(c.ID, guild)
 	}
 	if guild != c.GuildID {
@@ -59,7 +59,7 @@ func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
 	return nil
 }
 
-// of returns the guild of a channel, and whether it is known.
+// of returns the cached guild of a channel, and whether there is one.
 func (o *owners) of(channel string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,12 +80,12 @@ func (o *owners) learn(channel, guild string) {
 		}
 	}
 	if len(o.known) >= maxOwners {
-		clear(o.known) // forgetting costs a call each
+		clear(o.known) // costs one call for each channel that is used again
 	}
 	o.known[channel] = owner{guild, now.Add(ownerLifetime)}
 }
 
-// in makes a call that names a channel, if the channel is the guild's.
+// in makes a call that names a channel, if the channel belongs to the guild.
 func (d *Discord) in(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -94,7 +94,7 @@ func (d *Discord) in(ctx context.Context, c Channel, at *rest.CompiledEndpoint, 
 	}
 	err := d.do(ctx, c, at, body, out)
 	if f, ok := errors.AsType[*Failure](err); ok && f.Lasting() {
-		d.owners.forget(c.ID) // something has changed there
+		d.owners.forget(c.ID) // the channel may have been moved or deleted
 	}
 	return err
 }

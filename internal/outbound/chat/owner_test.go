@@ -11,9 +11,8 @@ import (
 	"guildhall/internal/outbound/chat/chattest"
 )
 
-// TestChannelsOfOthers: whatever way the id of a channel came in, nothing is
-// done in it for a guild that it does not belong to.
-// RELIABILITY.md, Guilds.
+// TestChannelsOfOthers: however the id of a channel was given, nothing is done in it for a guild
+// that it does not belong to. RELIABILITY.md, Guilds.
 func TestChannelsOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -131,8 +130,8 @@ func lookup(b chattest.Behaviour) func(*chattest.Server) {
 	return func(s *chattest.Server) { s.Lookup(channel, b) }
 }
 
-// TestAnnounceInAnotherGuild: an intent of any kind stays unposted, as a lasting
-// refusal, where its channel is another guild's.
+// TestAnnounceInAnotherGuild: an intent whose channel belongs to another guild is not posted, and
+// the refusal is final, for every kind of intent.
 func TestAnnounceInAnotherGuild(t *testing.T) {
 	t.Parallel()
 	s := newIntentDB(t)

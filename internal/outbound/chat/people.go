@@ -15,28 +15,27 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// People who look at pages share a part of the rate of all calls, so that they
-// leave the rest to the bot: peopleBurst calls at once, and then peoplePerSecond.
-// In no second more than the sum of both leave.
+// Calls for people who use the dashboard get a part of the rate of all calls, so that the rest
+// stays for the bot: peopleBurst calls at once, then peoplePerSecond a second. In any second at
+// most the sum of both is made.
 const (
 	peopleBurst     = 5
 	peoplePerSecond = 14
 )
 
-// managerPermissions makes a member a manager of a guild.
+// managerPermissions are the permissions of which either makes a member a manager of a guild.
 const managerPermissions = discord.PermissionAdministrator | discord.PermissionManageGuild
 
-// Manages reports whether permissions, as the platform writes them, make
-// somebody a manager of a guild.
+// Manages reports whether permissions, as the platform writes them, make a member a manager of a
+// guild.
 func Manages(permissions string) bool {
 	bits, err := strconv.ParseInt(permissions, 10, 64)
 	return err == nil && discord.Permissions(bits)&managerPermissions != 0
 }
 
-// MayManage asks the platform whether a user owns a guild or may manage it. A
-// user who is no member may not. It is ErrNotInGuild where the bot is no member.
-// It makes two calls at most and repeats none: somebody waits for the answer, and
-// asks again.
+// MayManage asks the platform whether a user owns a guild or may manage it. A user who is no member
+// may not. It returns ErrNotInGuild if the bot is no member. It makes at most two calls and retries
+// neither: the user waits for the page and can reload it.
 func (d *Discord) MayManage(ctx context.Context, guild, user string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -58,7 +57,7 @@ func (d *Discord) MayManage(ctx context.Context, guild, user string) (bool, erro
 	return has&managerPermissions != 0, err
 }
 
-// ask makes one call for somebody who looks at a page.
+// ask makes one call for a user of the dashboard.
 func (d *Discord) ask(ctx context.Context, guild string, at *rest.CompiledEndpoint, out any) *Failure {
 	if !d.people.wait(ctx) {
 		return &Failure{Message: errWaitTooLong.Error(), unsent: unsentLimit}
@@ -68,7 +67,7 @@ func (d *Discord) ask(ctx context.Context, guild string, at *rest.CompiledEndpoi
 	return f
 }
 
-// guildAbout is what the platform says of a guild, and memberAbout of a member.
+// guildAbout is the platform's JSON of a guild, memberAbout of a member.
 type guildAbout struct {
 	OwnerID string `json:"owner_id"`
 	Roles   []struct {
@@ -81,10 +80,10 @@ type memberAbout struct {
 	Roles []string `json:"roles"`
 }
 
-// permissions are those that a member has in the whole guild.
+// permissions returns the permissions of a member in the whole guild.
 func (g guildAbout) permissions(guild string, member memberAbout) (has discord.Permissions, err error) {
 	for _, r := range g.Roles {
-		if r.ID != guild && !slices.Contains(member.Roles, r.ID) { // the role of everybody has the guild's id
+		if r.ID != guild && !slices.Contains(member.Roles, r.ID) { // the role of everyone has the guild's id
 			continue
 		}
 		bits, err := strconv.ParseInt(r.Permissions, 10, 64)
@@ -96,13 +95,13 @@ func (g guildAbout) permissions(guild string, member memberAbout) (has discord.P
 	return has, nil
 }
 
-// peopleShare hands out the share of people's calls.
+// peopleShare limits the rate of calls for people.
 type peopleShare struct {
-	mu   sync.Mutex // guards what follows
-	full time.Time  // when peopleBurst calls may leave at once again
+	mu   sync.Mutex // guards the field below
+	full time.Time  // when peopleBurst calls can be made at once again
 }
 
-// wait waits for a place and reports whether there was one in time.
+// wait waits for a slot and reports whether there was one before ctx ended.
 func (s *peopleShare) wait(ctx context.Context) bool {
 	const gap = time.Second / peoplePerSecond
 	s.mu.Lock()
@@ -120,10 +119,10 @@ func (s *peopleShare) wait(ctx context.Context) bool {
 	return !at.After(now) || sleep(ctx, at.Sub(now)) == nil
 }
 
-// Beside is the way to the platform for calls with somebody else's authorization
-// than the bot's. They come from the same address, so they spend the same
-// budgets: the rate of all calls, the pause after a 429 that limits everything,
-// and the calls that may be refused before the platform bans the address.
+// Beside returns a RoundTripper for calls of the platform with another authorization than the
+// bot's. Such calls come from the same address, so they use the same budgets: the rate of all
+// calls, the pause after a global 429, and the number of refused calls before the platform bans the
+// address.
 func (d *Discord) Beside() http.RoundTripper { return beside{d} }
 
 type beside struct{ d *Discord }
@@ -134,7 +133,7 @@ func (b beside) RoundTrip(r *http.Request) (*http.Response, error) {
 		b.d.count(f)
 		return nil, f
 	}
-	// The platform counts such calls by who makes them. The token itself does not stay.
+	// The platform limits such calls by their authorization. Only a hash of the token is kept.
 	who := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	turn, err := b.d.limits.wait(r.Context(), &rest.CompiledEndpoint{
 		Endpoint: &rest.Endpoint{Method: r.Method, Route: r.URL.Path}, MajorParams: hex.EncodeToString(who[:8]),
@@ -156,14 +155,13 @@ func (b beside) RoundTrip(r *http.Request) (*http.Response, error) {
 		f = &Failure{Status: res.StatusCode, RetryAfter: retryAfter(res.Header)}
 	}
 	turn.learn(sent, f)
-	// A 401 here is about that caller's token, but the platform counts it all the same.
+	// A 401 is about this caller's token, but the platform counts it for our address.
 	b.d.refusals.learn(r.Context(), "", sent)
 	b.d.count(f)
 	return res, nil
 }
 
-// absent is ErrNotInGuild where the platform says that the guild is none of the
-// bot's.
+// absent returns ErrNotInGuild if the platform says that the bot is not in the guild.
 func absent(err error) error {
 	if f, ok := errors.AsType[*Failure](err); ok && f.unsent == "" && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden) {
 		return ErrNotInGuild

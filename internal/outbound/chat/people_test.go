@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// people is a platform with one guild, 5, whose owner is 1 and whose role 8
-// manages it; 2 has that role, 3 has none, and nobody else is a member.
+// people starts a platform with one guild, 5. User 1 owns it, user 2 has role 8, which may manage
+// it, user 3 has no role, and no other user is a member.
 func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bool) (*chat.Discord, string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -87,7 +87,7 @@ func TestQuestionsAboutPeopleLeaveTheBotMostOfItsRate(t *testing.T) {
 	}
 }
 
-// A call that is made with somebody else's authorization is one of the address's.
+// A call with another authorization counts as a call of our address.
 func TestCallsBesideTheBotsSpendTheSameBudgets(t *testing.T) {
 	t.Parallel()
 	var calls, status atomic.Int64
@@ -122,7 +122,7 @@ func TestCallsBesideTheBotsSpendTheSameBudgets(t *testing.T) {
 	if n := d.Refused(t.Context()); n != 1 {
 		t.Errorf("%d refused calls are counted, want 1", n)
 	}
-	status.Store(http.StatusTooManyRequests) // and everything pauses, the bot too
+	status.Store(http.StatusTooManyRequests) // all calls pause, including the bot's
 	if got, err := get(); err != nil || got != http.StatusTooManyRequests {
 		t.Fatalf("answers %d, %v", got, err)
 	}

@@ -14,28 +14,26 @@ type Reactor struct {
 	Bot    bool   `json:"bot"`
 }
 
-// ReactorsPage is how many reactors one call returns at most. Fewer are the
-// last ones.
+// ReactorsPage is the most reactors that one call returns. Fewer mean that it is the last page.
 const ReactorsPage = 100
 
-// Reaction is a way to react, in the platform's numbers.
+// Reaction is a type of reaction, as the platform numbers them.
 type Reaction int
 
-// The ways to react. A member may have reacted in both.
+// The types of reactions. A member may have reacted in both ways.
 const (
 	Normal Reaction = 0
 	Super  Reaction = 1
 )
 
-// Reactions is the part of the platform that reactions to messages are. An
-// emoji is given as the character itself.
+// Reactions is the part of Platform for reactions to messages. An emoji is passed as the character
+// itself.
 type Reactions interface {
-	// AddReaction adds the bot's own reaction to a message. Adding it again
-	// changes nothing.
+	// AddReaction adds the bot's own reaction to a message. The call may be repeated.
 	AddReaction(ctx context.Context, c Channel, messageID, emoji string) error
-	// Reactors returns those who have reacted to a message with an emoji, in that
-	// way, and whose user id is greater than after, in the order of their ids. An
-	// empty after begins with the first.
+	// Reactors returns the users who have reacted to a message with an emoji in the given way and
+	// whose id is greater than after, in the order of their ids. An empty after starts at the
+	// beginning.
 	Reactors(ctx context.Context, c Channel, messageID, emoji string, way Reaction, after string) ([]Reactor, error)
 }
 
@@ -44,7 +42,7 @@ func (d *Discord) AddReaction(ctx context.Context, c Channel, messageID, emoji s
 	return d.in(ctx, c, rest.AddReaction.Compile(nil, c.ID, messageID, url.PathEscape(emoji)), nil, nil)
 }
 
-// Reactors reads one page.
+// Reactors returns one page of reactors.
 func (d *Discord) Reactors(ctx context.Context, c Channel, messageID, emoji string, way Reaction, after string) ([]Reactor, error) {
 	query := discord.QueryValues{"limit": ReactorsPage, "type": int(way)}
 	if after != "" {
@@ -58,13 +56,13 @@ func (d *Discord) Reactors(ctx context.Context, c Channel, messageID, emoji stri
 	return page, nil
 }
 
-// AddReaction accepts.
+// AddReaction logs the call.
 func (s *StandIn) AddReaction(ctx context.Context, c Channel, messageID, _ string) error {
 	s.log.InfoContext(ctx, "chat stand-in: reaction added", "channel_id", c.ID, "message_id", messageID)
 	return nil
 }
 
-// Reactors are the stand-in's members.
+// Reactors returns the stand-in's members.
 func (s *StandIn) Reactors(_ context.Context, _ Channel, _, _ string, way Reaction, after string) (list []Reactor, err error) {
 	for _, user := range s.members {
 		if way == Normal && Later(user, after) {
@@ -74,8 +72,7 @@ func (s *StandIn) Reactors(_ context.Context, _ Channel, _, _ string, way Reacti
 	return list, nil
 }
 
-// Later reports whether the snowflake a is greater than b by number, which is
-// their order in time.
+// Later reports whether the snowflake a is numerically greater than b, which means later in time.
 func Later(a, b string) bool {
 	if len(a) != len(b) {
 		return len(a) > len(b)

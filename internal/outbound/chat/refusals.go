@@ -13,33 +13,32 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// RefusalWindow is the time in which refused calls count together.
+// RefusalWindow is the time over which refused calls are counted.
 const RefusalWindow = 10 * time.Minute
 
 const (
-	// The platform bans an address at 10,000 refused calls in RefusalWindow. A guild
-	// has a share of its own, so that none can spend the bot's; calls that
-	// nobody waits for stop before those that somebody waits for.
+	// The platform bans an address after 10,000 refused calls in RefusalWindow. Each guild has a
+	// budget of its own, so that no guild can use up the bot's. Calls in the background stop at a
+	// lower count than calls that a request waits for.
 	invalidGuild      = 500
 	invalidBackground = 5000
 	invalidAll        = 8000
 )
 
-// Counter counts by key over the RefusalWindow, and returns how high the
-// keys stand. ratelimit.Windows is one.
+// Counter counts by key over RefusalWindow and returns the counts of the keys. *ratelimit.Windows
+// implements it.
 type Counter interface {
 	Count(ctx context.Context, n int, keys ...string) []int
 }
 
-// refusals stops calls before the platform bans the bot's address for too many
-// that it had to refuse.
+// refusals stops calls before the platform bans the bot's address for too many refused ones.
 type refusals struct {
 	counter Counter
-	all     string // the key of the bot's count
+	all     string // the key under which the bot's refusals are counted
 	log     *slog.Logger
 
-	mu    sync.Mutex                     // guards what follows
-	told  map[unsent]map[string]struct{} // whose spent budget is in the log
+	mu    sync.Mutex                     // guards the field below
+	told  map[unsent]map[string]struct{} // budgets that were already logged as spent
 	since time.Time
 }
 
@@ -52,13 +51,13 @@ func newRefusals(cfg Config) (*refusals, error) {
 		}
 		counter = own
 	}
-	// Nodes of one bot count together; its token is no one else's business.
+	// All nodes of one bot share the count. The key contains a hash, not the token.
 	bot := sha256.Sum256([]byte(cfg.Token))
 	return &refusals{counter: counter, all: "{chat:" + hex.EncodeToString(bot[:6]) + "}:refused", log: cfg.Log}, nil
 }
 
-// spent is the failure of a call that might be one refusal too many, nil if it
-// may be made.
+// spent returns the failure of a call that could exceed a budget if refused, or nil if the call may
+// be made.
 func (r *refusals) spent(ctx context.Context, guild string) *Failure {
 	counts := r.counter.Count(ctx, 0, r.keys(guild)...)
 	if len(counts) > 1 && counts[1] >= invalidGuild {
@@ -83,7 +82,7 @@ func (r *refusals) keys(guild string) []string {
 	return []string{r.all, r.all + ":" + guild}
 }
 
-// tell logs a spent budget, once in a window for each guild and for the bot.
+// tell logs a spent budget, once per window for each guild and for the bot.
 func (r *refusals) tell(ctx context.Context, why unsent, guild string, count int) {
 	r.mu.Lock()
 	if now := time.Now(); now.Sub(r.since) > RefusalWindow {
@@ -97,8 +96,8 @@ func (r *refusals) tell(ctx context.Context, why unsent, guild string, count int
 	}
 }
 
-// learn counts a response that brings a ban nearer. That the bot's token is
-// refused is no guild's doing.
+// learn counts a response if it counts towards a ban. Refusals of the bot's token are not counted
+// for any guild.
 func (r *refusals) learn(ctx context.Context, guild string, sent *roundTrip) {
 	switch {
 	case sent.status == http.StatusUnauthorized:
@@ -113,8 +112,8 @@ func (r *refusals) learn(ctx context.Context, guild string, sent *roundTrip) {
 
 type backgroundKey struct{}
 
-// Background returns a context for calls that nobody waits for. When the
-// platform has refused many calls, these stop first.
+// Background returns a context for calls that no request waits for. These are the first to stop
+// when the platform has refused many calls.
 func Background(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }

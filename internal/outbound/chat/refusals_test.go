@@ -18,7 +18,7 @@ import (
 	"guildhall/internal/outbound/chat/chattest"
 )
 
-// logged returns a client with the settings of earnest, and its log.
+// logged returns a client with production settings, and its log.
 func logged(t *testing.T, s *chattest.Server, cfg chat.Config) (*chat.Discord, *testutil.Log) {
 	t.Helper()
 	log := &testutil.Log{}
@@ -26,7 +26,7 @@ func logged(t *testing.T, s *chattest.Server, cfg chat.Config) (*chat.Discord, *
 	return connectAs(t, s, cfg), log
 }
 
-// counter is a Counter whose numbers a test can set.
+// counter is a Counter whose counts a test can set.
 type counter struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -46,7 +46,7 @@ func (c *counter) Count(_ context.Context, n int, keys ...string) []int {
 	return sums
 }
 
-// bot returns the key of the bot's count, the shortest one.
+// bot returns the key of the bot's count, which is the shortest key.
 func (c *counter) bot() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,9 +70,8 @@ func send(d *chat.Discord, ctx context.Context, guild, to string) error { //noli
 	return err
 }
 
-// TestNoMemoryOfRefusals: what was refused is asked again by the next call, and
-// each lasting refusal is in the log and the metrics.
-// RELIABILITY.md, Messages.
+// TestNoMemoryOfRefusals: a call that was refused is made again by the next request, and each
+// lasting refusal is logged and counted. RELIABILITY.md, Messages.
 func TestNoMemoryOfRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -95,9 +94,8 @@ func TestNoMemoryOfRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalBudgets: a guild's refusals stop that guild's calls, and no other
-// guild's; the bot's stop what nobody waits for before the rest.
-// RELIABILITY.md, Messages.
+// TestRefusalBudgets: a guild's refusals stop only that guild's calls. The bot's refusals stop
+// background calls before the others. RELIABILITY.md, Messages.
 func TestRefusalBudgets(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -145,7 +143,7 @@ func TestRefusalBudgets(t *testing.T) {
 	}
 }
 
-// TestWhatCounts: only answers that bring a ban nearer are counted.
+// TestWhatCounts: only responses that count towards a ban are counted.
 func TestWhatCounts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -176,8 +174,8 @@ func TestWhatCounts(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAllNodes: nodes that share a store stop together.
-// RELIABILITY.md, Messages.
+// TestRefusalsOfAllNodes: nodes that share a store stop at the same count. RELIABILITY.md,
+// Messages.
 func TestRefusalsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	store, s := miniredis.RunT(t), chattest.New(t)
@@ -212,8 +210,8 @@ func TestRefusalsOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestRefusedToken: a token that is refused stops everything but one call at a
-// time, and is not the channel's fault.
+// TestRefusedToken: while the bot's token is refused only one call at a time is made, and no
+// guild's channel gets the blame.
 func TestRefusedToken(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

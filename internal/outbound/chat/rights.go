@@ -8,13 +8,13 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// ErrNotInGuild says that the bot is not a member of a guild.
+// ErrNotInGuild is returned when the bot is not a member of a guild.
 var ErrNotInGuild = errors.New("the bot is not in the guild")
 
-// rights are what the bot needs in a guild, in the words of the platform, and what
-// only guilds need of it that have the channels of closed tickets archived, or
-// deleted. A bot can deny only what it may do itself: so to lock a channel takes all
-// of writing. docs/operate/discord.md has the list.
+// rights lists the permissions that the bot needs in a guild, under the platform's names; some are
+// needed only in guilds that archive or delete the channels of closed tickets. A bot can deny only
+// permissions that it has, so locking a channel needs all of writing. docs/operate/discord.md lists
+// them too.
 var rights = []struct {
 	name    string
 	bit     discord.Permissions
@@ -32,7 +32,7 @@ var rights = []struct {
 	{"Manage Channels", discord.PermissionManageChannels, "delete"},
 }
 
-// Bot asks the platform who the bot is, and thereby whether it takes the token.
+// Bot asks the platform for the bot's id, which also shows whether the token is accepted.
 func (d *Discord) Bot(ctx context.Context) (id string, err error) {
 	var user struct {
 		ID string `json:"id"`
@@ -43,10 +43,9 @@ func (d *Discord) Bot(ctx context.Context) (id string, err error) {
 	return user.ID, nil
 }
 
-// Lacks asks the platform which of the rights that it needs the bot does not
-// have in a guild, by their names; closing is what the guild has done with the channel
-// of a closed ticket: archive or delete. A channel may still take rights away, or give
-// them. It is ErrNotInGuild where the bot is no member.
+// Lacks returns the names of the needed permissions that the bot lacks in a guild. closing is what
+// the guild does with the channel of a closed ticket: archive or delete. A channel's overwrites may
+// still allow or deny more. It returns ErrNotInGuild if the bot is no member.
 func (d *Discord) Lacks(ctx context.Context, guild, bot, closing string) ([]string, error) {
 	var about guildAbout
 	var member memberAbout

@@ -10,7 +10,7 @@ import (
 	"github.com/disgoorg/disgo/discord"
 )
 
-// docs/operate/discord.md names the rights that are looked for, in their order.
+// docs/operate/discord.md lists the same permissions in the same order.
 func TestTheBotsRightsAreInTheDocuments(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/operate/discord.md")
@@ -31,7 +31,7 @@ func TestTheBotsRightsAreInTheDocuments(t *testing.T) {
 	}
 }
 
-// The platform lets a bot deny only what it may do itself.
+// The platform lets a bot deny only permissions that the bot has.
 func TestTheBotMayDoWhatItTakesAway(t *testing.T) {
 	t.Parallel()
 	var has discord.Permissions

@@ -10,24 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// StandIn takes the platform's place where there is no bot: it accepts every
-// call and logs that it did. It logs no content.
+// StandIn is a Platform without a bot, for development: it accepts every call and logs it, without
+// content.
 type StandIn struct {
 	log     *slog.Logger
 	members []string
 }
 
-// NewStandIn returns a stand-in that logs to log. Its members, in the order of their
-// ids, react to every message, so that a giveaway has entrants.
+// NewStandIn returns a stand-in that logs to log. Its members, in the order of their ids, have
+// reacted to every message, so that giveaways have entries.
 func NewStandIn(log *slog.Logger, members ...string) *StandIn {
 	return &StandIn{log: log, members: members}
 }
 
-// CheckChannel takes every channel for the guild's.
+// CheckChannel accepts every channel.
 func (s *StandIn) CheckChannel(context.Context, Channel) error { return nil }
 
-// SendMessage accepts m. The same nonce always gets the same id, as the
-// platform would do it.
+// SendMessage logs m and returns an id. As on the platform, the same nonce gets the same id.
 func (s *StandIn) SendMessage(ctx context.Context, m Message) (string, error) {
 	sum := sha256.Sum256([]byte(m.Channel.ID + "/" + m.Nonce))
 	id := strconv.FormatUint(1<<59|binary.BigEndian.Uint64(sum[:])>>5, 10)
@@ -36,34 +35,34 @@ func (s *StandIn) SendMessage(ctx context.Context, m Message) (string, error) {
 	return id, nil
 }
 
-// EditMessage accepts.
+// EditMessage logs the call.
 func (s *StandIn) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
 	s.log.InfoContext(ctx, "chat stand-in: message edited",
 		"channel_id", c.ID, "message_id", messageID, "characters", utf8.RuneCountInString(content))
 	return nil
 }
 
-// FindMessages finds nothing: a message that is sent again gets its old id.
+// FindMessages returns nothing: a message that is sent again gets the same id.
 func (s *StandIn) FindMessages(context.Context, Message, time.Time) ([]string, error) {
 	return nil, nil
 }
 
-// LockOf knows of no permissions.
+// LockOf returns an empty Lock.
 func (s *StandIn) LockOf(context.Context, Channel, string) (Lock, error) { return Lock{}, nil }
 
-// ArchiveChannel accepts.
+// ArchiveChannel logs the call.
 func (s *StandIn) ArchiveChannel(ctx context.Context, c Channel, _ Lock) error {
 	s.log.InfoContext(ctx, "chat stand-in: channel archived", "channel_id", c.ID)
 	return nil
 }
 
-// RestoreChannel accepts.
+// RestoreChannel logs the call.
 func (s *StandIn) RestoreChannel(ctx context.Context, c Channel, _ Lock) error {
 	s.log.InfoContext(ctx, "chat stand-in: channel restored", "channel_id", c.ID)
 	return nil
 }
 
-// DeleteChannel accepts.
+// DeleteChannel logs the call.
 func (s *StandIn) DeleteChannel(ctx context.Context, c Channel) error {
 	s.log.InfoContext(ctx, "chat stand-in: channel deleted", "channel_id", c.ID)
 	return nil

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// The stand-in's members have reacted to every message, once.
+// The stand-in's members have reacted to every message in one of the two ways.
 func TestMembersOfTheStandInReact(t *testing.T) {
 	t.Parallel()
 	s := chat.NewStandIn(slog.New(slog.DiscardHandler), "9", "10", "100")

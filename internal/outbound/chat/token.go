@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// tokenBreaker stops all calls once the platform has refused the bot's token:
-// each further one would bring a ban of this address nearer. Once in a while one
-// call finds out whether that still holds.
+// tokenBreaker stops all calls once the platform has refused the bot's token, since each further
+// refused call counts towards a ban of our address. At intervals one call tests the token.
 type tokenBreaker struct {
 	pause time.Duration
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu    sync.Mutex // guards what follows
-	until time.Time  // zero while the token is accepted
+	mu    sync.Mutex // guards the field below
+	until time.Time  // when the token may be tested; zero while the token is accepted
 }
 
 func newTokenBreaker(pause time.Duration, log *slog.Logger) *tokenBreaker {
 	return &tokenBreaker{pause: pause, log: log, now: time.Now}
 }
 
-// refuses returns the failure of a call that is not to be made, nil if it is.
+// refuses returns the failure of a call that must not be made, or nil.
 func (b *tokenBreaker) refuses() *Failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,11 +34,11 @@ func (b *tokenBreaker) refuses() *Failure {
 	if now.Before(b.until) {
 		return &Failure{Message: "the bot's token was refused and is not tried again so soon", unsent: unsentToken}
 	}
-	b.until = now.Add(b.pause) // for all but this call
+	b.until = now.Add(b.pause) // other calls wait until this one has tested the token
 	return nil
 }
 
-// learn takes note of a response's status; 0 is none.
+// learn updates the breaker from a response's status; 0: no response.
 func (b *tokenBreaker) learn(ctx context.Context, status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +47,7 @@ func (b *tokenBreaker) learn(ctx context.Context, status int) {
 		b.until = b.now().Add(b.pause)
 		b.log.ErrorContext(ctx, "the chat platform refuses the bot's token: it is asked again once in a while, and nothing else is sent", "pause", b.pause.String())
 	case status == 0 || status == http.StatusTooManyRequests || status >= 500:
-		// Nothing was said about the token.
+		// The status does not tell whether the token is accepted.
 	case !b.until.IsZero():
 		b.until = time.Time{}
 		b.log.InfoContext(ctx, "the chat platform accepts the bot's token again")

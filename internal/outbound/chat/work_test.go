@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// While the database is away and a caller waits for the bot, the log hears of it once in
-// ten seconds, and not with each look for an answer.
+// While the database is down and a caller waits for the bot's answer, failing polls are logged once
+// in ten seconds, not each time.
 func TestALookForAnswersThatFailsIsToldOfNowAndThen(t *testing.T) {
 	t.Parallel()
 	link := dbtest.NewLink(t, dbtest.New(t).URL)
