@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Refuse answers with a platform error.
+// Refuse responds with a platform error.
 func Refuse(status, code int, message string) Behaviour {
 	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
 		writeJSON(w, status, map[string]any{"code": code, "message": message})
@@ -16,7 +16,7 @@ func Refuse(status, code int, message string) Behaviour {
 	}
 }
 
-// HTML answers with a page, as an edge in trouble does.
+// HTML responds with an HTML page, as the platform's proxy does during an outage.
 func HTML(status int) Behaviour {
 	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
 		w.Header().Set("Content-Type", "text/html")
@@ -26,8 +26,7 @@ func HTML(status int) Behaviour {
 	}
 }
 
-// Limited answers 429. The scope is "user" (the route's own), "shared" or
-// "global".
+// Limited responds with a 429. The scope is "user" (the route's own), "shared" or "global".
 func Limited(after time.Duration, scope string) Behaviour {
 	return func(w http.ResponseWriter, r *http.Request, _ func() any) bool {
 		h := w.Header()
@@ -49,7 +48,7 @@ func Limited(after time.Duration, scope string) Behaviour {
 	}
 }
 
-// Lose accepts the call and then cuts the connection before the answer.
+// Lose carries out the call and then closes the connection without a response.
 func Lose() Behaviour {
 	return func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
 		accept()
@@ -57,7 +56,7 @@ func Lose() Behaviour {
 	}
 }
 
-// Slow waits before it goes on as usual.
+// Slow waits before the normal response.
 func Slow(d time.Duration) Behaviour {
 	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
 		select {
@@ -68,7 +67,7 @@ func Slow(d time.Duration) Behaviour {
 	}
 }
 
-// Until accepts the call at once and answers when the channel is closed.
+// Until carries out the call at once and responds when the channel is closed.
 func Until(release <-chan struct{}) Behaviour {
 	return func(w http.ResponseWriter, r *http.Request, accept func() any) bool {
 		body := accept()
@@ -81,7 +80,7 @@ func Until(release <-chan struct{}) Behaviour {
 	}
 }
 
-// Silent never answers and does nothing.
+// Silent neither carries out the call nor responds.
 func (s *Server) Silent() Behaviour {
 	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
 		select {

@@ -1,6 +1,6 @@
-// Package chattest is a small real HTTP server that behaves like Discord's API
-// where Guildhall touches it: authentication, messages with enforced nonces,
-// channels, and the ways it refuses, stalls and loses answers. For tests only.
+// Package chattest is an HTTP server that behaves like the parts of Discord's API that Guildhall
+// uses: authentication, messages with enforced nonces, channels, rate limits, and failures. For
+// tests only.
 package chattest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Token is the bot token the server accepts, and Self the bot's user id.
+// Token is the bot token that the server accepts, and Self the bot's user id.
 const (
 	Token = "chattest-bot-token"
 	Self  = "9000000000000000001"
@@ -29,20 +29,20 @@ type Message struct {
 	Content  string
 	AuthorID string
 	Nonce    string
-	Mentions json.RawMessage // allowed_mentions as sent
-	Enforced bool            // enforce_nonce as sent
+	Mentions json.RawMessage // allowed_mentions of the request
+	Enforced bool            // enforce_nonce of the request
 	ReplyTo  string
 }
 
-// Behaviour is how one request is answered instead of normally. It returns
-// false to let the server go on as usual afterwards.
+// Behaviour replaces the normal response to a request. It returns false if the server should
+// respond normally afterwards. accept carries out the call.
 type Behaviour func(w http.ResponseWriter, r *http.Request, accept func() any) bool
 
-// Server is the platform. Its methods are safe for concurrent use.
+// Server is the simulated platform. Its methods are safe for concurrent use.
 type Server struct {
-	URL string // the API base, ends in /api/v10
+	URL string // the API's base URL, ending in /api/v10
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	last     uint64
 	ahead    time.Duration
 	channels map[string][]Message
@@ -53,15 +53,15 @@ type Server struct {
 	always   map[string]Behaviour
 	home     string
 	owners   map[string]string
-	texts    map[string][]Overwrite // the channels that are no threads
+	texts    map[string][]Overwrite // channels that are not threads, with their overwrites
 	lookup   map[string]Behaviour
 	lookups  map[string]int
 	calls    []string
-	rights   map[string]uint64 // the bot's, in the guilds that it is in
+	rights   map[string]uint64 // the bot's permissions, by guild that the bot is in
 	abouts   map[string]About
 	gone     chan struct{}
 
-	reactions map[reaction][]string // by message, in the order of the users' ids
+	reactions map[reaction][]string // users by message, in the order of their ids
 	bots      map[string]bool
 }
 
@@ -70,7 +70,7 @@ type nonce struct {
 	message Message
 }
 
-// New starts a server that ends with the test.
+// New starts a server. It stops when the test ends.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{
@@ -89,38 +89,36 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// Next answers the coming requests with the behaviours, one each, but for edits of
-// messages.
+// Next sets the behaviours of the next requests, one each. It does not affect edits of messages.
 func (s *Server) Next(b ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, b...)
 }
 
-// In answers every request to the channel with the behaviour; nil ends that.
+// In sets the behaviour for every request to the channel; nil ends it.
 func (s *Server) In(channel string, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always[channel] = b
 }
 
-// Home makes every channel guild's, except those given to others by Give.
+// Home makes all channels belong to guild, except those given away by Give.
 func (s *Server) Home(guild string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.home = guild
 }
 
-// Give makes a channel guild's; of the empty guild it is nobody's, as a
-// conversation with one person.
+// Give makes a channel belong to guild. With an empty guild it belongs to none, as a direct message
+// does.
 func (s *Server) Give(channel, guild string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[channel] = guild
 }
 
-// Overwrite is what a channel allows and denies to a role (type 0) or a member
-// (type 1), as bits.
+// Overwrite is a channel's overwrite for a role (type 0) or a member (type 1), as bits.
 type Overwrite struct {
 	ID    string `json:"id"`
 	Type  int    `json:"type"`
@@ -128,15 +126,14 @@ type Overwrite struct {
 	Deny  uint64 `json:"deny,string"`
 }
 
-// Text makes a channel an ordinary text channel with these overwrites. Channels
-// are threads otherwise.
+// Text makes a channel a text channel with these overwrites. Other channels are threads.
 func (s *Server) Text(channel string, overwrites ...Overwrite) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.texts[channel] = overwrites
 }
 
-// Overwrites are those of a text channel now, by id.
+// Overwrites returns the present overwrites of a text channel by id.
 func (s *Server) Overwrites(channel string) map[string]Overwrite {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,39 +144,39 @@ func (s *Server) Overwrites(channel string) map[string]Overwrite {
 	return now
 }
 
-// Admit makes the bot a member of a guild, with these permissions as bits.
+// Admit makes the bot a member of a guild with these permissions, as bits.
 func (s *Server) Admit(guild string, permissions uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rights[guild] = permissions
 }
 
-// About is what a guild is.
+// About is a guild's description.
 type About struct {
 	Name     string `json:"name"`
 	Icon     string `json:"icon,omitempty"`
 	OwnerID  string `json:"owner_id"`
 	Locale   string `json:"preferred_locale"`
 	Members  int    `json:"approximate_member_count"`
-	JoinedAt string `json:"-"` // of the bot
+	JoinedAt string `json:"-"` // when the bot joined
 }
 
-// Describe says what a guild is that the bot has been admitted to.
+// Describe sets the description of a guild that the bot is in.
 func (s *Server) Describe(guild string, about About) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.abouts[guild] = about
 }
 
-// Lookup answers every question about the channel itself (whose it is) with the
-// behaviour; nil ends that. Neither In nor Next concerns these.
+// Lookup sets the behaviour for requests about the channel itself, which ask for its guild; nil
+// ends it. In and Next do not affect these requests.
 func (s *Server) Lookup(channel string, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lookup[channel] = b
 }
 
-// Lookups is how often the platform was asked about the channel itself.
+// Lookups returns how often the channel itself was requested.
 func (s *Server) Lookups(channel string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,43 +190,43 @@ func (s *Server) Remove(channel string) {
 	s.state[channel] = "deleted"
 }
 
-// Forget empties the memory of nonces, as minutes passing would.
+// Forget makes the server forget all nonces, as it would after minutes.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.nonces)
 }
 
-// Messages are the messages of a channel, oldest first.
+// Messages returns the messages of a channel, oldest first.
 func (s *Server) Messages(channel string) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.channels[channel])
 }
 
-// Say posts a message as somebody else than the bot.
+// Say posts a message by another author than the bot.
 func (s *Server) Say(channel, author, content string) Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.post(channel, Message{Content: content, AuthorID: author})
 }
 
-// Wait makes what is posted from now on so much younger than what was posted before.
+// Wait moves the server's clock forward, so that later messages are newer by d.
 func (s *Server) Wait(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ahead += d
 }
 
-// State is what became of a channel: "", "archived" or "deleted".
+// State returns the state of a channel: "", "archived" or "deleted".
 func (s *Server) State(channel string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state[channel]
 }
 
-// Calls are the requests so far, as "POST /channels/1/messages", without the
-// questions about channels that Lookups counts.
+// Calls returns the requests so far, as "POST /channels/1/messages", without those that Lookups
+// counts.
 func (s *Server) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,8 +252,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, response)
 }
 
-// behaviour takes note of the request and returns how to answer it, nil for as
-// usual.
+// behaviour records the request and returns the behaviour for it, or nil for the normal response.
 func (s *Server) behaviour(r *http.Request, path string) Behaviour {
 	channel := channelOf(r)
 	if isLookup(r, path) {
@@ -275,7 +271,7 @@ func (s *Server) behaviour(r *http.Request, path string) Behaviour {
 	return b
 }
 
-// isEdit is whether a message is edited, which comes when it likes.
+// isEdit reports whether a request edits a message. Edits happen in the background at any time.
 func isEdit(r *http.Request, path string) bool {
 	return r.Method == http.MethodPatch && strings.Contains(path, "/messages/")
 }
@@ -284,7 +280,7 @@ func isLookup(r *http.Request, path string) bool {
 	return r.Method == http.MethodGet && path == "/channels/"+channelOf(r)
 }
 
-// act is what Discord would do.
+// act responds as Discord does.
 func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,7 +319,7 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		if json.Unmarshal(body, &change) != nil {
 			return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
 		}
-		if _, text := s.texts[channel]; change.Archived != nil && !text { // else it is a member nobody knows
+		if _, text := s.texts[channel]; change.Archived != nil && !text { // an unknown field otherwise
 			s.state[channel] = map[bool]string{true: "archived"}[*change.Archived]
 		}
 		return http.StatusOK, map[string]any{"id": channel}
@@ -334,7 +330,7 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	return http.StatusMethodNotAllowed, map[string]any{"code": 0, "message": "405: Method Not Allowed"}
 }
 
-// owner is the guild of a channel.
+// owner returns the guild of a channel.
 func (s *Server) owner(channel string) string {
 	if guild, ok := s.owners[channel]; ok {
 		return guild
@@ -342,8 +338,8 @@ func (s *Server) owner(channel string) string {
 	return s.home
 }
 
-// guild is what the platform says of a guild, and of the bot in it: everybody has
-// half of the bot's permissions, and a role of the bot's the others.
+// guild returns the JSON of a guild, or of the bot as its member: the role of everyone has half of
+// the bot's permissions, and a role of the bot has the other half.
 func (s *Server) guild(r *http.Request, path string) (int, any) {
 	id, member, _ := strings.Cut(path, "/")
 	has, in := s.rights[id]
@@ -409,7 +405,7 @@ func (s *Server) create(channel string, body []byte) (int, any) {
 	return http.StatusOK, shown(m)
 }
 
-// edit replaces the content of one of the bot's messages.
+// edit replaces the content of a message of the bot.
 func (s *Server) edit(channel, id string, body []byte) (int, any) {
 	var in struct {
 		Content  string          `json:"content"`
@@ -440,8 +436,7 @@ func (s *Server) post(channel string, m Message) Message {
 	return m
 }
 
-// read is the platform's paging: the limit messages that follow after, newest
-// first.
+// read returns a page as the platform does: the `limit` messages after `after`, newest first.
 func (s *Server) read(channel string, r *http.Request) []any {
 	after, _ := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Connect is the bot's client of the platform at url. Where cfg leaves them open, it
-// takes the token that the platform accepts, and no log.
+// Connect returns a client of the platform at url. If cfg does not set them, the token is the
+// accepted one and there is no log.
 func Connect(t testing.TB, url string, cfg chat.Config) *chat.Discord {
 	t.Helper()
 	cfg.URL, cfg.Token = url, cmp.Or(cfg.Token, Token)
@@ -23,8 +23,7 @@ func Connect(t testing.TB, url string, cfg chat.Config) *chat.Discord {
 	return client
 }
 
-// Elapse makes it seem that this many seconds have gone by since messages were
-// begun.
+// Elapse moves the times of intents into the past by this many seconds.
 func Elapse(t testing.TB, d *db.DB, seconds int) {
 	t.Helper()
 	dbtest.Exec(t, d, `

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// reaction names the users who have reacted to a message with an emoji.
+// reaction identifies a message and an emoji, to find the users who have reacted.
 type reaction struct {
 	channel, message, emoji string
 	super                   bool
 }
 
-// React lets users react to a message.
+// React adds reactions of users to a message.
 func (s *Server) React(channel, message, emoji string, users ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,7 +22,7 @@ func (s *Server) React(channel, message, emoji string, users ...string) {
 	}
 }
 
-// ReactSuper lets users react to a message with super reactions.
+// ReactSuper adds super reactions of users to a message.
 func (s *Server) ReactSuper(channel, message, emoji string, users ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Server) ReactSuper(channel, message, emoji string, users ...string) {
 	}
 }
 
-// Unreact takes a user's reaction away.
+// Unreact removes a user's reaction.
 func (s *Server) Unreact(channel, message, emoji, user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) Unreact(channel, message, emoji, user string) {
 	s.reactions[at] = slices.DeleteFunc(s.reactions[at], func(u string) bool { return u == user })
 }
 
-// Bots makes users bots. The bot itself is one.
+// Bots marks users as bots. The bot itself is always one.
 func (s *Server) Bots(users ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Server) Bots(users ...string) {
 	}
 }
 
-// Reacted are the users who have reacted to a message, in the order of their ids.
+// Reacted returns the users who have reacted to a message, in the order of their ids.
 func (s *Server) Reacted(channel, message, emoji string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Server) react(at reaction, user string) {
 	}
 }
 
-// compareIDs compares ids by number.
+// compareIDs compares ids as numbers.
 func compareIDs(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
@@ -80,8 +80,8 @@ func compareIDs(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// actOnReaction is what the platform does with
-// /channels/{id}/messages/{id}/reactions/{emoji} and the bot's own below it.
+// actOnReaction responds, as the platform does, to requests below
+// /channels/{id}/messages/{id}/reactions/{emoji}.
 func (s *Server) actOnReaction(r *http.Request, path string) (int, any) {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	if len(parts) < 6 || parts[2] != "messages" {
