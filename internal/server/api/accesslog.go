@@ -15,20 +15,18 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// requestTimeout is how long an operation may take in all, beside its waiting for
-// something to answer with.
+// requestTimeout is how long an operation may take, not counting the wait of a long poll.
 const requestTimeout = 12 * time.Second
 
-// workTimeout is how long the database may work for it: the rest is for the response.
+// workTimeout is the part of requestTimeout for the database; the rest is for sending the response.
 const workTimeout = requestTimeout - 500*time.Millisecond
 
-// statusClosed is what the log and the metrics say in place of a status when the
-// caller hung up before its response was ready, as other servers' logs do.
+// statusClosed is logged and counted instead of a status when the caller hung up before its
+// response was ready. Other servers' logs use the same number.
 const statusClosed = 499
 
-// accessLog wraps the whole request: its id and fixed headers, the one place
-// where an error or a panic becomes a response, its line in the log, its
-// numbers.
+// accessLog handles a request as a whole: it sets the request's id and the fixed headers, turns
+// errors and panics into responses, writes the log line and updates the metrics.
 func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote func(error)) middleware {
 	ended := func(rs *reqState) {
 		took := time.Since(rs.came)
@@ -50,7 +48,7 @@ func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote fu
 	}
 }
 
-// begin gives the request its id, its fixed headers and its deadline.
+// begin sets the request's id, its fixed headers and its deadline.
 func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 	rs.id, rs.came = db.NewID(), start
 	set(rs, "X-Request-Id", rs.id)
@@ -64,7 +62,7 @@ func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 	return cancel
 }
 
-// failed answers with an error.
+// failed responds with an error.
 func failed(rs *reqState, err error) {
 	f := classify(err, rs.id)
 	if f.Kind == fault.Unavailable && db.Uncertain(err) && rs.key == "" && !rs.reads() {
@@ -81,8 +79,8 @@ func (rs *reqState) gone() bool { return rs.caller != nil && rs.caller.Err() != 
 // reads reports whether the request is a read.
 func (rs *reqState) reads() bool { return rs.op != nil && rs.op.reads() }
 
-// written tells whoever judges this node's health what has become of a write:
-// nothing of one that the caller alone has to do with.
+// written reports the result of a write to the node's health check. It leaves out failures that are
+// the caller's.
 func written(wrote func(error), rs *reqState) {
 	if wrote == nil || rs.op == nil || rs.op.ReadOnly {
 		return
@@ -95,12 +93,12 @@ func written(wrote func(error), rs *reqState) {
 	}
 }
 
-// The values of headers that every response has. The responses share them: nobody
-// changes a header's values in place.
+// Values of headers that every response has. All responses share the slices, since nothing changes
+// a header's values in place.
 var noStore, noSniff, deny = []string{"no-store"}, []string{"nosniff"}, []string{"DENY"}
 
-// set gives the response headers: name, value, name, value. The names are in the
-// canonical form, which spares finding it out for each request.
+// set sets headers, given as name, value, name, value. Names must be in canonical form, which saves
+// canonicalising them for each request.
 func set(rs *reqState, pairs ...string) {
 	h, values := rs.Response().Header(), make([]string, len(pairs)/2)
 	for i := range values {
@@ -123,15 +121,15 @@ func recovered(rs *reqState, next handler) (err error) {
 	return next(rs)
 }
 
-// writeLogLine writes the request's one line. The caller's faults are information,
-// ours are errors. The path is the route's pattern: what a caller puts into a
-// path may be a secret. The record is made by hand, because a Logger would look
-// up who called it; and its values are plain, so that it can be written later.
+// writeLogLine writes the request's log line. The caller's errors have level info, ours error. The
+// path is the route's pattern, since callers may put secrets into paths. The record is made by hand
+// because a Logger would look up its caller, and its values are plain, so that it can be written
+// later.
 func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
 	status := rs.status()
 	switch {
-	case status == http.StatusBadGateway: // the chat platform's refusal, which callers can bring about
+	case status == http.StatusBadGateway: // the chat platform has refused, which callers can cause
 		level = slog.LevelWarn
 	case status >= 500:
 		level = slog.LevelError
@@ -168,7 +166,7 @@ func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Durat
 	}
 	r := slog.NewRecord(now, level, "request", 0)
 	r.AddAttrs(attrs...)
-	_ = log.Handler().Handle(rs.ctx, r) // a log that cannot be written has nowhere to say so
+	_ = log.Handler().Handle(rs.ctx, r) // there is nowhere to report a failing log
 }
 
 // status is the response's status, or statusClosed.
@@ -179,7 +177,7 @@ func (rs *reqState) status() int {
 	return rs.Response().Status
 }
 
-// method is the request's method if it is one of HTTP's own.
+// method returns the request's method, or a placeholder if it is not one of HTTP's own.
 func method(rs *reqState) string {
 	switch m := rs.Request().Method; m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete, http.MethodOptions:
@@ -189,7 +187,7 @@ func method(rs *reqState) string {
 	}
 }
 
-// metrics are the request numbers that /metrics shows.
+// metrics are the request metrics of /metrics.
 type metrics struct{ requests, batches, waits *prometheus.HistogramVec }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -214,7 +212,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(r.Register(m.requests), r.Register(m.batches), r.Register(m.waits))
 }
 
-// batch is told of the batches of an operation.
+// batch returns the function that records the batches of an operation.
 func (m *metrics) batch(operation string) func(size int, waited time.Duration) {
 	sizes, waits := m.batches.WithLabelValues(operation), m.waits.WithLabelValues(operation)
 	return func(size int, waited time.Duration) {

@@ -1,6 +1,5 @@
-// Package api is everything that knows HTTP: the chain of checks before an
-// operation, the unit of work around it, and the one place where failures
-// become responses. It refuses to know what the operations do.
+// Package api handles HTTP: the chain of checks before an operation, the transaction around it, and
+// the one place where errors become responses. It contains nothing about what the operations do.
 package api
 
 import (
@@ -22,41 +21,41 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// Config is what the handler is made of. Everything is required except
-// Proxies, Wake, Metrics, Tracer and About.
+// Config is the configuration of the handler. All fields are required except Proxies, Wake,
+// Metrics, Tracer and About.
 type Config struct {
 	DB      *db.DB
 	Tokens  Authenticator
 	Limits  *ratelimit.Limiter
 	Quotas  Quotas
-	Proxies []netip.Prefix // whose forwarding headers are believed
+	Proxies []netip.Prefix // proxies whose forwarding headers are trusted
 	Env     string         // live or test
 	Sealer  idempotency.Sealer
-	Wake    func(guild string) // called after a commit that may have recorded events of the guild
+	Wake    func(guild string) // called after a commit that may have recorded events in the guild
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	Tracer  *tracing.Tracer // nil: nothing is traced
-	// Count is told of each answered request that came with a token; nil:
-	// nobody counts. It is called before the request's handler returns.
+	Tracer  *tracing.Tracer // nil: no traces
+	// Count is called for each finished request with a token, before its handler returns; nil:
+	// requests are not counted.
 	Count func(usage.Request)
-	// Wrote is told of requests' writes: nil of one that is committed, the error of
-	// one that Postgres takes from nobody now (db.TakesNoWrites); nil: nobody asks.
+	// Wrote is called with the result of each write: nil after a commit, or an error for which
+	// Postgres now refuses every write (db.TakesNoWrites). Wrote may be nil.
 	Wrote func(error)
 
-	// About is what the served documents say of this installation.
+	// About describes this installation in the served documents.
 	About About
 
-	// OneGuild makes each statement name one guild, where the tables are
-	// distributed by it. Otherwise changes of several guilds may share one.
+	// OneGuild makes every statement name a single guild, for tables that are distributed by guild.
+	// Otherwise a batch may contain changes of several guilds.
 	OneGuild bool
 
-	// ValidateResponses logs every response that the contract does not know.
+	// ValidateResponses logs every response that violates the contract.
 	ValidateResponses bool
 
 	Services
 }
 
-// New returns the public handler.
+// New returns the handler of the API.
 func New(cfg Config) (http.Handler, error) {
 	switch {
 	case cfg.DB == nil, cfg.Tokens == nil, cfg.Limits == nil, cfg.Sealer == nil, cfg.Log == nil:
@@ -87,7 +86,7 @@ func New(cfg Config) (http.Handler, error) {
 
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.Binder = nil // reqState.Bind takes its place
+	e.Binder = nil // reqState.Bind replaces it
 	middlewares := []middleware{matchOperation(readOperations(doc))}
 	if cfg.ValidateResponses {
 		middlewares = append(middlewares, validateResponse(doc, cfg.Log))

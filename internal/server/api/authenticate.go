@@ -11,18 +11,16 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Authenticator turns a bearer token into its principal. It fails with
-// invalid_token, ip_not_allowed or service_unavailable. A principal beside a
-// failure is whose token was refused.
+// Authenticator authenticates bearer tokens. Its errors are invalid_token, ip_not_allowed and
+// service_unavailable. A principal that it returns with an error is the owner of the refused token.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string, from netip.Addr) (*auth.Principal, error)
-	// Guild says whether a guild is there that a bot key names.
+	// Guild returns the state of a guild that a request with a bot key names.
 	Guild(ctx context.Context, id string) (auth.Presence, error)
 }
 
-// authenticateToken finds out whose request this is. Failures spend a bucket of
-// their address, so guessing is slow; a valid token from such an address still
-// passes.
+// authenticateToken authenticates the request. Failures count against the address's bucket, so
+// guessing tokens is slow; a valid token from such an address still works.
 func authenticateToken(tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -50,16 +48,16 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 		}
 		return err
 	}
-	if rs.op == nil || rs.op.OfGuild { // the others ignore the header
+	if rs.op == nil || rs.op.OfGuild { // other operations ignore the header
 		rs.by, rs.noGuild = chooseGuild(rs.ctx, tokens, rs.by, rs.Request().Header[guildHeader])
 	}
 	rs.onAccount(attributed(auth.With(rs.ctx, rs.by), rs))
-	db.Charge(rs.ctx, time.Since(rs.came)) // so that a refusal comes two seconds after the request
+	db.Charge(rs.ctx, time.Since(rs.came)) // counts the time since the request arrived as waiting, so that a refusal comes two seconds after arrival
 	return nil
 }
 
-// onAccount has the database work on the caller's account from now on, as long as a
-// request may take.
+// onAccount counts the database work of the request for its caller from now on, and sets the work's
+// deadline.
 func (rs *reqState) onAccount(ctx context.Context) {
 	rs.ctx = db.As(ctx, db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID})
 	db.EndBy(rs.ctx, rs.came.Add(workTimeout))

@@ -7,9 +7,9 @@ import (
 	"guildhall/internal/base/batcher"
 )
 
-// batched runs the operation outside a transaction: it returns once the batch that made its
-// change has committed, under the key if the request has one. A change that falls back out
-// of its batch is made in a transaction of its own, while later changes of the same rows wait.
+// batched runs the operation outside a transaction. The operation returns once the batch with its
+// change has committed, including the idempotency key if there is one. A change that falls back
+// runs in a transaction of its own, while later changes of the same rows wait.
 func (u *units) batched(rs *reqState, key *idempotency.Request, next handler) error {
 	ctx := rs.ctx
 	if key != nil {

@@ -24,8 +24,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// wealthy gives so many members, from 1 on, wallets with a million coins each, and
-// the ledger rows behind them.
+// wealthy gives the members 1 to n wallets with a million coins each, and the ledger entries for
+// them.
 func wealthy(t *testing.T, server *apitest.API, n int) {
 	t.Helper()
 	dbtest.Exec(t, server.DB(), `
@@ -36,9 +36,8 @@ func wealthy(t *testing.T, server *apitest.API, n int) {
 		FROM generate_series(1, $2::int) n`, server.Guild, n)
 }
 
-// A row that another transaction holds, be it a wallet, a key or a reference, delays
-// only the callers that want it.
-// RELIABILITY.md, Neighbours.
+// A row that another transaction has locked, be it a wallet, a key or a reference, delays only the
+// requests that need it. RELIABILITY.md, Neighbours.
 func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ lock, key, body string }{
@@ -96,8 +95,8 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			}
 			release()
 			a := <-waits
-			// The wallet is there after the wait, the reference is used by then; a wait of
-			// more than two seconds is refused.
+			// After the wait the wallet exists and the reference is in use; a request that waited
+			// for more than two seconds is refused.
 			if took := time.Since(begun); a.Status != 200 && a.Status != 422 && a.Status != 409 && took < 2*time.Second {
 				t.Errorf("after %s: %d %s", took, a.Status, a.Body)
 			}
@@ -105,10 +104,9 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-// A hot wallet that another transaction holds fails one batch and no other: while one
-// change of it waits, those behind it wait in line, and what is changed beside it goes
-// on being changed together, without a unit.
-// RELIABILITY.md, Neighbours.
+// A popular wallet that another transaction has locked fails one batch and no other: one change of
+// it waits for the lock, the changes behind that one wait in the process, and changes of other
+// wallets go on in batches. RELIABILITY.md, Neighbours.
 func TestAHotWalletFailsOneBatch(t *testing.T) {
 	t.Parallel()
 	if dbtest.Coordinator(t) {
@@ -120,7 +118,7 @@ func TestAHotWalletFailsOneBatch(t *testing.T) {
 		return dbtest.Pass
 	})
 	wealthy(t, server, 40)
-	server.Do(t, "adjustBalance", `{"user_id":"99","delta":1}`).Want(t, 200, "") // an endpoint listens
+	server.Do(t, "adjustBalance", `{"user_id":"99","delta":1}`).Want(t, 200, "") // an endpoint listens, so events are recorded
 	op := apitest.Find(t, "adjustBalance")
 	release := lock(t, server, `SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = '1' FOR UPDATE`, server.Guild)
 	var hot, others sync.WaitGroup
@@ -152,14 +150,14 @@ func TestAHotWalletFailsOneBatch(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":1000008}}`)
 }
 
-// history is what clients know of the writes that they have made.
+// history is what the clients know of the writes that they have sent.
 type history struct {
 	mu    sync.Mutex
-	known map[string]int64 // the balance that was answered, by the reason of the change
+	known map[string]int64 // the balance in the response, by the reason of the change
 	sent  map[string]bool
 }
 
-// node is another process over the same database.
+// node starts another API handler on the same database.
 func node(t *testing.T, cfg api.Config, url string, oneGuild bool) string {
 	t.Helper()
 	d, err := db.Open(db.Config{URL: url, Name: "guildhall-node", Distributed: dbtest.Coordinator(t)})
@@ -177,7 +175,7 @@ func node(t *testing.T, cfg api.Config, url string, oneGuild bool) string {
 	return s.URL + api.Prefix
 }
 
-// write sends a change once, and under a key until its outcome is known.
+// write sends a change once, or with a key until its outcome is known.
 func (h *history) write(t *testing.T, client *http.Client, urls []string, token, reason string, keyed bool) {
 	body := fmt.Sprintf(`{"user_id":"%d","delta":%d,"reason":"%s"}`, 1+rand.IntN(12), rand.IntN(41)-20, reason)
 	h.mu.Lock()
@@ -227,16 +225,15 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 	}
 }
 
-// Two nodes collect changes of the same few wallets, with and without keys, while
-// connections break in the midst of commits and Postgres ends backends: what was
-// answered was done once, what was repeated under a key too, and what nobody
-// knows of at most once; each wallet's ledger is one chain.
-// RELIABILITY.md, Writes.
+// Two nodes batch changes of the same few wallets, with and without keys, while connections break
+// during commits and Postgres terminates sessions. A change that was answered was made once, also
+// if it was repeated with its key; a change of unknown outcome was made at most once; and each
+// wallet's ledger is an unbroken chain. RELIABILITY.md, Writes.
 func TestHistoriesOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	for _, oneGuild := range []bool{false, true} {
 		if !oneGuild && dbtest.Coordinator(t) {
-			continue // no statement changes rows of several guilds there
+			continue // on Citus no statement changes rows of several guilds
 		}
 		t.Run(fmt.Sprintf("one guild %v", oneGuild), func(t *testing.T) {
 			t.Parallel()
@@ -283,7 +280,7 @@ func TestHistoriesOfTwoNodes(t *testing.T) {
 				case <-done:
 					ended = true
 				case <-time.After(30 * time.Millisecond):
-					if killed >= 40 { // so that slow machines come to an end
+					if killed >= 40 { // bounds the test on slow machines
 						continue
 					}
 					killed += dbtest.Value[int](t, server.DB(), `

@@ -28,8 +28,8 @@ func (a anyone) Authenticate(context.Context, string, netip.Addr) (*auth.Princip
 
 func (anyone) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
 
-// BenchmarkChain measures everything around a read except its query: the
-// target is 20 microseconds and 100 allocations above an empty Echo handler.
+// BenchmarkChain measures a read without its query. The target is 20 microseconds and 100
+// allocations more than an empty Echo handler.
 func BenchmarkChain(b *testing.B) {
 	limits, err := ratelimit.New(ratelimit.Config{})
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// TestRandomCallsOfTwoKeysStayInTheirGuild calls any operation with any body of the
-// document, with either of two keys, in one of two guilds that hold the same ids, under
-// few idempotency keys, and now and then with a header that names no guild of the key's.
-// The other guild stays as it is, and a response is repeated for the same key, guild and
-// idempotency key alone. -rapid.checks says how many sequences there are.
+// TestRandomCallsOfTwoKeysStayInTheirGuild calls random operations with random bodies from the
+// document, with one of two bot keys, in one of two guilds that contain the same ids, with few
+// idempotency keys, and sometimes with a guild that the key may not use. No call changes the other
+// guild, and a response is replayed only for the same bot key, guild and idempotency key. The flag
+// -rapid.checks sets the number of sequences.
 func TestRandomCallsOfTwoKeysStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -25,7 +25,7 @@ func TestRandomCallsOfTwoKeysStayInTheirGuild(t *testing.T) {
 	given := make(map[string][]string)
 	for _, op := range apitest.Operations() {
 		if op.ID == "removeGuild" || op.ID == "forgetMemberEverywhere" || op.ID == "listBotGuilds" || op.ID == "getHealth" || overAll(op) {
-			continue // they are over several guilds, or over none
+			continue // operations over several guilds or none
 		}
 		operations = append(operations, op)
 		given[op.ID] = bodies(t, op)
@@ -35,12 +35,12 @@ func TestRandomCallsOfTwoKeysStayInTheirGuild(t *testing.T) {
 	sequences, kept, repeated := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		sequences++
-		asked := make(map[string]string) // key, guild and idempotency key -> what was asked first
+		asked := make(map[string]string) // bot key, guild and idempotency key -> the first request with them
 		in, beside := one, other
 		if rapid.Bool().Draw(rt, "in the other guild") {
 			in, beside = other, one
 		}
-		args := make(map[string][]apitest.Arg) // of each operation, the same in all of a sequence
+		args := make(map[string][]apitest.Arg) // the arguments of each operation, the same throughout a sequence
 		before := state(beside)
 		for range 12 {
 			op := operations[rapid.IntRange(0, len(operations)-1).Draw(rt, "operation")]
@@ -77,7 +77,7 @@ func TestRandomCallsOfTwoKeysStayInTheirGuild(t *testing.T) {
 				rt.Fatalf("%s in guild %s is answered %d: %s", op.ID, guild, a.Status, a.Body)
 			case op.Method == "GET" || !takesKey(op):
 			case !was:
-				if replay && !strings.Contains(body, `"reference"`) { // which is a key of its own
+				if replay && !strings.Contains(body, `"reference"`) { // a reference makes a repeat return the first response too
 					rt.Fatalf("%s in guild %s is answered with what another was answered: %s", op.ID, guild, a.Body)
 				}
 				if a.Status < 300 || a.Status == 400 || a.Status == 404 || a.Status == 422 {
@@ -105,7 +105,7 @@ func TestRandomCallsOfTwoKeysStayInTheirGuild(t *testing.T) {
 	}
 }
 
-// takesKey reports whether an operation knows idempotency keys.
+// takesKey reports whether an operation accepts idempotency keys.
 func takesKey(op apitest.Operation) bool {
 	for _, p := range op.Spec.Parameters {
 		if p.Value.Name == "Idempotency-Key" {
@@ -115,9 +115,9 @@ func takesKey(op apitest.Operation) bool {
 	return false
 }
 
-// everyState is a query of all that stands in a guild: of the versions of its rows, since
-// a thousand looks at their text are most of a test's work. A row that is written again as
-// it was is another.
+// everyState returns a query for a guild's whole state. It reads the rows' versions (xmin) and not
+// their text, which would take most of the test's time. A row that is updated without a change
+// counts as changed.
 func everyState(t *testing.T, server *apitest.API) string {
 	t.Helper()
 	tables, err := queryTables(t, server)

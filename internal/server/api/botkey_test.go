@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// twins are two guilds on one server that hold the same things under the same ids,
-// so that nothing but the guild tells them apart.
+// twins creates two guilds on one server with the same content and the same ids, so that only the
+// guild distinguishes them.
 func twins(t *testing.T, server *apitest.API) (one, other string) {
 	t.Helper()
 	one, other = guildfile.DemoGuild, "402187554310020097"
@@ -22,7 +22,7 @@ func twins(t *testing.T, server *apitest.API) (one, other string) {
 		t.Fatal(err)
 	}
 	own := slices.DeleteFunc(strings.SplitAfter(file.String(), "\n"), func(line string) bool {
-		return strings.Contains(line, `"network_listing"`) // which all guilds share
+		return strings.Contains(line, `"network_listing"`) // listings are shared by all guilds
 	})
 	for _, guild := range []string{one, other} {
 		lines := strings.NewReader(strings.ReplaceAll(strings.Join(own, ""), one, guild))
@@ -36,7 +36,7 @@ func twins(t *testing.T, server *apitest.API) (one, other string) {
 	return one, other
 }
 
-// state is everything that stands in a guild.
+// state returns everything that a guild contains.
 func state(t *testing.T, server *apitest.API, guild string) string {
 	t.Helper()
 	return dbtest.Value[string](t, server.DB(), everyState(t, server), guild)
@@ -53,7 +53,7 @@ func queryTables(t *testing.T, server *apitest.API) (tables []string, err error)
 	return tables, err
 }
 
-// named are the arguments of an operation on things that both guilds have.
+// named returns arguments for an operation that name things which exist in both guilds.
 func named(t *testing.T, server *apitest.API, op apitest.Operation, guild string) (args []apitest.Arg) {
 	t.Helper()
 	things := map[string]string{
@@ -76,9 +76,8 @@ func named(t *testing.T, server *apitest.API, op apitest.Operation, guild string
 	return args
 }
 
-// Two guilds, two keys and every operation: one key serves one guild, the other
-// both. Both guilds hold the same ids, and every write comes under the same
-// idempotency key.
+// Calls every operation with two bot keys, one for one of two guilds, one for both. Both guilds
+// contain the same ids, and every write has the same idempotency key.
 func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -86,10 +85,10 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 	narrow, wide := server.Bot(t, one), server.Bot(t)
 	done := 0
 	each(t, func(t *testing.T, op apitest.Operation) {
-		if op.ID == "removeGuild" || op.ID == "forgetMemberEverywhere" || op.ID == "listBotGuilds" { // last of all
+		if op.ID == "removeGuild" || op.ID == "forgetMemberEverywhere" || op.ID == "listBotGuilds" { // these are called last
 			return
 		}
-		if overAll(op) { // the packages of the tags have the tests
+		if overAll(op) { // the packages of their tags test them
 			return
 		}
 		for _, c := range []struct {
@@ -146,7 +145,7 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 	}
 }
 
-// overAll reports whether an operation is the bot's over all its guilds.
+// overAll reports whether an operation is a bot key's and spans all its guilds.
 func overAll(op apitest.Operation) bool {
 	return op.Spec.Tags[0] == "Streams" || op.Spec.Tags[0] == "Work"
 }

@@ -13,9 +13,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// The reference shows every operation in a real browser, which may talk to
-// nobody but this server. GUILDHALL_TEST_CHROMIUM names the browser; with
-// GUILDHALL_TEST_ARTIFACTS set to a folder, a picture of the page is kept there.
+// The reference page shows every operation in a real browser that can connect only to this server.
+// GUILDHALL_TEST_CHROMIUM names the browser. If GUILDHALL_TEST_ARTIFACTS names a directory, a
+// screenshot is saved there.
 func TestReferenceInBrowser(t *testing.T) {
 	t.Parallel()
 	browser, err := testutil.Chromium()
@@ -34,7 +34,7 @@ func TestReferenceInBrowser(t *testing.T) {
 		t.Helper()
 		args := append([]string{
 			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-			// The server's certificate is its own; every other host is out of reach.
+			// The server's certificate is self-signed; all other hosts are unreachable.
 			"--ignore-certificate-errors", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 			"--user-data-dir=" + t.TempDir(), "--window-size=1280,1600",
 			"--virtual-time-budget=20000", "--timeout=60000",

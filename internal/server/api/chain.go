@@ -11,40 +11,40 @@ import (
 	"guildhall/internal/access/auth"
 )
 
-// reqState is one request on its way through the chain and back, with what the
-// middlewares have found out about it so far. It stands in for Echo's own context.
+// reqState is the state of one request in the chain, with what the middlewares have found out so
+// far. It implements echo.Context.
 type reqState struct {
 	echo.Context
-	serve   echo.HandlerFunc // what Echo's router has found
-	op      *operation       // what the document says of it; nil: it is no operation
-	came    time.Time        // when it arrived
-	caller  context.Context  // ends when the caller hangs up
-	ctx     context.Context  // of whatever is done for this request
+	serve   echo.HandlerFunc // the handler that Echo's router has found
+	op      *operation       // the request's operation; nil: none matches
+	came    time.Time        // when the request arrived
+	caller  context.Context  // cancelled when the caller hangs up
+	ctx     context.Context  // the context for all work of the request
 	id      string           // its X-Request-Id
-	trace   string           // the trace that it belongs to; empty: none
-	from    netip.Addr       // the client's; the zero one when it cannot be known
-	by      *auth.Principal  // nil until somebody has authenticated
-	refused *auth.Principal  // whose token it is, where it was not accepted
-	ended   bool             // that token was revoked, or has expired
+	trace   string           // the id of the request's trace; empty: none
+	from    netip.Addr       // the client's address; zero if unknown
+	by      *auth.Principal  // the principal; nil before authentication
+	refused *auth.Principal  // the owner of a token that was not accepted
+	ended   bool             // the refused token was revoked or had expired
 	noGuild error            // why the caller acts in no guild
-	making  bool             // the guild in which it acts was not there when it came
-	body    []byte           // of a write, as it was sent
-	value   any              // what the body holds, as validation has read it; nil: there is none
-	key     string           // of a write; empty when none was sent
-	broken  error            // what validation found wrong with a write
-	refusal error            // what was answered from inside, for the log
-	waited  time.Duration    // for something to answer with
-	closed  bool             // the caller hung up before its response was ready
+	making  bool             // the guild did not exist when the request arrived
+	body    []byte           // the body of a write, as it was sent
+	value   any              // the parsed body; nil: no body
+	key     string           // the idempotency key of a write; empty: none
+	broken  error            // the problems that validation found in a write
+	refusal error            // the internal error behind the response, for the log
+	waited  time.Duration    // how long the request waited as a long poll
+	closed  bool             // the caller hung up before the response was ready
 }
 
-// handler answers a request, or fails; middleware is what stands before it.
+// handler handles a request or returns an error; middleware wraps a handler.
 type (
 	handler    func(*reqState) error
 	middleware func(next handler) handler
 )
 
-// chain puts the middlewares, the first outermost, before whatever Echo's router
-// finds. It is put together once; Echo would do it again for each request.
+// chain puts the middlewares, the first outermost, around the handler that Echo's router finds. The
+// chain is built once; Echo would build it for each request.
 func chain(middlewares []middleware) echo.MiddlewareFunc {
 	whole := handler(func(rs *reqState) error { return rs.serve(rs) })
 	for _, s := range slices.Backward(middlewares) {

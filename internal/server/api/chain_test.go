@@ -21,7 +21,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// fill gives every placeholder of an operation a value that fits its schema.
+// fill returns a valid value for each path parameter of an operation.
 func fill(op apitest.Operation) []apitest.Arg {
 	var args []apitest.Arg
 	for part := range strings.SplitSeq(op.Path, "/") {
@@ -32,7 +32,7 @@ func fill(op apitest.Operation) []apitest.Arg {
 	return args
 }
 
-// tokens is an authenticator that always says the same.
+// tokens is an authenticator that always returns the same result.
 type tokens struct {
 	by  *auth.Principal
 	err error
@@ -48,7 +48,7 @@ func with(err error) apitest.Option {
 	return apitest.With(func(c *api.Config) { c.Tokens = tokens{err: err} })
 }
 
-// each runs what once for every operation of the contract.
+// each runs a subtest for every operation of the contract.
 func each(t *testing.T, what func(t *testing.T, op apitest.Operation)) {
 	t.Helper()
 	for _, op := range apitest.Operations() {
@@ -91,8 +91,8 @@ func TestGuessingIsSlow(t *testing.T) {
 	server.Do(t, "getMe", "").Want(t, 200, "")
 }
 
-// Nor does a token that is stolen tell much where it may not be used. A token that
-// cannot be looked up is not held against its caller.
+// Refusals by the allowlist count against the address too, so a stolen token reveals little
+// elsewhere. A token that cannot be looked up does not count.
 func TestRefusalsSpendTheAddresssBucket(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestRefusalsSpendTheAddresssBucket(t *testing.T) {
 func TestEveryOperationIsHTTPSOnly(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
-		// The harness speaks TLS; a trusted proxy that says otherwise is believed.
+		// The test client uses TLS; a trusted proxy's header that says otherwise is believed.
 		c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})).Header("X-Forwarded-Proto", "http")
 	each(t, func(t *testing.T, op apitest.Operation) {
@@ -148,7 +148,7 @@ func TestEveryOperationIsLimited(t *testing.T) {
 	}
 	server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
 	for path, method := range map[string]string{"/api/v1/nothing": "GET", "/api/v1/me": "DELETE", "/api/v1/cases": "OPTIONS"} {
-		a := server.Raw(t, method, path, "").WantError(t, 429, "rate_limited") // a request that is no operation counts as a read
+		a := server.Raw(t, method, path, "").WantError(t, 429, "rate_limited") // a request that matches no operation counts as a read
 		if got := a.Header.Get("X-RateLimit-Bucket"); got != "read" {
 			t.Errorf("%s %s spends the bucket %q", method, path, got)
 		}
@@ -214,7 +214,7 @@ func TestEveryWriteTellsDuplicatesAndReuse(t *testing.T) {
 		server := server.May(t, op)
 		if op.Spec.Security == nil {
 			server.Key("reused").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
-		} else { // no guild's: another key's scope
+		} else { // operations of no guild: their keys have another scope
 			server.Key("reused").Do(t, "deleteBotStream", "", apitest.Path("name", "none")).WantError(t, 404, "not_found")
 		}
 		server.Key("reused").Do(t, op.ID, `{"x":1}`, fill(op)...).WantError(t, 409, "idempotency_key_reused")
@@ -252,7 +252,7 @@ func TestEveryOperationHidesOurFailures(t *testing.T) {
 // RELIABILITY.md, Input.
 func TestPanicsBecomeInternalErrors(t *testing.T) {
 	t.Parallel()
-	// A principal without a guild's data is fine; none at all makes auth.From panic.
+	// Calling auth.From without any principal panics.
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tokens = tokens{} }))
 	server.Do(t, "getMe", "").WantError(t, 500, "internal_error")
 }
@@ -293,7 +293,7 @@ func routes(t *testing.T, server *apitest.API) {
 		for _, path := range []string{"/api/v1/me", "/api/v1/nothing", "/", "/api/v1/cases/", "/api/v1"} {
 			for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "TRACE"} {
 				if path == "/" && method == "GET" {
-					continue // where documents are, which need none
+					continue // paths of documents need no token
 				}
 				nobody.Raw(t, method, path, "").WantError(t, 401, "missing_token")
 			}
@@ -349,7 +349,7 @@ func routes(t *testing.T, server *apitest.API) {
 			server.Raw(t, "GET", "/openapi.yaml", ""),
 		} {
 			cache := "no-store"
-			if a.Header.Get("ETag") != "" { // a document, which is the same for everybody
+			if a.Header.Get("ETag") != "" { // a document is the same for everybody
 				cache = "public, max-age=300"
 			}
 			for name, want := range map[string]string{"Cache-Control": cache, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"} {
@@ -387,7 +387,7 @@ func wantAllow(t *testing.T, a *apitest.Response, want []string) {
 	}
 }
 
-// Credentials in any other place are not read, and never reach the log.
+// Credentials anywhere else than in the Authorization header are not read, and never logged.
 // RELIABILITY.md, Tokens.
 func TestCredentialsElsewhere(t *testing.T) {
 	t.Parallel()
@@ -416,7 +416,7 @@ func TestCredentialsElsewhere(t *testing.T) {
 	}
 }
 
-// The audit log names the token that has changed a webhook, and where it came from.
+// The audit log of a webhook change names the token and its address.
 func TestAChangeOfAWebhookNamesItsToken(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -433,7 +433,7 @@ func TestAChangeOfAWebhookNamesItsToken(t *testing.T) {
 	}
 }
 
-// Where there is a tracer, a request belongs to the trace that its caller names.
+// With a tracer, a request belongs to the trace that its caller names.
 func TestARequestIsTraced(t *testing.T) {
 	collector := httptest.NewServer(http.NotFoundHandler())
 	defer collector.Close()

@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// observed has, by schema and member of a request, how to see the value that the server
-// takes when the member is left out.
+// observed returns, by schema and member of a request, a function that observes the value which the
+// server uses when the member is left out.
 var observed = map[string]func(t *testing.T, a, bot *apitest.API) string{
 	"RemoveGuildRequest.after_days": func(t *testing.T, _, bot *apitest.API) string {
 		at, err := time.Parse(time.RFC3339, bot.Do(t, "removeGuild", "").Want(t, 202, "").Str(t, "data.removed_after"))
@@ -68,7 +68,7 @@ var observed = map[string]func(t *testing.T, a, bot *apitest.API) string{
 	"PullBotEventsRequest.lease":     fetched(func(a delivery.FetchOptions) any { return a.Lease.Seconds() }),
 	"PullBotEventsRequest.shard": func(t *testing.T, _, bot *apitest.API) string {
 		stream(t, bot)
-		bot.Do(t, "pullBotEvents", `{"stream":"mirror","shards":1}`).Want(t, 200, "") // a shard is less than shards
+		bot.Do(t, "pullBotEvents", `{"stream":"mirror","shards":1}`).Want(t, 200, "") // shard must be less than shards
 		return "0"
 	},
 	"PullBotEventsRequest.shards": func(t *testing.T, _, bot *apitest.API) string {
@@ -102,9 +102,9 @@ func stream(t *testing.T, bot *apitest.API) *apitest.Response {
 	return bot.Do(t, "putBotStream", `{"events":["case.created"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
 }
 
-// A body has no `default:`, since openapi-typescript makes such members required. The
-// description says "Default 100." and the server takes that value when the member is
-// left out.
+// Request bodies have no `default:`, because openapi-typescript makes members with defaults
+// required. Instead the description says "Default 100.", and the server uses that value when the
+// member is left out.
 func TestDefaultsOfBodiesAreWhatTheDescriptionsSay(t *testing.T) {
 	t.Parallel()
 	doc := document(t)

@@ -23,17 +23,17 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// page is one document, made ready at start in both of its forms: nothing is
-// compressed, unpacked or copied for a request.
+// page is a document in both its forms, prepared at start, so that no request compresses,
+// decompresses or copies it.
 type page struct {
 	contentType  string
-	etag         string // weak: the two forms are the same document
-	plain, small []byte // small is gzip; nil where that is not smaller
+	etag         string // weak, since both forms are the same document
+	plain, small []byte // small is compressed with gzip; nil if that is not smaller
 }
 
-// serveDocuments answers for the contract and its reference, outside the versioned
-// prefix: without a token, but over HTTPS only. They spend their address's bucket, as
-// everything that is asked without a token does.
+// serveDocuments serves the contract and its reference, outside the versioned prefix, without a
+// token but only over HTTPS. Requests count against their address's bucket, as all requests without
+// a token do.
 func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
 	pages, err := allPages(about)
 	if err != nil {
@@ -65,7 +65,7 @@ func serveDocument(rs *reqState, p *page, limits *ratelimit.Limiter, quota ratel
 	case p != nil:
 		return p.respond(rs)
 	case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):
-		return rs.Redirect(http.StatusSeeOther, referencePath) // a browser's
+		return rs.Redirect(http.StatusSeeOther, referencePath) // a browser
 	}
 	return noRoute(rs)
 }
@@ -88,11 +88,11 @@ func (p *page) respond(rs *reqState) error {
 	if rs.Request().Method == http.MethodHead {
 		return nil
 	}
-	_, _ = rs.Response().Write(body) // a client that is gone misses its document
+	_, _ = rs.Response().Write(body) // the client may have gone
 	return nil
 }
 
-// sameEtag compares as If-None-Match does: weakly, with any of a list.
+// sameEtag compares as If-None-Match requires: weakly, with any ETag of a list.
 func sameEtag(lines []string, etag string) bool {
 	for _, line := range lines {
 		for one := range strings.SplitSeq(line, ",") {
@@ -105,8 +105,7 @@ func sameEtag(lines []string, etag string) bool {
 	return false
 }
 
-// acceptsGzip reports whether a client takes gzip: named, or by *, and not with
-// a weight of 0.
+// acceptsGzip reports whether a client accepts gzip, by name or by *, with a weight above 0.
 func acceptsGzip(lines []string) bool {
 	taken := map[string]bool{}
 	for _, line := range lines {
@@ -120,24 +119,24 @@ func acceptsGzip(lines []string) bool {
 	return gz || !named && taken["*"]
 }
 
-// About says which installation the documents are of.
+// About describes the installation that serves the documents.
 type About struct {
-	// PublicURL is the base URL that the contract names as its server, without a
-	// slash at its end; empty: the contract names the one that it is read from.
+	// PublicURL is the base URL that the contract names as its server, without a trailing slash;
+	// empty: the URL from which the contract is read.
 	PublicURL string
-	Version   string // of the program
-	Guides    string // where the guides for integrators are published, without a slash at its end; empty: nowhere
-	Dashboard string // where the dashboard is; empty: there is none
+	Version   string // the program's version
+	Guides    string // base URL of the published guides for integrators, without a trailing slash; empty: not published
+	Dashboard string // URL of the dashboard; empty: there is none
 }
 
-// guides are the pages for integrators, below About.Guides.
+// guides are the pages for integrators below About.Guides.
 var guides = []struct{ Name, Page string }{
 	{"First program", "first-program"}, {"Writes", "writes"}, {"Webhooks", "webhooks"}, {"Copies", "copies"},
 }
 
 func (a About) guide(page string) string { return a.Guides + "/docs/integrate/" + page + ".html" }
 
-// allPages are the documents by their paths.
+// allPages returns the documents by path.
 func allPages(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
 	assets, err := referenceAssets()
@@ -164,7 +163,8 @@ func allPages(about About) (map[string]*page, error) {
 
 var contractPages = sync.OnceValues(func() (map[string]*page, error) { return contractOf(About{}) })
 
-// contractOf is the contract in its four forms, with a server and a link to the guides.
+// contractOf returns the contract in its four forms, with the server's URL and a link to the
+// guides.
 func contractOf(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
@@ -194,9 +194,9 @@ func newPage(contentType string, body []byte) *page {
 	var small bytes.Buffer
 	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
 	if err != nil {
-		panic(err) // the level is one of gzip's own
+		panic(err) // cannot fail: gzip accepts this level
 	}
-	_, _ = z.Write(body) // into memory
+	_, _ = z.Write(body) // writing to memory cannot fail
 	_ = z.Close()
 	if small.Len() < len(body) {
 		p.small = small.Bytes()
@@ -204,8 +204,8 @@ func newPage(contentType string, body []byte) *page {
 	return p
 }
 
-// toJSON turns a YAML document into JSON with its keys in the order in which
-// they were written, because people read it too.
+// toJSON converts a YAML document to JSON and keeps the order of the keys, because people read the
+// result too.
 func toJSON(source []byte) ([]byte, error) {
 	var file yaml.Node
 	if err := yaml.Unmarshal(source, &file); err != nil {

@@ -13,13 +13,13 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// documentPaths are all that is served without a token.
+// documentPaths lists all paths that are served without a token.
 var documentPaths = []string{
 	"/openapi.yaml", "/openapi.json", "/openapi-3.1.yaml", "/openapi-3.1.json", "/docs", "/docs/",
 	"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui-standalone-preset.js",
 }
 
-// bare asks for a document with these headers and nothing that a client adds.
+// bare requests a document with exactly these headers.
 func bare(t *testing.T, server *apitest.API, method, path string, headers ...string) (*http.Response, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(server.URL, "/api/v1")+path, nil)
@@ -126,7 +126,7 @@ func TestDocumentsSpendTheAddresssBucket(t *testing.T) {
 	if res, _ := bare(t, server, http.MethodGet, "/api/v1/me"); res.StatusCode != 429 {
 		t.Errorf("a call without a token after that: %d", res.StatusCode)
 	}
-	server.Do(t, "getMe", "").Want(t, 200, "") // a token still passes
+	server.Do(t, "getMe", "").Want(t, 200, "") // requests with a token still work
 }
 
 func TestDocumentsNameThePublicURL(t *testing.T) {
@@ -138,7 +138,7 @@ func TestDocumentsNameThePublicURL(t *testing.T) {
 		"/openapi-3.1.json": `"servers":[{"url":"%s"`,
 	} {
 		for server, url := range map[*apitest.API]string{relative: "/api/v1", named: "https://api.example.com/guildhall/api/v1"} {
-			// Whatever a caller says of the host is nobody's base URL.
+			// Host headers that a caller sends never become the base URL.
 			_, body := bare(t, server, http.MethodGet, path, "X-Forwarded-Host", "evil.example", "Forwarded", "host=evil.example")
 			if want := strings.ReplaceAll(mark, "%s", url); !strings.Contains(string(body), want) || strings.Contains(string(body), "evil") {
 				t.Errorf("%s does not hold %s", path, want)

@@ -18,10 +18,10 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// loaded is a file that a page loads by itself.
+// loaded matches the files that a page loads.
 var loaded = regexp.MustCompile(`<(?:link|script|img)\b[^>]* (?:href|src)="([^"]*)"`)
 
-// The contract and its reference are there for anyone, without a token.
+// The contract and its reference are public and need no token.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -123,8 +123,8 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// The reference says of which program it is, and leads to the dashboard, the documents
-// and the guides; the contract names the guides as well.
+// The reference names the program's version and links to the dashboard, the documents and the
+// guides; the contract links to the guides too.
 func TestTheReferenceLeadsOn(t *testing.T) {
 	t.Parallel()
 	about := api.About{

@@ -23,7 +23,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// There is no route outside the document, and none of it is missing.
+// The routes are exactly those of the document.
 func TestRoutesAreDocumented(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config
@@ -34,7 +34,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	var routes, documented []string
 	for _, r := range handler.(*echo.Echo).Routes() {
-		if r.Method != echo.HEAD && r.Method != echo.RouteNotFound { // HEAD goes with GET
+		if r.Method != echo.HEAD && r.Method != echo.RouteNotFound { // GET routes answer HEAD too
 			routes = append(routes, r.Method+" "+r.Path)
 		}
 	}
@@ -45,7 +45,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	wantValues(t, "routes", routes, documented)
 }
 
-// The open lists of the document are the constants of the program.
+// Lists in the document that callers must expect to grow match the program's constants.
 func TestListsAreThePrograms(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -64,12 +64,12 @@ func TestListsAreThePrograms(t *testing.T) {
 	}
 }
 
-// codesInSource are the codes of all the failures that the program can make: the
-// second argument of each fault.New, a text or a constant.
+// codesInSource returns the codes of all faults in the source: the second argument of each
+// fault.New, a literal or a constant.
 func codesInSource(t *testing.T) []string {
 	t.Helper()
 	files := sources(t)
-	texts := map[string]string{} // of constants, by package and name
+	texts := map[string]string{} // the values of constants by package and name
 	for _, file := range files {
 		for _, d := range file.Decls {
 			gathered(t, file.Name.Name, d, texts)
@@ -89,7 +89,7 @@ func codesInSource(t *testing.T) []string {
 			switch code {
 			case "":
 				t.Errorf("%s: a code that is neither written out nor a constant", path)
-			case "token_limit_reached": // tokens are made outside the API
+			case "token_limit_reached": // for tokens, which are not created by the API
 			default:
 				codes = append(codes, code)
 			}
@@ -100,8 +100,8 @@ func codesInSource(t *testing.T) []string {
 	return slices.Compact(codes)
 }
 
-// sources are the program's files by path, but for the dashboard's: its pages are
-// not the API's, nor are their failures.
+// sources returns the program's files by path, without the dashboard's, whose pages and faults are
+// not the API's.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
@@ -121,7 +121,7 @@ func sources(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// gathered adds the constants of a declaration that are texts.
+// gathered adds the string constants of a declaration.
 func gathered(t *testing.T, pkg string, d ast.Decl, texts map[string]string) {
 	t.Helper()
 	list, ok := d.(*ast.GenDecl)
@@ -141,8 +141,7 @@ func gathered(t *testing.T, pkg string, d ast.Decl, texts map[string]string) {
 	}
 }
 
-// nameOf is what an expression of a package names, with its package; empty where it
-// is no name.
+// nameOf returns the name that an expression refers to, with its package, or "" if it is no name.
 func nameOf(pkg string, e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -173,8 +172,8 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// values is the list of a schema, "CaseTypeFilter", or of a property of one,
-// "Case.type", closed or open.
+// values returns the enumerated values of a schema, "CaseTypeFilter", or of a property,
+// "Case.type".
 func values(t *testing.T, doc *openapi3.T, place string) []string {
 	t.Helper()
 	name, property, nested := strings.Cut(place, ".")
@@ -208,7 +207,7 @@ func wantValues(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// Every operation in one line: by tag as the document has them, then by path and method.
+// Summaries are ordered by tag as in the document, then by path and method.
 func TestSummariesAreInTheDocumentsOrder(t *testing.T) {
 	t.Parallel()
 	all, err := api.Summaries()

@@ -13,20 +13,21 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// named says under how many keys a ledger entry is named, and no body held.
+// entriesNamed returns the number of idempotency keys that refer to a ledger entry and store no
+// body.
 func entriesNamed(t *testing.T, server *apitest.API) int {
 	t.Helper()
 	return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys WHERE body IS NULL AND entry_id IS NOT NULL`)
 }
 
-// xpNamed says under how many keys a change of XP is named, and no body held.
+// xpNamed returns the number of idempotency keys that refer to a change of XP and store no body.
 func xpNamed(t *testing.T, server *apitest.API) int {
 	t.Helper()
 	return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys WHERE body IS NULL AND xp_of IS NOT NULL`)
 }
 
-// risen is a guild whose first members have 50 XP; nobody is told of levels unless
-// endpoints listen.
+// risen returns a server whose first members have 50 XP. Events about levels are recorded only if
+// listened is set.
 func risen(t *testing.T, members int, listened bool) *apitest.API {
 	t.Helper()
 	server := apitest.New(t)
@@ -39,9 +40,8 @@ func risen(t *testing.T, members int, listened bool) *apitest.API {
 	return server
 }
 
-// A key under which XP was changed names the change, and a repeat is answered from it,
-// byte for byte, whatever has become of the member since.
-// RELIABILITY.md, Writes.
+// The idempotency key of a change of XP stores the change and not the response. A repeat gets the
+// same bytes, whatever has happened to the member since. RELIABILITY.md, Writes.
 func TestARepeatOfAChangeOfXPIsAnsweredFromItsKey(t *testing.T) {
 	t.Parallel()
 	for _, listened := range []bool{false, true} {
@@ -53,23 +53,22 @@ func TestARepeatOfAChangeOfXPIsAnsweredFromItsKey(t *testing.T) {
 			if n := xpNamed(t, server); n != i+1 {
 				t.Fatalf("listened %t: after %s %d keys name a change, want %d", listened, body, n, i+1)
 			}
-			server.Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the member moves on
+			server.Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the member's XP changes again
 			view.Do(t, "adjustXp", body).WantReplayOf(t, first)
 			view.Do(t, "adjustXp", bodies[(i+1)%3]).WantError(t, 409, "idempotency_key_reused")
 			view.Do(t, "adjustBalance", `{"user_id":"1","delta":5}`).WantError(t, 409, "idempotency_key_reused")
 		}
 		server.Do(t, "getLevelRecord", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"total_xp":5053}}`)
 
-		// A day later the key is free for anything.
+		// A day later the key may be used for another request.
 		dbtest.Exec(t, server.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '26 hours'`, "created_at"))
 		refused := server.Key("k0").Do(t, "adjustXp", `{"user_id":"1","delta":-6000}`).WantError(t, 422, "xp_would_be_negative")
 		server.Key("k0").Do(t, "adjustXp", `{"user_id":"1","delta":-6000}`).WantReplayOf(t, refused)
 	}
 }
 
-// Two nodes get the same keyed changes of XP at the same time: each is made once, and
-// both answer alike.
-// RELIABILITY.md, Writes.
+// Two nodes get the same keyed changes of XP at the same time: each change is made once, and both
+// nodes give the same response. RELIABILITY.md, Writes.
 func TestTwoNodesRaceForKeysOfXP(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config
@@ -87,7 +86,7 @@ func TestTwoNodesRaceForKeysOfXP(t *testing.T) {
 	}
 }
 
-// raced asks nodes for the same keyed changes at once, and returns what each has answered.
+// raced sends the same keyed changes to all nodes concurrently and returns each node's responses.
 func raced(t *testing.T, operation string, changes int, body func(i int) string, nodes ...*apitest.API) [][]string {
 	t.Helper()
 	op := apitest.Find(t, operation)
@@ -113,8 +112,8 @@ func raced(t *testing.T, operation string, changes int, body func(i int) string,
 	return bodies
 }
 
-// paid is a guild whose first members are wealthy, and of which the node knows by now
-// that endpoints listen.
+// paid returns a server whose first members have wallets with a million coins, and which has
+// already cached that endpoints listen.
 func paid(t *testing.T, members int) *apitest.API {
 	t.Helper()
 	server := apitest.New(t)
@@ -123,9 +122,8 @@ func paid(t *testing.T, members int) *apitest.API {
 	return server
 }
 
-// A key under which a balance was changed names the ledger entry, and a repeat is
-// answered from it, byte for byte.
-// RELIABILITY.md, Writes.
+// The idempotency key of a balance change refers to the ledger entry. A repeat gets the same bytes,
+// rebuilt from the entry. RELIABILITY.md, Writes.
 func TestARepeatIsAnsweredFromTheLedger(t *testing.T) {
 	t.Parallel()
 	server := paid(t, 3)
@@ -140,7 +138,7 @@ func TestARepeatIsAnsweredFromTheLedger(t *testing.T) {
 		if n := entriesNamed(t, server); n != i+1 {
 			t.Fatalf("after %s %d keys name an entry, want %d", body, n, i+1)
 		}
-		server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the wallet moves on
+		server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the balance changes again
 		view.Do(t, "adjustBalance", body).WantReplayOf(t, first)
 		view.Do(t, "adjustBalance", bodies[(i+1)%3]).WantError(t, 409, "idempotency_key_reused")
 		view.Do(t, "adjustXp", `{"user_id":"1","delta":5}`).WantError(t, 409, "idempotency_key_reused")
@@ -150,9 +148,8 @@ func TestARepeatIsAnsweredFromTheLedger(t *testing.T) {
 	}
 }
 
-// A key whose day is over is free, whether or not it was cleared away, and what is
-// kept under it then is what it answers with.
-// RELIABILITY.md, Writes.
+// A key whose 24 hours are over is free, whether or not it has been deleted, and then returns what
+// is stored under it next. RELIABILITY.md, Writes.
 func TestAKeyThatNamedAnEntryIsFreeAfterADay(t *testing.T) {
 	t.Parallel()
 	for _, pruned := range []bool{false, true} {
@@ -176,8 +173,8 @@ func TestAKeyThatNamedAnEntryIsFreeAfterADay(t *testing.T) {
 	}
 }
 
-// Of a backup whose keys are back and whose ledger is not, nothing is made twice: a
-// repeat is 422, as when a member is forgotten, until the rest is back.
+// After a partial restore that has brought back the keys but not the ledger, no change is made
+// twice: a repeat gets 422, as for a forgotten member, until the ledger is restored too.
 // RELIABILITY.md, Operation.
 func TestARepeatOverAHalfRestoredBackupMakesNothing(t *testing.T) {
 	t.Parallel()
@@ -193,9 +190,8 @@ func TestARepeatOverAHalfRestoredBackupMakesNothing(t *testing.T) {
 	view.Do(t, "adjustBalance", body).WantReplayOf(t, first)
 }
 
-// Two nodes get the same keyed changes at the same time, of the same wallets and with
-// the same references: each is made once, and both answer alike.
-// RELIABILITY.md, Writes.
+// Two nodes get the same keyed changes of the same wallets, with the same references, at the same
+// time: each change is made once, and both nodes give the same response. RELIABILITY.md, Writes.
 func TestTwoNodesRaceForKeysAndReferences(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config

@@ -21,22 +21,21 @@ var (
 	errMedia       = fault.New(fault.Forbidden, failure.UnsupportedMediaType, "The body must be sent as application/json, in UTF-8 and without a content encoding.")
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The service cannot answer now; try the same request again.").After(5 * time.Second)
 
-	// errUnknown is told of a write without a key whose COMMIT nobody has answered: sent
+	// errUnknown is the error for a write without a key whose COMMIT got no response: if it is sent
 	// again, it may be done twice.
 	errUnknown = errUnavailable.With("The database was lost before it had said whether this was done: look before you send it again. " +
 		"With an Idempotency-Key it could be sent again as it stands.")
 )
 
-// kept reports whether the contract keeps this refusal under the key of the
-// request: what was found after the key was accepted, short of failure, unless it says itself
-// that it is not kept.
+// kept reports whether the contract stores this refusal under the request's key: one that was found
+// after the key was accepted, is not our failure, and is not marked as Unkept.
 func kept(err error) bool {
 	f, ok := fault.As(err)
 	return ok && !f.Unkept && (f.Kind == fault.Invalid || f.Kind == fault.NotFound || f.Kind == fault.Refused)
 }
 
-// classify turns any error into a failure that can be shown. An error that is not known
-// is ours, and only the request id is told.
+// classify turns any error into a fault to show. For an unknown error the caller gets only the
+// request id.
 func classify(err error, requestID string) *fault.Error {
 	var he *echo.HTTPError
 	if _, ok := fault.As(err); !ok && errors.As(err, &he) {
@@ -48,8 +47,8 @@ func classify(err error, requestID string) *fault.Error {
 		case he.Code == http.StatusRequestEntityTooLarge:
 			return errTooLarge
 		case he.Code >= 400 && he.Code < 500:
-			// The generated wrapper could not bind a parameter that validation let
-			// through; its text may repeat the value, so it stays in the log.
+			// The generated code could not bind a parameter that validation has accepted. Its text
+			// may contain the value, so it is only logged.
 			return invalid("The request cannot be read.").Because(err)
 		}
 	}
@@ -59,12 +58,12 @@ func classify(err error, requestID string) *fault.Error {
 	}.Of(err)
 }
 
-// invalid is a request that breaks the published schema.
+// invalid returns the fault of a request that violates the schema.
 func invalid(format string, args ...any) *fault.Error {
 	return fault.New(fault.Invalid, "invalid_request", format, args...)
 }
 
-// envelope is the body of every error.
+// envelope is the JSON body of every error.
 type envelope struct {
 	Error envelopeError `json:"error"`
 }
@@ -75,14 +74,14 @@ type envelopeError struct {
 	RequiredScope string `json:"required_scope,omitempty"`
 }
 
-// writeError answers with f. It writes nothing when the response has begun.
+// writeError responds with f. It writes nothing if the response has already begun.
 func writeError(rs *reqState, f *fault.Error) {
 	if !rs.Response().Committed {
 		writeFault(rs.Response(), f)
 	}
 }
 
-// writeFault writes the response that f is.
+// writeFault writes the response for f.
 func writeFault(w http.ResponseWriter, f *fault.Error) {
 	h := w.Header()
 	switch {
@@ -97,9 +96,9 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 	h.Set(echo.HeaderContentType, contentType)
 	w.WriteHeader(failure.Status(f))
 	body := json.NewEncoder(w)
-	body.SetEscapeHTML(false)                                                    // people read the message
-	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its response
+	body.SetEscapeHTML(false)                                                    // the message is read by people
+	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // the client may have gone
 }
 
-// seconds is d as a header tells it.
+// seconds returns d as the value of a Retry-After header.
 func seconds(d time.Duration) string { return strconv.Itoa(failure.Seconds(d)) }

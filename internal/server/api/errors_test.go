@@ -73,7 +73,7 @@ func TestRetryAfterIsSaidWhereItIsKnown(t *testing.T) {
 	}
 }
 
-// Compressing a short document makes it longer.
+// Compressing a very short document would make it longer.
 func TestADocumentIsCompressedWhereThatMakesItShorter(t *testing.T) {
 	t.Parallel()
 	equal := false
@@ -97,7 +97,7 @@ func TestADocumentIsCompressedWhereThatMakesItShorter(t *testing.T) {
 	}
 }
 
-// A caller that is told that the service cannot answer is told when to come again.
+// A 503 has a Retry-After header.
 func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{context.DeadlineExceeded, context.Canceled} {
@@ -107,19 +107,19 @@ func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
 	}
 }
 
-// The log and the counters are told how each request has ended, and how long it took.
-// RELIABILITY.md, Overload.
+// The log line and the metrics show how each request ended and how long it took. RELIABILITY.md,
+// Overload.
 func TestARequestIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	by := &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}
 	op := &operation{ID: "getWallet", ReadOnly: true}
 	for name, c := range map[string]struct {
-		is      reqState // what the chain has found out
-		gone    bool     // the caller has left
-		found   bool     // the read has an answer
+		is      reqState // what the middlewares have found out
+		gone    bool     // the caller has hung up
+		found   bool     // the read has a response
 		fails   error
 		logged  string
-		silent  string // what the log does not hold
+		silent  string // must not be in the log
 		counted usage.Request
 	}{
 		"a success": {
@@ -226,7 +226,7 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 				rs.SetRequest(rs.Request().WithContext(caller))
 				begun := time.Now()
 				_ = accessLog(log, numbers, func(r usage.Request) { counted = r }, nil)(func(rs *reqState) error {
-					time.Sleep(1500 * time.Millisecond) // of a clock that the test has stopped
+					time.Sleep(1500 * time.Millisecond) // on the test's own clock
 					if c.found {
 						rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer, of: rs}
 						return rs.JSON(http.StatusOK, "found")
@@ -256,7 +256,7 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 	}
 }
 
-// A span says what the log says of its request, and has failed where that is our fault.
+// A span has the same properties as the log line, and is marked as failed only for our own errors.
 func TestASpanTellsOfItsRequest(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()

@@ -18,8 +18,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// Where the one example of an id stands for a thing in another state than the
-// operation asks for, or another operation needs it as it is, this one is used.
+// otherExamples replaces an id of the document's examples where the operation needs a thing in
+// another state, or where the example's thing is needed unchanged by another operation.
 var otherExamples = map[string]string{
 	"closeTicket":    "demo-ticket-0064",
 	"reopenTicket":   "demo-ticket-0001",
@@ -28,13 +28,13 @@ var otherExamples = map[string]string{
 	"rerollGiveaway": "demo-giveaway-0003",
 }
 
-// Each request that the document shows succeeds as it stands against the demo guild,
-// and the response has the members that the document shows.
+// Each example request of the document succeeds against the demo guild, and its response has the
+// members of the example response.
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	api := demo(t)
 
-	// The receiver of the examples does not exist; one of our own stands in.
+	// The example receiver's host does not exist; a test receiver replaces it.
 	const shown, ours = "https://hooks.example.net/guildhall", "https://127.0.0.1:9/guildhall"
 	made := api.Do(t, "createWebhookEndpoint", `{"url":"`+ours+`","events":["case.created"]}`)
 	hook := made.Want(t, 201, "").Str(t, "data.id")
@@ -50,9 +50,9 @@ func TestExamplesRun(t *testing.T) {
 	api.Bot(t).Do(t, "putBotStream", `{"events":["case.created"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
 
 	ops := apitest.Operations()
-	last := func(op apitest.Operation) int { // what removes its subject
+	last := func(op apitest.Operation) int { // operations that delete what others need come last
 		switch {
-		case op.ID == "writeRecords": // its example makes a member who has come
+		case op.ID == "writeRecords": // its example creates a member
 			return -1
 		case op.ID == "removeGuild":
 			return 2
@@ -89,7 +89,7 @@ func TestExamplesRun(t *testing.T) {
 				case strings.HasPrefix(op.Path, "/webhooks/"):
 					path = append(path, apitest.Path("id", hook))
 				default:
-					example := p.Value.Example // a number too
+					example := p.Value.Example // an example may be a number too
 					if other, ok := otherExamples[op.ID]; ok {
 						example = other
 					} else if example == nil {
@@ -102,7 +102,7 @@ func TestExamplesRun(t *testing.T) {
 			for _, body := range bodies(t, op) {
 				body = strings.ReplaceAll(body, shown, ours)
 				caller := api.May(t, op)
-				if op.ID == "putBotStream" || op.ID == "deleteBotStream" { // for keys of every guild
+				if op.ID == "putBotStream" || op.ID == "deleteBotStream" { // these need a bot key of every guild
 					caller = api.Bot(t)
 				}
 				got := caller.Do(t, op.ID, body, path...).Want(t, status, "")
@@ -117,8 +117,8 @@ func TestExamplesRun(t *testing.T) {
 	}
 }
 
-// demo is a server with the demo guild, seen by a token of that guild.
-// A reader who tries a change of a balance in the reference can do so twice.
+// demo returns a server with the demo guild and a token of that guild. A reader of the reference
+// can send the first example of a balance change twice.
 func TestTheFirstExampleOfAChangeCanBeSentTwice(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -148,7 +148,7 @@ func demo(t *testing.T) *apitest.API {
 	return &view
 }
 
-// success is the documented success of an operation and its example bodies.
+// success returns the documented success status of an operation and its example bodies.
 func success(op apitest.Operation) (int, []any) {
 	for _, status := range op.Statuses() {
 		if status < 300 {
@@ -162,8 +162,7 @@ func success(op apitest.Operation) (int, []any) {
 	return 0, nil
 }
 
-// bodies are the request bodies that the document shows; one empty one where it
-// shows none.
+// bodies returns the example request bodies of an operation, or one empty body if there are none.
 func bodies(t *testing.T, op apitest.Operation) []string {
 	t.Helper()
 	if op.Spec.RequestBody == nil {
@@ -200,8 +199,8 @@ func decode(t *testing.T, body []byte) any {
 	return v
 }
 
-// sameMembers reports whether two values have the same members all the way
-// down. Lists are alike when their first items are, or one has none.
+// sameMembers reports whether two values have the same members at all levels. Lists are compared by
+// their first items, and an empty list matches any.
 func sameMembers(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -210,7 +209,7 @@ func sameMembers(a, b any) bool {
 			return false
 		}
 		for name, value := range a {
-			if name == "metadata" { // its members are its writers'
+			if name == "metadata" { // the members of metadata are chosen by callers
 				continue
 			}
 			other, ok := b[name]

@@ -15,15 +15,14 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// behind starts a server whose database lies behind a link.
+// behind starts a server that reaches its database through a link.
 func behind(t *testing.T, judge func(sent []byte) dbtest.Fate) *apitest.API {
 	t.Helper()
 	return apitest.New(t, apitest.Reach(func(raw string) string { return dbtest.NewJudgedLink(t, raw, judge).URL }))
 }
 
-// The answer to COMMIT is lost, or to the statement that is the whole change. A retry with the same key ends with
-// the one effect and its stored response.
-// RELIABILITY.md, Writes.
+// The response to COMMIT is lost, or the response to a statement that is a whole transaction. A
+// retry with the same key finds one effect and its stored response. RELIABILITY.md, Writes.
 func TestLostCommitResponse(t *testing.T) {
 	t.Parallel()
 	server := behind(t, func(sent []byte) dbtest.Fate {
@@ -62,8 +61,8 @@ func TestLostCommitResponse(t *testing.T) {
 	}
 }
 
-// Without a key, a write whose COMMIT nobody has answered may be done: it is not to be sent
-// again unseen.
+// A write without a key may have been done if its COMMIT got no response: the error says not to
+// send it again unchecked.
 func TestAWriteOfUnknownOutcomeSaysSo(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Bool
@@ -86,16 +85,14 @@ func TestAWriteOfUnknownOutcomeSaysSo(t *testing.T) {
 	}
 }
 
-// The driver reports a bad connection after the statement was sent.
-// No statement of a write may then run a second time. One that fails before its
-// COMMIT leaves nothing; one that is the whole transaction is there if Postgres
-// has got it.
-// RELIABILITY.md, Writes.
+// The driver reports a broken connection after a statement was sent. No statement of a write may
+// then be sent again. A write that fails before its COMMIT has no effect; a statement that is a
+// whole transaction has one if Postgres received it. RELIABILITY.md, Writes.
 func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		operation, body, rows string
-		whole                 bool // one statement is the transaction
+		whole                 bool // one statement is the whole transaction
 	}{
 		{"createCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, `SELECT count(*) FROM cases`, false},
 		{"adjustBalance", `{"user_id":"9","delta":1}`, `SELECT count(*) FROM ledger_entries`, true},
@@ -105,7 +102,8 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 			var n, carried atomic.Int64
 			var cutting atomic.Bool
 			server := behind(t, func(sent []byte) dbtest.Fate {
-				// Bind messages carry the write; break at every fifth of them, received or not.
+				// Bind messages contain the write. Every fifth is lost before or after Postgres
+				// receives it.
 				if cutting.Load() && sent[0] == 'B' {
 					switch n.Add(1) % 10 {
 					case 3:
@@ -118,7 +116,7 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 				return dbtest.Pass
 			})
 			op := apitest.Find(t, c.operation)
-			server.Do(t, c.operation, c.body) // the wallet is there
+			server.Do(t, c.operation, c.body) // creates the wallet
 			cutting.Store(true)
 			done, unknown := 1, 0
 			for range 100 {
@@ -133,7 +131,8 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 					unknown++
 				}
 			}
-			// A coordinator's batch is a unit: broken off, it has left nothing, and each is made alone.
+			// On Citus a batch runs in a transaction: when the connection breaks it has no effect,
+			// and each change is then made alone.
 			again := c.whole && server.DB().Distributed()
 			if unknown == 0 && !again || n.Load() < 100 {
 				t.Fatal("the link did not cut")
@@ -149,8 +148,7 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 	}
 }
 
-// The client leaves in the middle of a write.
-// RELIABILITY.md, Writes.
+// The client hangs up in the middle of a write. RELIABILITY.md, Writes.
 func TestClientDisconnect(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/contract"
 )
 
-// The requests whose bodies the operations are filled from.
+// requestBodies makes, by schema, the struct that an operation's body is decoded into.
 var requestBodies = map[string]func() any{
 	"createCase":               func() any { return new(gen.CreateCaseJSONRequestBody) },
 	"updateCase":               func() any { return new(gen.UpdateCaseJSONRequestBody) },
@@ -99,8 +99,8 @@ func TestEveryBodyIsFilledAsItsExamplesSay(t *testing.T) {
 	}
 }
 
-// fillsAlike holds a filled request equal to one that is unmarshalled from the same
-// body, if the contract takes the body at all.
+// fillsAlike compares a request filled from validation's value with one that encoding/json decodes
+// from the same body, if the contract accepts the body.
 func fillsAlike(t *testing.T, s *openapi3.Schema, request func() any, body []byte) bool {
 	t.Helper()
 	value, found, ok := schema.Read(body, 1000, "")
@@ -112,7 +112,7 @@ func fillsAlike(t *testing.T, s *openapi3.Schema, request func() any, body []byt
 		t.Fatalf("%s: %v", body, err)
 	}
 	if err := json.Unmarshal(body, want); err != nil {
-		// An instant with escapes in it: its type reads the bytes as they came.
+		// An instant whose JSON contains escapes: its type gets the raw bytes.
 		if body, err = json.Marshal(value); err != nil {
 			t.Fatal(err)
 		}

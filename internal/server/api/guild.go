@@ -12,30 +12,30 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// guildHeader names the guild of a bot key's request.
+// guildHeader is the header that names the guild of a request with a bot key.
 const guildHeader = "Guild-Id"
 
-// guildScheme is the header's security scheme in the document: operations that do
-// not name it are no guild's.
+// guildScheme is the header's security scheme in the document. Operations without it belong to no
+// guild.
 const guildScheme = "guildId"
 
 var errNoGuild = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
 
-// mayCome is the refusal of a guild that is not there, or is leaving, and that the key
-// would serve: a guild record makes it or takes it back.
+// mayCome is the refusal of a guild that does not exist or is leaving, and that the key may serve.
+// A guild record may create or restore the guild.
 type mayCome struct{ error }
 
 func (e mayCome) Unwrap() error { return e.error }
 
-// actIn makes the request one of a principal.
+// actIn sets the request's principal.
 func (rs *reqState) actIn(by *auth.Principal) {
 	rs.by = by
 	rs.onAccount(auth.With(rs.ctx, by))
 }
 
-// chooseGuild finds out in which guild the caller acts. A token has its own. A bot key
-// acts in the one that the header names, as a principal of this request's own. The
-// error says why there is none; the principal is then the key itself.
+// chooseGuild returns the principal in the guild in which the caller acts. A token has its own
+// guild. A bot key acts in the guild that the header names, as a principal of this request only. If
+// there is no such guild, it returns the reason as an error, with the bot key itself.
 func chooseGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, named []string) (*auth.Principal, error) {
 	switch {
 	case len(named) == 0 && !by.IsKey():
@@ -65,9 +65,8 @@ func chooseGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, 
 	return by.In(named[0]), nil
 }
 
-// requireGuild refuses a request that names no guild where there has to be one, or
-// another than its token's. An operation that makes guilds is let through to one that
-// is not there.
+// requireGuild refuses a request that has to name a guild and does not, or names another guild than
+// its token's. An operation that creates guilds may name a guild that does not exist.
 func requireGuild(next handler) handler {
 	return func(rs *reqState) error {
 		if rs.op.MakesGuild && errors.As(rs.noGuild, new(mayCome)) {
@@ -81,8 +80,8 @@ func requireGuild(next handler) handler {
 	}
 }
 
-// repeat sends the response that the key has from before: but not to who would make a guild,
-// or take it back, that has left since, for the guild is not there.
+// repeat sends the stored response of a key. If the request was to create or restore a guild that
+// has been removed since, it sends the refusal instead.
 func (u *units) repeat(rs *reqState, response idempotency.Response) error {
 	if rs.making && response.Status < http.StatusBadRequest {
 		_, err := chooseGuild(rs.ctx, u.login, rs.by, []string{rs.by.GuildID})
@@ -96,7 +95,7 @@ func (u *units) repeat(rs *reqState, response idempotency.Response) error {
 	return send(rs, response)
 }
 
-// ofGuild reports whether an operation is a guild's, by its security in the document.
+// ofGuild reports whether an operation belongs to a guild, by its security in the document.
 func ofGuild(doc *openapi3.T, o *openapi3.Operation) bool {
 	security := doc.Security
 	if o.Security != nil {

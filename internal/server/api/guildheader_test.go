@@ -36,7 +36,8 @@ func TestARequestWithABotKeyNamesItsGuild(t *testing.T) {
 	refuse(own.In(next.Guild), 404, "not_found", "this key does not serve it")
 	refuse(server.In(next.Guild), 400, "invalid_request", "header Guild-Id: this token is bound to guild "+server.Guild)
 
-	// None of that is kept under the idempotency key, and the right guild goes on.
+	// None of these refusals is stored under the idempotency key, so the right guild can still use
+	// it.
 	every.In(server.Guild).Key("k").Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":1}}`)
 	server.In(server.Guild).Do(t, "getWallet", "", apitest.Path("userId", "7")).Want(t, 200, `{"data":{"balance":1}}`)
 
@@ -128,17 +129,17 @@ func TestAKeyHasABucketOfItsOwnInEachGuild(t *testing.T) {
 		view.Do(t, "getGuild", "").Want(t, 200, "")
 		view.Do(t, "getGuild", "").Want(t, 200, "")
 		view.Do(t, "getGuild", "").WantError(t, 429, "rate_limited")
-		view.Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "") // writes have another
+		view.Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "") // writes have another bucket
 	}
-	// Guilds that are not there share the key's own: guessing makes no buckets.
+	// Guilds that do not exist share the key's own bucket: guessing ids creates no buckets.
 	key.In("1").Do(t, "getGuild", "").WantError(t, 404, "not_found")
 	key.In("2").Do(t, "getGuild", "").WantError(t, 404, "not_found")
 	key.In("3").Do(t, "getGuild", "").WantError(t, 429, "rate_limited")
 	server.Do(t, "getGuild", "").Want(t, 200, "")
 }
 
-// Whatever the header says, an operation that is no guild's has its Idempotency-Key and
-// its bucket from the bot key alone.
+// Whatever the header says, for an operation of no guild the idempotency key and the bucket belong
+// to the bot key alone.
 func TestAnOperationOfNoGuildIgnoresTheHeader(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Bot = ratelimit.Quota{Limit: 3, Window: time.Hour} }))
@@ -151,7 +152,7 @@ func TestAnOperationOfNoGuildIgnoresTheHeader(t *testing.T) {
 	key.In(server.Guild).Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "")
 }
 
-// Two nodes have seen the key in both guilds before it is revoked.
+// Two nodes have cached the key in both guilds before it is revoked.
 func TestARevokedKeyIsRefusedOnEveryNodeInEveryGuild(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "")

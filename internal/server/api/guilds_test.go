@@ -19,10 +19,10 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// someone is the user whom everything of the neighbouring guild is about.
+// someone is the user whom all data of the neighbouring guild is about.
 const someone = "190320984123768832"
 
-// neighbours are two guilds on one server: ours, and another that owns things.
+// neighbours are two guilds on one server: ours, and the owner of the data.
 type neighbours struct {
 	ours, owner *apitest.API
 }
@@ -32,19 +32,19 @@ func newNeighbours(t *testing.T) neighbours {
 	server := apitest.New(t)
 	n := neighbours{ours: server, owner: server.Next(t)}
 	for _, view := range []*apitest.API{n.ours, n.owner} {
-		dbtest.Unlisten(t, server.DB(), view.Guild) // before the first picture of the guild is taken
+		dbtest.Unlisten(t, server.DB(), view.Guild) // before the guild's state is first read
 	}
 	return n
 }
 
-// exec runs a statement for which $1 is the owner's guild.
+// exec runs a statement in which $1 is the owner's guild.
 func (n neighbours) exec(t *testing.T, query string, args ...any) {
 	t.Helper()
 	dbtest.Exec(t, n.owner.DB(), query, append([]any{n.owner.Guild}, args...)...)
 }
 
-// own makes, in the owner's guild, what the operation needs to succeed there,
-// and returns the values of its placeholders.
+// own creates, in the owner's guild, what the operation needs to succeed, and returns the values of
+// its path parameters.
 func (n neighbours) own(t *testing.T, op apitest.Operation) map[string]string {
 	t.Helper()
 	id := db.NewID()
@@ -88,14 +88,14 @@ func (n neighbours) own(t *testing.T, op apitest.Operation) map[string]string {
 	return map[string]string{"id": id}
 }
 
-// example is the first request body that the contract shows for an operation,
-// unless that one would have to resolve a name.
+// example returns the contract's first request body for an operation, or another one if that would
+// need a DNS lookup.
 func example(t *testing.T, id string) string {
 	t.Helper()
 	switch id {
 	case "createWebhookEndpoint":
 		return `{"url":"https://127.0.0.1:9/other","events":["case.created"]}`
-	case "transferBalance": // little enough for what the other examples leave
+	case "transferBalance": // an amount that the other examples leave in the wallet
 		return `{"from_user_id":"` + someone + `","to_user_id":"42","amount":1}`
 	case "updateWebhookEndpoint":
 		return `{"enabled":false}`
@@ -127,8 +127,8 @@ func at(values map[string]string) []apitest.Arg {
 	return args
 }
 
-// state is all that a guild holds, table by table. Tokens are left out: their
-// last use is noted some time after it. So are kept responses: a refusal is kept too.
+// state returns everything that a guild contains, by table. It leaves out tokens, whose last use is
+// written later, and stored responses, since refusals are stored too.
 func (n neighbours) state(t *testing.T, guild string) map[string]string {
 	t.Helper()
 	ctx, q := context.Background(), n.owner.DB().Reader()
@@ -173,10 +173,9 @@ func placeholders(op apitest.Operation) []string {
 	return names
 }
 
-// A thing of another guild is answered exactly like one that does not exist, byte for
-// byte, and stays as it is. That the same call works for its owner proves that the
-// guild alone made the difference.
-// RELIABILITY.md, Guilds.
+// A request for a thing of another guild gets the same response, byte for byte, as for one that
+// does not exist, and changes nothing. The same call succeeds for the owner, which proves that only
+// the guild made the difference. RELIABILITY.md, Guilds.
 func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
@@ -190,7 +189,7 @@ func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 		before := n.state(t, n.owner.Guild)
 		mixes := []map[string]string{owned}
 		if slices.Contains(names, "deliveryId") {
-			// A foreign delivery under an endpoint of ours, and the other way round.
+			// A delivery of another guild under one of our endpoints, and the other way round.
 			mine := neighbours{ours: n.owner, owner: n.ours}.own(t, op)
 			mixes = append(mixes,
 				map[string]string{"id": mine["id"], "deliveryId": owned["deliveryId"]},
@@ -226,11 +225,9 @@ func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	}
 }
 
-// Nor can anyone tell by the clock: the response for what is another guild's comes as
-// soon as the one for what does not exist. The calls take turns, and the fastest of
-// each kind are compared: what else the machine does only makes a call slower, what
-// the program does more makes the fastest one slower too.
-// RELIABILITY.md, Guilds.
+// Response times do not reveal other guilds' things either. The two kinds of request alternate, and
+// the fastest of each kind are compared: other load only makes some requests slower, while
+// additional work of the program would slow the fastest too. RELIABILITY.md, Guilds.
 func TestAnotherGuildsThingsTakeNoLonger(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
@@ -256,9 +253,8 @@ func TestAnotherGuildsThingsTakeNoLonger(t *testing.T) {
 	}
 }
 
-// A guild that exports and another that imports may have things of the same id.
-// Each guild reads and changes its own.
-// RELIABILITY.md, Guilds.
+// After an export and an import two guilds may contain things with the same ids. Each guild reads
+// and changes its own. RELIABILITY.md, Guilds.
 func TestEqualIDsInTwoGuilds(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -289,7 +285,7 @@ func TestEqualIDsInTwoGuilds(t *testing.T) {
 	wantSame(t, before, after)
 }
 
-// fill gives the owner's guild something in every list.
+// fill puts something into every list of the owner's guild.
 func (n neighbours) fill(t *testing.T) {
 	t.Helper()
 	n.owner.Do(t, "adjustBalance", `{"user_id":"`+someone+`","delta":30}`).Want(t, 200, "")
@@ -303,9 +299,8 @@ func (n neighbours) fill(t *testing.T) {
 	n.own(t, apitest.Find(t, "getWebhookEndpoint"))
 }
 
-// Every list of one guild is empty however full the other's is, with and
-// without its filters.
-// RELIABILITY.md, Guilds.
+// Every list of an empty guild is empty, however full the other guild's is, with and without
+// filters. RELIABILITY.md, Guilds.
 func TestListsStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
@@ -314,7 +309,7 @@ func TestListsStayInTheirGuild(t *testing.T) {
 		SELECT '1', 0, 1, 'spam', 'low', now(), now() WHERE $1 <> ''`)
 	each(t, func(t *testing.T, op apitest.Operation) {
 		if op.Spec.Parameters.GetByInAndName("query", "page") == nil || len(placeholders(op)) > 0 || op.ID == "listBotGuilds" ||
-			op.ID == "listBotStreams" { // no guild's
+			op.ID == "listBotStreams" { // belongs to no guild
 			return
 		}
 		tried++
@@ -342,10 +337,9 @@ func TestListsStayInTheirGuild(t *testing.T) {
 	}
 }
 
-// A user is known to a guild by what the guild holds of them: with another
-// guild's riches they are answered like one whom nobody has ever seen. The
-// network's lookup is the one response that all guilds share, and it names none.
-// RELIABILITY.md, Guilds.
+// A guild sees of a user only its own data: a user who is rich in another guild gets the same
+// responses as an unknown user. The network's lookup is the one response that all guilds share, and
+// it names no guild. RELIABILITY.md, Guilds.
 func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -378,9 +372,8 @@ func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 	})
 }
 
-// A write without an id in the path goes to the guild's own things, also under a key
-// that the other guild has used for the same request.
-// RELIABILITY.md, Guilds.
+// A write without an id in its path affects the caller's own guild, also with an idempotency key
+// that the other guild has used for the same request. RELIABILITY.md, Guilds.
 func TestWritesStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
@@ -390,7 +383,7 @@ func TestWritesStayInTheirGuild(t *testing.T) {
 		}
 		tried++
 		n := n
-		if op.ID == "removeGuild" { // the others need it
+		if op.ID == "removeGuild" { // the other operations need the guild
 			n = newNeighbours(t)
 		}
 		body := example(t, op.ID)

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A test that gets a 500 prints what went wrong, and not only the request's id.
+// A test that gets a 500 prints the cause, and not only the request id.
 func TestTheHarnessShowsTheCauseOfA500(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// heldKey is an idempotency key in the hands of a transaction that has not ended:
-// what the first request of another node looks like.
+// heldKey is an idempotency key that an open transaction has claimed, as by the first request on
+// another node.
 type heldKey struct {
 	end  chan struct{}
 	done chan struct{}
@@ -69,7 +69,7 @@ func tlsDial(server *apitest.API, host string) (net.Conn, error) {
 	return d.DialContext(context.Background(), "tcp", host)
 }
 
-// lock holds what a statement locks until the returned function is called.
+// lock keeps what a statement locks until the returned function is called.
 func lock(t *testing.T, server *apitest.API, statement string, args ...any) (release func()) {
 	t.Helper()
 	locked, end, done := make(chan error, 1), make(chan struct{}), make(chan struct{})

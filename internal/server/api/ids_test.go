@@ -7,8 +7,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Ids are opaque, and records bring any: each is found by its own percent-encoding, and
-// no path is decoded twice, for then one id would name another's case.
+// Ids are opaque, and records may contain any characters. Each id is found by its percent-encoded
+// form, and no path is decoded twice, since one id would then name another's case.
 func TestAnIdOfAnyCharactersIsFound(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// respond sends a request that the harness cannot make.
+// respond sends a request that the harness cannot build.
 func respond(t testing.TB, client *http.Client, req *http.Request) *apitest.Response {
 	t.Helper()
 	res, err := client.Do(req)
@@ -29,8 +29,7 @@ func respond(t testing.TB, client *http.Client, req *http.Request) *apitest.Resp
 	return &apitest.Response{Status: res.StatusCode, Header: res.Header, Body: body}
 }
 
-// Integers at the edges of what int64, a float and JSON hold.
-// RELIABILITY.md, Input.
+// Integers at the limits of int64, of floats and of JSON. RELIABILITY.md, Input.
 func TestIntegers(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -57,7 +56,7 @@ func TestIntegers(t *testing.T) {
 		balance := func(body, want string) {
 			t.Helper()
 			a := server.Do(t, "adjustBalance", body).Want(t, 200, "")
-			// Compared as text: a float would hide the last digit.
+			// Compared as text, since a float would lose the last digit.
 			if !strings.Contains(string(a.Body), `"balance":`+want+`,`) {
 				t.Errorf("%s: got %s, want the balance %s", body, a.Body, want)
 			}
@@ -79,8 +78,7 @@ func TestIntegers(t *testing.T) {
 	})
 }
 
-// Snowflakes are text from end to end.
-// RELIABILITY.md, Input.
+// Snowflakes are strings everywhere. RELIABILITY.md, Input.
 func TestSnowflakes(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -120,7 +118,7 @@ func TestSnowflakes(t *testing.T) {
 	})
 }
 
-// quoted is a JSON string, whatever s holds.
+// quoted returns s as a JSON string.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -134,7 +132,7 @@ func quoted(s string) string {
 	return b.String() + `"`
 }
 
-// Ids of resources are opaque: whatever is none is not found, in one body.
+// Ids of resources are opaque: a text that cannot be an id gets the same 404 as an unknown id.
 func TestOpaqueIDs(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -158,8 +156,7 @@ func TestOpaqueIDs(t *testing.T) {
 	}
 }
 
-// Pages.
-// RELIABILITY.md, Input.
+// The parameters page and per_page. RELIABILITY.md, Input.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -248,8 +245,7 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// Bodies that are built to hurt.
-// RELIABILITY.md, Input.
+// Request bodies made to do harm. RELIABILITY.md, Input.
 func TestBodyAbuse(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -331,8 +327,7 @@ func TestBodyAbuse(t *testing.T) {
 	})
 }
 
-// The frame of HTTP itself, said by hand: what no client library would send.
-// RELIABILITY.md, Input.
+// Malformed HTTP, sent as raw bytes that no client library would send. RELIABILITY.md, Input.
 func TestBrokenFrames(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -340,8 +335,8 @@ func TestBrokenFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// say sends raw text, and with end the end of all text, and returns the
-	// status line of the response, or "closed".
+	// say sends raw bytes, closes the sending side if end is set, and returns the status line of
+	// the response, or "closed".
 	say := func(t *testing.T, head string, body io.Reader, end bool) string {
 		t.Helper()
 		c, err := tlsDial(server, u.Host)
@@ -401,7 +396,7 @@ func TestBrokenFrames(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":1}}`)
 }
 
-// endless is a body in chunks that never ends.
+// endless is a chunked body that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

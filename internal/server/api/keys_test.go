@@ -24,8 +24,7 @@ import (
 
 const one = `{"user_id":"9","delta":1}`
 
-// The syntax of a key, and how far it reaches.
-// RELIABILITY.md, Writes.
+// The syntax of an idempotency key, and its scope. RELIABILITY.md, Writes.
 func TestKeySyntax(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -80,8 +79,7 @@ func TestKeyScope(t *testing.T) {
 	})
 }
 
-// The same request is the same bytes, and nothing else is.
-// RELIABILITY.md, Writes.
+// Only a request with exactly the same bytes is the same request. RELIABILITY.md, Writes.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t).Key("k")
@@ -118,9 +116,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// A response is kept for 24 hours from the first use, by the
-// database's clock and whether or not old keys are cleaned away.
-// RELIABILITY.md, Writes.
+// A response is stored for 24 hours from the key's first use, by the database's clock, whether or
+// not expired keys have been deleted. RELIABILITY.md, Writes.
 func TestKeysLastADay(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t).Key("k")
@@ -146,9 +143,8 @@ func TestKeysLastADay(t *testing.T) {
 	server.Do(t, "adjustBalance", `{"user_id":"9","delta":5}`).Want(t, 200, `{"data":{"balance":7}}`)
 }
 
-// The edge itself, to the millisecond: inside one transaction the database's
-// clock stands still.
-// RELIABILITY.md, Writes.
+// The end of the 24 hours to the millisecond: within one transaction the database's clock stands
+// still. RELIABILITY.md, Writes.
 func TestKeysLastExactlyADay(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -157,7 +153,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	undo := errors.New("undo")
 	edge := time.Millisecond
 	if dbtest.Coordinator(t) {
-		edge = 10 * time.Second // a worker's transaction begins later than the coordinator's, and has a clock of its own
+		edge = 10 * time.Second // on Citus a worker's transaction begins later and has its own clock
 	}
 	for age, replayed := range map[time.Duration]bool{
 		0:                                  true,
@@ -193,8 +189,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	}
 }
 
-// A refusal stays the response of its key after its reason is gone.
-// RELIABILITY.md, Writes.
+// A stored refusal stays the response of its key after its reason is gone. RELIABILITY.md, Writes.
 func TestRefusalsAreKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -235,9 +230,8 @@ func TestRefusalsAreKept(t *testing.T) {
 	})
 }
 
-// A limited call stores nothing. The same token's next try with the key
-// runs, once, and the one after it is a replay. Limited repeats are limited, too.
-// RELIABILITY.md, Writes.
+// A rate-limited request stores nothing. The next request with the key runs once, and the one after
+// it is a replay. Replays are rate-limited too. RELIABILITY.md, Writes.
 func TestLimitedCallsAreNotKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Write = ratelimit.Quota{Limit: 1, Window: 3 * time.Second} }))
@@ -251,7 +245,7 @@ func TestLimitedCallsAreNotKept(t *testing.T) {
 			if err != nil || wait < 1 {
 				t.Fatalf("Retry-After is %q", got.Header.Get("Retry-After"))
 			}
-			time.Sleep(time.Duration(wait) * time.Second) // as callers are told to
+			time.Sleep(time.Duration(wait) * time.Second) // as Retry-After says
 			return false
 		})
 		return got
@@ -266,8 +260,7 @@ func TestLimitedCallsAreNotKept(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
-// One process replays byte for byte what another has stored.
-// RELIABILITY.md, Writes.
+// One process replays, byte for byte, the response that another has stored. RELIABILITY.md, Writes.
 func TestReplayByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config
@@ -300,8 +293,8 @@ func TestReplayByAnotherProcess(t *testing.T) {
 	}
 }
 
-// panicky is a sealer that panics when it is told to: the point between an
-// operation's effect and its stored response.
+// panicky is a sealer that panics on demand: at the point between an operation's effect and its
+// stored response.
 type panicky struct {
 	idempotency.Sealer
 	now atomic.Bool
@@ -314,9 +307,8 @@ func (p *panicky) Seal(plain []byte, bound string) []byte {
 	return p.Sealer.Seal(plain, bound)
 }
 
-// The program breaks in the middle of a write. The effect and the
-// stored response are both there afterwards, or neither is.
-// RELIABILITY.md, Writes.
+// The program panics in the middle of a write. Afterwards both the effect and the stored response
+// exist, or neither does. RELIABILITY.md, Writes.
 func TestPanicInAWrite(t *testing.T) {
 	t.Parallel()
 
@@ -370,8 +362,8 @@ func TestPanicInAWrite(t *testing.T) {
 	})
 }
 
-// A message that is posted after its request has ended is kept under its key as it
-// would have been answered.
+// For a message that is posted after its request has ended, the response that the request would
+// have got is stored under its key.
 func TestAMessageThatIsPostedLaterIsKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	smallBody          = 64 << 10        // bytes that any number of bodies may have at a time
-	largeBodyTime      = 5 * time.Second // in which a larger body has to arrive
-	largeBodyPatience  = 2 * time.Second // for which a request waits for a permit to send one
-	largeBodies        = 8               // that a node reads at a time of bot keys, and as many of tokens
-	largeBodiesOfKey   = 4               // of them, of one bot key
-	largeBodiesOfGuild = 2               // of them, of the tokens of one guild
+	smallBody          = 64 << 10        // bytes up to which a body needs no permit
+	largeBodyTime      = 5 * time.Second // how long a larger body may take to arrive
+	largeBodyPatience  = 2 * time.Second // how long a request waits for a permit
+	largeBodies        = 8               // large bodies that a node reads concurrently from bot keys, and as many again from tokens
+	largeBodiesOfKey   = 4               // of these, the most of one bot key
+	largeBodiesOfGuild = 2               // of these, the most of the tokens of one guild
 )
 
-// largeBodyPermits bounds the large bodies that are being read: few enough that slow
-// senders fill no memory. Bot keys and tokens have permits of their own, and neither one
-// key nor the tokens of one guild can hold all of theirs.
+// largeBodyPermits limits the large bodies that are read concurrently, so that slow senders cannot
+// fill the memory. Bot keys and tokens have separate permits, and neither one bot key nor the
+// tokens of one guild can hold all of them.
 type largeBodyPermits struct {
 	mu    sync.Mutex
-	held  map[string]int // by kind of credential, and by holder
-	freed chan struct{}  // closed when a permit is released; made by who waits
+	held  map[string]int // permits held, by kind of credential and by holder
+	freed chan struct{}  // closed when a permit is released; created by a waiting request
 }
 
-// errLargeBodies tells a caller to come back: others' large bodies are being read.
+// errLargeBodies is the refusal while all permits are held by others.
 var errLargeBodies = errUnavailable.With("Too many large bodies are being read; try the same request again.").After(time.Second)
 
-// acquire waits for a permit for the body of a request, and release gives it back once the
-// body has been read. The body has to arrive in time, also where it is refused: net/http
-// reads the rest of it before it answers.
+// acquire waits for a permit to read the body of a request; release returns the permit once the
+// body has been read. The body must arrive in time even if it is refused, because net/http reads
+// the rest of it before it responds.
 func (l *largeBodyPermits) acquire(rs *reqState) (release func(error), err error) {
-	// A connection that knows no deadlines still has the server's.
+	// A connection that does not support deadlines still has the server's own.
 	connection := http.NewResponseController(rs.Response())
 	within := func(d time.Duration) {
 		_ = connection.SetReadDeadline(time.Now().Add(d)) //nolint:forbidigo // a socket's deadline goes by the process's clock
@@ -67,7 +67,7 @@ func (l *largeBodyPermits) acquire(rs *reqState) (release func(error), err error
 	}, nil
 }
 
-// try takes a permit, or returns a channel that is closed when one is released.
+// try takes a permit, or returns a channel that is closed when a permit is released.
 func (l *largeBodyPermits) try(kind, holder string, most int) (freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Those who send large bodies slowly hold two permits a guild for five seconds. A bot key's
-// large body is read at once, one of the guild waits two seconds and comes again, and small
-// bodies are read all the while.
+// Slow senders of large bodies hold both permits of a guild for five seconds. Meanwhile a bot key's
+// large body is read at once, another large body of the guild waits two seconds and is refused, and
+// small bodies are read.
 func TestSlowSendersOfLargeBodiesHoldFewPermits(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -52,7 +52,7 @@ func TestSlowSendersOfLargeBodiesHoldFewPermits(t *testing.T) {
 	}
 }
 
-// begin sends a request up to the middle of its body, whose length is told or not.
+// begin sends a request up to the middle of its body, with or without a Content-Length.
 func begin(t *testing.T, by *apitest.API, body string, told bool) net.Conn {
 	t.Helper()
 	u, err := url.Parse(by.URL)

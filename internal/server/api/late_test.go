@@ -12,9 +12,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Once so much of a request's time is over that a statement could not end within it, the
-// database begins nothing more for it, although the request itself still goes on.
-// RELIABILITY.md, Writes.
+// Near the end of a request's time no statement is started that could not end within it, although
+// the request itself continues. RELIABILITY.md, Writes.
 func TestTheDatabaseBeginsNothingAtTheEndOfARequest(t *testing.T) {
 	t.Parallel()
 	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Writers: 1, Readers: 1})

@@ -9,12 +9,12 @@ import (
 	"guildhall/internal/service/meta"
 )
 
-// Quotas are the sizes of the buckets.
+// Quotas are the sizes of the rate-limit buckets.
 type Quotas = meta.Quotas
 
-// limitRate spends the token's read or write bucket. A request that is no operation
-// counts as a read. A bot key has two in each guild, and two of its own for what it
-// does in no guild that is there: guessing ids makes no buckets.
+// limitRate spends from the token's read or write bucket. A request that matches no operation
+// counts as a read. A bot key has two buckets in each guild, and two more for requests in no
+// existing guild, so guessing ids creates no buckets.
 func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -26,8 +26,7 @@ func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	}
 }
 
-// spend takes one request out of the token's bucket and tells the caller what is
-// left.
+// spend takes one request from the token's bucket and sets the X-RateLimit headers.
 func spend(rs *reqState, limits *ratelimit.Limiter, q *Quotas) error {
 	read, write := q.Of(rs.by)
 	bucket, quota := "read", read

@@ -50,7 +50,7 @@ func (u *units) longPoll(rs *reqState, next handler) error {
 	return p.sendEmpty(rs)
 }
 
-// apart runs next on a goroutine of its own, whose grown stack is freed when next returns.
+// apart runs next on a new goroutine, whose grown stack is freed when next returns.
 func apart(rs *reqState, next handler) error {
 	served := make(chan error, 1)
 	go func() { served <- fault.Caught(func() error { return next(rs) }) }()
@@ -90,7 +90,7 @@ func (p *poll) again(rs *reqState) error {
 	if err := p.units.reauthenticate(rs); err != nil {
 		return err
 	}
-	_ = validateBody(rs) // restores rs.value; the body has passed validation before
+	_ = validateBody(rs) // sets rs.value again; the body has passed validation before
 	_, err := p.run(rs)
 	rs.value = nil
 	return err
@@ -104,14 +104,14 @@ func (p *poll) pause(rs *reqState) bool {
 	return woken
 }
 
-// run runs the operation in a transaction and sends its response, if it has one. Else it
+// run runs the operation in a transaction and sends its response if it has one. Otherwise it
 // returns what the operation waits for.
 func (p *poll) run(rs *reqState) (wait *pending.Wait, err error) {
 	var response idempotency.Response
 	err = p.units.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
 		response, err = capture(ctx, rs, p.next)
 		if errors.As(err, &wait) {
-			return nil // what the fetch has recorded is kept
+			return nil // commits what the fetch has recorded
 		}
 		return err
 	})
@@ -130,7 +130,7 @@ func (p *poll) sendEmpty(rs *reqState) error {
 	return send(rs, response)
 }
 
-// reauthenticate fails when the request's token has been revoked or has expired since.
+// reauthenticate returns an error if the request's token has been revoked or has expired meanwhile.
 func (u *units) reauthenticate(rs *reqState) error {
 	bearer, err := auth.FromHeader(rs.Request().Header)
 	if err == nil {
@@ -139,10 +139,10 @@ func (u *units) reauthenticate(rs *reqState) error {
 	return err
 }
 
-// extendDeadlines lets the connection outlive the wait. With the server's own deadlines the
-// caller would seem to be gone before.
+// extendDeadlines moves the connection's deadlines beyond the wait. With the server's own
+// deadlines, a caller that waits would look as if it had gone.
 func extendDeadlines(rs *reqState, wait time.Duration) {
 	c, at := http.NewResponseController(rs.Response()), rs.came.Add(wait+answerTimeout)
-	_ = c.SetReadDeadline(at) // a connection without deadlines needs none
+	_ = c.SetReadDeadline(at) // an error means that the connection has no deadlines
 	_ = c.SetWriteDeadline(at)
 }

@@ -13,10 +13,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// 5,000 calls that wait on one node use 150 MB at most: each keeps a stack of 8 KB, that
-// of the goroutine which notices when its caller hangs up, and net/http's buffers, which
-// are 10 KB. The bound has room for a header or two, and none for a stack of 16 KB.
-// RELIABILITY.md, Events.
+// 5,000 long polls on one node use at most 150 MB: each has a stack of 8 KB, another 8 KB for the
+// goroutine that notices when its caller hangs up, and net/http's buffers of 10 KB. The bound
+// leaves room for a few headers but not for a stack of 16 KB. RELIABILITY.md, Events.
 func TestACallThatWaitsKeepsLittleMemory(t *testing.T) { //nolint:paralleltest // it measures memory
 	var cfg api.Config
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
@@ -46,7 +45,7 @@ func TestACallThatWaitsKeepsLittleMemory(t *testing.T) { //nolint:paralleltest /
 		testutil.Eventually(t, "the call waits", func() bool { return server.Server.Waiters.Waiting() > n })
 		return conn
 	}
-	defer wait(0).Close() // what the first one needs stays
+	defer wait(0).Close() // memory that is allocated only once
 	before := memoryInUse()
 	for n := 1; n <= calls; n++ {
 		defer wait(n).Close()
@@ -61,7 +60,8 @@ func TestACallThatWaitsKeepsLittleMemory(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// memoryInUse is the memory of all that is alive. A collection halves a stack that is too large.
+// memoryInUse returns the memory in use after garbage collection, which also shrinks stacks that
+// are too large.
 func memoryInUse() int {
 	for range 4 {
 		runtime.GC()

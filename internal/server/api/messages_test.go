@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Each message, read alone, says what is wrong with the call and how to mend it.
-// RELIABILITY.md, Input.
+// Each error message alone says what is wrong with the call and how to correct it. RELIABILITY.md,
+// Input.
 func TestMessagesLetTheCallBeMended(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -23,7 +23,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		status     int
 		message    string
 	}{
-		// Members nobody knows, and what may be meant.
+		// Unknown members, with a suggestion.
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /amount: is not a member of this object; its members are author_id, delta"},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /userId: is not a member of this object; did you mean user_id?"},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /user_id: is required"},
@@ -38,7 +38,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"\u001b[2J":1}`, 400, "body /?[2J: is not a member"},
 
-		// One of two, and no more.
+		// Exactly one of two members.
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":5,"total_xp":5}`, 400, "body: must have exactly one of delta and total_xp"},
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1"}`, 400, "body: must have exactly one of delta and total_xp"},
 		{
@@ -74,7 +74,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/cases?per_page=1000", ``, 400, "query per_page: must be an integer, at least 1, at most 100"},
 		{"GET /api/v1/cases?per_page=ten", ``, 400, "query per_page: must be an integer in decimal digits, at least 1, at most 100"},
 
-		// Ids and texts.
+		// Ids and strings.
 		{"POST /api/v1/economy/adjust", `{"user_id":1,"delta":5}`, 400, "body /user_id: must be a string"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"alice","delta":5}`, 400, "body /user_id: must be a snowflake: a string of 1 to 20 digits"},
 		{
@@ -123,7 +123,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/tickets/x/message", ``, 405, "GET /tickets/{id}/messages"},
 		{"POST /api/v1/tickets/x/messages", `{}`, 405, "POST /tickets/{id}/message"},
 
-		// Parameters.
+		// Query parameters.
 		{"GET /api/v1/cases?user=1", ``, 400, "query user: is not a parameter of this operation; "},
 		{"GET /api/v1/cases?userid=1", ``, 400, "did you mean user_id?"},
 		{"GET /api/v1/cases?page=1&page=2", ``, 400, "query page: must be given once"},
@@ -230,7 +230,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 	}
 }
 
-// A refusal because of the guild's state names that state.
+// A refusal caused by the guild's state names that state.
 func TestRefusalsNameTheState(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -280,7 +280,7 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("endGiveaway", ``, "The giveaway is drawing; only one that is active, paused or scheduled can be ended.", on)
 }
 
-// A token of the other environment tells so by its own prefix.
+// A token of the other environment is recognised by its prefix.
 func TestATokenOfTheOtherEnvironmentIsNamed(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -308,7 +308,7 @@ func TestATokenOfTheOtherEnvironmentIsNamed(t *testing.T) {
 	}
 }
 
-// Clients that write every member say null for those they do not set.
+// Clients that write every member send null for members without a value.
 func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

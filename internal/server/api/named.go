@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/service/levelling"
 )
 
-// answer is the body of the response to what a key names.
+// answer rebuilds the body of the response to the request that made m.
 func answer(ctx context.Context, q db.Querier, guild string, m idempotency.Made) ([]byte, error) {
 	b := &buffer{header: http.Header{}}
 	if m.EntryID == nil {

@@ -13,31 +13,31 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// Prefix is the path below which every operation lives.
+// Prefix is the path prefix of every operation.
 const Prefix = "/api/v1"
 
-// operation is what the document says of one operation, read once at start.
+// operation is the document's description of one operation, read once at start.
 type operation struct {
 	ID         string
-	Scope      string // required scope; empty when any token will do
-	OfGuild    bool   // done in one guild, which a bot key has to name
-	MakesGuild bool   // may be done in a guild that is not there yet
+	Scope      string // the required scope; empty: any token
+	OfGuild    bool   // belongs to a guild, which a bot key has to name
+	MakesGuild bool   // may create a guild
 	ReadOnly   bool
 	TwoPhase   bool             // calls another system between two transactions
-	LongPoll   bool             // may wait for its response; counts as a read and takes no key
+	LongPoll   bool             // may wait before it responds; counts as a read and takes no idempotency key
 	Batched    bool             // shares its transaction or statement with concurrent requests
-	Body       *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
+	Body       *openapi3.Schema // nil: no body; one that is sent is ignored
 	BodyMust   bool
-	MaxBody    int64  // bytes that a body may have
-	MayBeBlank string // places of texts that may be blank
-	MaxValues  int    // values that it may hold; see validateBody
+	MaxBody    int64  // the most bytes of a body
+	MayBeBlank string // places where a string may be blank
+	MaxValues  int    // the most values in a body; see validateBody
 	Query      map[string]*openapi3.Parameter
-	Names      *schema.Names // of Query
+	Names      *schema.Names // the names of Query
 	Path       []*openapi3.Parameter
-	Defaults   []string // "page=1": what an absent query parameter counts as
+	Defaults   []string // such as "page=1": values of absent query parameters
 }
 
-// operations maps method and Echo's form of a path to the operation.
+// operationMap maps a method and a path in Echo's form to the operation.
 type operationMap map[[2]string]*operation
 
 func readOperations(doc *openapi3.T) operationMap {
@@ -78,7 +78,7 @@ func readOperations(doc *openapi3.T) operationMap {
 	return ops
 }
 
-// bound is what the document says under name of an operation, or else of all.
+// bound returns the number that the document sets under name for the operation, or for all.
 func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
 	n, own := o.Extensions[name].(float64)
 	if !own {
@@ -87,7 +87,7 @@ func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
 	return int(n)
 }
 
-// reads says whether the operation counts as a read.
+// reads reports whether the operation counts as a read.
 func (op *operation) reads() bool { return op.ReadOnly || op.LongPoll }
 
 func (op *operation) parameter(p *openapi3.Parameter) {
@@ -102,9 +102,8 @@ func (op *operation) parameter(p *openapi3.Parameter) {
 	}
 }
 
-// matchOperation looks the operation up by the path that Echo has matched. There is
-// no second router. Nothing is refused yet: nobody without a token learns
-// which routes exist.
+// matchOperation looks up the operation by the path that Echo has matched, so there is no second
+// router. It refuses nothing: without a token nobody may learn which routes exist.
 func matchOperation(ops operationMap) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -125,13 +124,13 @@ func (ops operationMap) locate(rs *reqState) {
 			return
 		}
 	}
-	// No operation has the path, though Echo may name methods for it.
+	// No operation has this path, though Echo may allow methods for it.
 	rs.Set(echo.ContextKeyHeaderAllow, "")
 }
 
-// fits reports whether a path has what a route asks for, segment by segment: Echo
-// matches /cases/ and /cases/x/y as /cases/:id. A slash that is part of an id comes
-// escaped, and stays so until the id is read.
+// fits reports whether a path matches a route segment by segment, since Echo also matches /cases/
+// and /cases/x/y with /cases/:id. A slash within an id is escaped and stays so until the id is
+// read.
 func fits(route, path string) bool {
 	for route != "" || path != "" {
 		wanted, restRoute, moreRoute := strings.Cut(route, "/")
@@ -144,7 +143,7 @@ func fits(route, path string) bool {
 	return true
 }
 
-// requireOperation answers what is no operation: 404, or 405 and OPTIONS with Allow.
+// requireOperation responds to requests that match no operation: 404, 405 with Allow, or OPTIONS.
 func requireOperation(next handler) handler {
 	return func(rs *reqState) error {
 		if rs.op != nil {
@@ -167,7 +166,7 @@ func unrouted(rs *reqState) error {
 	return errMethod.With("This path takes %s, and not this method%s.", allow, pathHint(path))
 }
 
-// pathHint names the path that is meant where two differ in a letter.
+// pathHint suggests an existing path that is spelled similarly.
 func pathHint(path string) string {
 	switch {
 	case !strings.HasPrefix(path, Prefix+"/tickets/"):
@@ -179,7 +178,8 @@ func pathHint(path string) string {
 	return ""
 }
 
-// noRoute says what the path of a request may lack, without repeating it.
+// noRoute returns the 404 for an unknown path, with a hint at what the path may lack and without
+// repeating the path.
 func noRoute(rs *reqState) error {
 	switch path := rs.Request().URL.Path; {
 	case strings.Contains(path, "//"):

@@ -31,7 +31,7 @@ paths:
 	for path, most := range map[string]struct{ bytes, values int }{"/few": {100, 3}, "/many": {200, 5}} {
 		op := ops[[2]string{"POST", Prefix + path}]
 		for n, within := range map[int]bool{most.values: true, most.values + 1: false} {
-			// The array is a value itself.
+			// The array itself counts as a value.
 			body := "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]"
 			if found := validateBody(&reqState{ctx: t.Context(), body: []byte(body), op: op}); (len(found) == 0) != within {
 				t.Errorf("%s: %d values: found %v", path, n, found)
@@ -48,7 +48,7 @@ paths:
 	}
 }
 
-// Without these two a body would have no end.
+// The document bounds bytes and values of every operation's body.
 func TestTheDocumentBoundsTheBodyOfEveryOperation(t *testing.T) {
 	t.Parallel()
 	doc, err := contract.Document()
@@ -62,7 +62,7 @@ func TestTheDocumentBoundsTheBodyOfEveryOperation(t *testing.T) {
 	}
 }
 
-// bodyOf is a request with a body of n bytes, whose length is told or not.
+// bodyOf returns a request with a body of n bytes, with or without a Content-Length.
 func bodyOf(n int, told bool) *http.Request {
 	req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat(" ", n)))
 	if !told {

@@ -20,7 +20,7 @@ import (
 	"guildhall/internal/service/work"
 )
 
-// Services are the domains that need something of the host.
+// Services are the domain services that need dependencies.
 type Services struct {
 	Tickets   *tickets.Service
 	Giveaways *giveaways.Service
@@ -28,8 +28,8 @@ type Services struct {
 	Streams   *streams.Service
 }
 
-// NewServices returns them: with the platform that they speak to, the sealer of the
-// responses that are kept, and what endpoints need.
+// NewServices returns the services. They need the chat platform, the sealer of stored responses,
+// and the configuration of webhooks.
 func NewServices(platform chat.Platform, sealer idempotency.Sealer, hooks webhooks.Config) (s Services, err error) {
 	s.Giveaways = &giveaways.Service{Chat: platform}
 	s.Streams = &streams.Service{Waiters: hooks.Waiters}
@@ -40,8 +40,8 @@ func NewServices(platform chat.Platform, sealer idempotency.Sealer, hooks webhoo
 	return s, err
 }
 
-// The aliases exist because every domain calls its struct Service, and an
-// embedded field takes the name of its type.
+// Aliases, because every domain calls its struct Service and an embedded field takes the name of
+// its type.
 type (
 	metaOps      = meta.Service
 	guildsOps    = guilds.Service
@@ -58,8 +58,8 @@ type (
 	membersOps   = members.Service
 )
 
-// operations is every operation of openapi.yaml. A missing method, or one
-// implemented in two domains, does not compile.
+// operations implements every operation of openapi.yaml by embedding. It does not compile if an
+// operation is missing or is implemented twice.
 type operations struct {
 	*metaOps
 	*guildsOps
@@ -78,7 +78,7 @@ type operations struct {
 
 var _ gen.StrictServerInterface = operations{}
 
-// Work is what follows the answers of the operator's bot.
+// Work returns the service that handles the answers of the operator's bot.
 func Work() *work.Service {
 	return &work.Service{Tickets: tickets.Answered, Giveaways: giveaways.Answered}
 }

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/access/auth"
 )
 
-// large is a request of a token of the guild, or of a bot key, with a large body.
+// large returns a request with a large body, from a token of the guild or from a bot key.
 func large(t *testing.T, by auth.By) *reqState {
 	t.Helper()
 	rs := stated(t.Context())
@@ -18,7 +18,7 @@ func large(t *testing.T, by auth.By) *reqState {
 	return rs
 }
 
-// A guild and a key each have a bounded number of permits for large bodies.
+// The permits for large bodies are limited by guild and by bot key.
 func TestLargeBodiesHavePermitsByGuildAndByKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,15 +9,14 @@ import (
 	"guildhall/internal/service/records"
 )
 
-// A preparation asks others (a name server, the chat platform) what an
-// operation has to know, before its unit of work opens: no connection and no
-// lock is held meanwhile. It puts what it has learned into the context that it returns,
-// so that the operation can refuse in the contract's order of checks. An error ends the
-// request as if the operation had returned it. It is not run for a request that
-// validation has refused.
+// A preparation makes the calls that an operation needs, such as a DNS lookup or a call of the chat
+// platform, before the operation's transaction starts, so that no connection and no lock is held
+// meanwhile. It returns a context with the results, so that the operation can refuse in the order
+// of checks that the contract lists. An error ends the request as if the operation had returned it.
+// It does not run for a request that validation has refused.
 type preparation func(ctx context.Context, body any) (context.Context, error)
 
-// preparations are the operations that need one.
+// preparations lists the operations that have a preparation.
 func preparations(s Services) map[string]preparation {
 	return map[string]preparation{
 		"createGiveaway":        preparing(s.Giveaways.PrepareCreate),
@@ -27,7 +26,7 @@ func preparations(s Services) map[string]preparation {
 	}
 }
 
-// preparing is a preparation that takes the operation's own type of body.
+// preparing adapts a function that takes the operation's own body type.
 func preparing[Body any](prepare func(context.Context, *Body) (context.Context, error)) preparation {
 	return func(ctx context.Context, value any) (context.Context, error) {
 		body := new(Body)
@@ -38,8 +37,8 @@ func preparing[Body any](prepare func(context.Context, *Body) (context.Context, 
 	}
 }
 
-// prepare runs the operation's preparation, if it has one. Its refusal is kept for the
-// unit, as a finding of validation is.
+// prepare runs the operation's preparation, if it has one. A refusal is returned later, from within
+// the transaction, as validation's problems are.
 func (u *units) prepare(rs *reqState) {
 	p, ok := u.preparations[rs.op.ID]
 	if !ok || rs.broken != nil {

@@ -20,8 +20,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// far is a server whose database is some way off, so that reads meet: a link to it,
-// and how many batches of an operation there have been.
+// far returns a server that reaches its database through a slow link, so that concurrent reads are
+// batched, with the link and a counter of an operation's batches.
 func far(
 	t *testing.T, judge func(sent []byte) dbtest.Fate,
 ) (server *apitest.API, link *dbtest.Link, batches func(operation string) float64) {
@@ -39,13 +39,13 @@ func far(
 
 func pass([]byte) dbtest.Fate { return dbtest.Pass }
 
-// asking is what the nth read of an operation asks for.
+// asking returns the arguments of the nth read of an operation.
 type asking func(n int) []apitest.Arg
 
-// member asks for the member of that number.
+// member returns the argument for the member with that number.
 func member(n int) []apitest.Arg { return []apitest.Arg{apitest.Path("userId", strconv.Itoa(n))} }
 
-// pages asks for pages of several sizes, and for a deep one now and then.
+// pages returns arguments for pages of several sizes, sometimes deep ones.
 func pages(n int) []apitest.Arg {
 	number, size := 1+n%3, 1+n%7
 	if n%10 == 0 {
@@ -54,7 +54,7 @@ func pages(n int) []apitest.Arg {
 	return []apitest.Arg{apitest.Query("page", strconv.Itoa(number)), apitest.Query("per_page", strconv.Itoa(size))}
 }
 
-// many asks n times at once and returns what each was answered.
+// many sends n requests concurrently and returns the responses.
 func many(t *testing.T, servers []*apitest.API, operation string, n int, of asking) []*apitest.Response {
 	t.Helper()
 	return asked(t, (*apitest.API).Settle, servers, operation, n, of)
@@ -82,8 +82,8 @@ func asked(
 	return answers
 }
 
-// Reads that share a statement, of several guilds too, are answered with the same
-// bytes as each by itself, whether there is something to read or not.
+// Batched reads, also of several guilds, get the same bytes as each read alone, whether or not
+// there is anything to read.
 func TestReadsThatMeetAreAnsweredAsByThemselves(t *testing.T) {
 	t.Parallel()
 	server, _, batches := far(t, pass)
@@ -112,8 +112,8 @@ func TestReadsThatMeetAreAnsweredAsByThemselves(t *testing.T) {
 	}
 }
 
-// A caller that reads after a change was answered sees it, whomever else it meets.
-// RELIABILITY.md, Writes.
+// A read that starts after a write was answered sees the write, whichever other reads are in its
+// batch. RELIABILITY.md, Writes.
 func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 	t.Parallel()
 	server, _, batches := far(t, pass)
@@ -153,12 +153,12 @@ func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 	}
 }
 
-// A statement that breaks is no matter to those who share it: each is read alone.
+// When a batch's statement fails, its reads are made one by one.
 func TestReadsOfABatchThatBreaksAreMadeAlone(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Int64
 	server, _, _ := far(t, func(sent []byte) dbtest.Fate {
-		// As often as database/sql would try it anew, and once more.
+		// As often as database/sql would retry, and once more.
 		if bytes.Contains(sent, []byte(`g.number, w.*`)) && broken.Add(1) <= 4 {
 			return dbtest.Break
 		}
@@ -172,7 +172,7 @@ func TestReadsOfABatchThatBreaksAreMadeAlone(t *testing.T) {
 	}
 }
 
-// Without a database all who wait are told so, and they are served when it is back.
+// Without a database all waiting reads fail, and later reads succeed when it is back.
 func TestReadsThatMeetWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	server, link, _ := far(t, pass)
@@ -187,11 +187,11 @@ func TestReadsThatMeetWithoutADatabase(t *testing.T) {
 	}
 }
 
-// A caller that hangs up while others wait with it delays none of them.
+// A caller that hangs up while others wait in the same batch delays none of them.
 func TestWhoLeavesABatchOfReadsDelaysNobody(t *testing.T) {
 	t.Parallel()
 	server, link, _ := far(t, pass)
-	many(t, []*apitest.API{server}, "getWallet", 10, member) // statements are prepared, connections are there
+	many(t, []*apitest.API{server}, "getWallet", 10, member) // opens connections and prepares statements
 	link.Slow(200 * time.Millisecond)
 	var all sync.WaitGroup
 	for i := range 30 {

@@ -13,9 +13,9 @@ import (
 
 const contentType = "application/json"
 
-// readBody reads the body of a write once and checks its frame: size, media
-// type, the syntax of the idempotency key, and that there is no query. Its refusals are
-// not kept under the key. Reads have no body worth looking at and ignore the key.
+// readBody reads the body of a write and checks size, media type, the syntax of the idempotency
+// key, and that there is no query. Its refusals are not stored under the key. For reads it ignores
+// the body and the key.
 func readBody(large *largeBodyPermits) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -45,12 +45,12 @@ func parseHead(rs *reqState, large *largeBodyPermits) (err error) {
 	if req.URL.RawQuery != "" || req.URL.ForceQuery {
 		return invalid("query: a write takes no query parameters")
 	}
-	req.Body = http.NoBody // it has been read
+	req.Body = http.NoBody // the body has been read
 	return nil
 }
 
-// readAll reads a body of at most so many bytes. enter is called before more is read
-// than any operation takes, and what it returns when that has been read.
+// readAll reads a body of at most `most` bytes. It calls enter before it reads more bytes than an
+// ordinary body has, and the returned leave afterwards.
 func readAll(req *http.Request, most int64, enter func() (leave func(error), err error)) ([]byte, error) {
 	if req.ContentLength > most {
 		return nil, errLargerThan(most)
@@ -93,7 +93,7 @@ func errLargerThan(most int64) error {
 	return errTooLarge.With("The body must not be larger than %d bytes.", most)
 }
 
-// isJSON reports whether the one Content-Type is JSON in UTF-8.
+// isJSON reports whether there is one Content-Type and it is JSON in UTF-8.
 func isJSON(h http.Header) bool {
 	values := h.Values(echo.HeaderContentType)
 	if len(values) != 1 {
@@ -111,7 +111,7 @@ func isJSON(h http.Header) bool {
 	return true
 }
 
-// idempotencyKey returns the key, or the empty string when none was sent.
+// idempotencyKey returns the key, or "" if none was sent.
 func idempotencyKey(h http.Header) (string, error) {
 	values := h.Values("Idempotency-Key")
 	if len(values) == 0 {

@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// crowd fills the guild with members, cases and listings.
+// crowd adds members, cases and listings to the guild.
 func crowd(tb testing.TB, server *apitest.API, n int) {
 	tb.Helper()
 	statements := []string{
@@ -37,8 +37,8 @@ func crowd(tb testing.TB, server *apitest.API, n int) {
 	dbtest.Fill(tb, server.DB(), append(statements, `ANALYZE levels, wallets, ledger_entries, cases, network_listings`)...)
 }
 
-// A page of any length comes in one piece that says how long it is, and not in
-// chunks; HEAD says as much.
+// A page of any length is sent with a Content-Length and not in chunks; HEAD returns the same
+// length.
 func TestAReadSaysItsLength(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -54,8 +54,8 @@ func TestAReadSaysItsLength(t *testing.T) {
 	}
 }
 
-// BenchmarkReads measures reads over HTTPS from one client, in a guild of
-// 50,000 members. The cost of a response beyond that of /health is its query.
+// BenchmarkReads measures reads over HTTPS from one client in a guild of 50,000 members. What a
+// read costs more than /health is the cost of its query.
 func BenchmarkReads(b *testing.B) {
 	server := apitest.New(b)
 	crowd(b, server, 50_000)

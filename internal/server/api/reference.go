@@ -13,20 +13,19 @@ import (
 	"github.com/swaggest/swgui/v5emb"
 )
 
-// referencePath is where the browsable reference lives.
+// referencePath is the path of the API reference in HTML.
 const referencePath = "/docs"
 
-// referenceScript is what begins the reference: its page has no script inside,
-// because it shares its origin with the dashboard.
+// referenceScript is the script that starts the reference. It is a file of its own because the page
+// shares its origin with the dashboard and must not contain inline scripts.
 const referenceScript = referencePath + "/begin.js"
 
-// referencePolicy lets the reference load what this server serves, and nothing
-// from any other host.
+// referencePolicy is the reference's Content-Security-Policy. It allows only files of this server.
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// referenceAssets are the files of the reference beside its page. They are taken from
-// where they are embedded, once.
+// referenceAssets returns the reference's files beside the page. They are read from the embedded
+// file system once.
 var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
 	pages := map[string]*page{}
 	for _, file := range []string{
@@ -41,8 +40,8 @@ var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
 	return pages, nil
 })
 
-// referenceHead stands above the reference and says of which installation it is. In the
-// dark the whole page is turned over, since Swagger UI has no dark scheme of its own.
+// referenceHead is shown above the reference and describes the installation. In dark mode the
+// page's colours are inverted, since Swagger UI has no dark theme.
 var (
 	referenceHead = template.Must(template.New("head").Parse(`<header class="about"><b>Guildhall {{.About.Version}}</b>
 <a href="/openapi.yaml">OpenAPI 3.0</a> <a href="/openapi-3.1.yaml">OpenAPI 3.1</a>
@@ -66,7 +65,7 @@ var (
 </style>`)
 )
 
-// referencePages are the page of the browsable reference and its script.
+// referencePages returns the reference's page and script.
 func referencePages(about About) (map[string]*page, error) {
 	var links []struct{ Name, URL string }
 	for _, g := range guides {
@@ -82,7 +81,7 @@ func referencePages(about About) (map[string]*page, error) {
 		Title:       "Guildhall API",
 		SwaggerJSON: "/openapi.json",
 		SettingsUI: map[string]string{
-			"defaultModelsExpandDepth": "0", // the models, folded
+			"defaultModelsExpandDepth": "0", // the models are folded
 			"displayOperationId":       "true",
 			"filter":                   "true",
 		},
@@ -101,7 +100,7 @@ func referencePages(about About) (map[string]*page, error) {
 	return map[string]*page{referencePath: shown, referencePath + "/": shown, referenceScript: newPage("text/javascript; charset=utf-8", script)}, nil
 }
 
-// referenceFile is one of the files of which the reference consists.
+// referenceFile returns one file of the reference.
 func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
 	cfg.BasePath = referencePath
 	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: referencePath + file}, Header: http.Header{}}
@@ -113,9 +112,8 @@ func referenceFile(cfg swgui.Config, file string) (contentType string, body []by
 	return taken.header.Get("Content-Type"), taken.body.Bytes(), nil
 }
 
-// withoutScripts takes the scripts that stand inside a page out of it, and names
-// one file with all of them where the last was: they only wait for the page to
-// be loaded.
+// withoutScripts removes the inline scripts from a page and returns them as one script, which the
+// page loads where the last one was. That is safe, because they only wait for the page to load.
 func withoutScripts(page []byte) (rest, script []byte, err error) {
 	const opens, closes = "<script>", "</script>"
 	for {
@@ -135,7 +133,7 @@ func withoutScripts(page []byte) (rest, script []byte, err error) {
 	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
 }
 
-// memoryWriter is a ResponseWriter that keeps what is written.
+// memoryWriter is a ResponseWriter that writes to memory.
 type memoryWriter struct {
 	header http.Header
 	status int

@@ -21,14 +21,14 @@ import (
 	"guildhall/internal/service/economy"
 )
 
-// stated is a request for a list.
+// stated returns a request for a list.
 func stated(ctx context.Context) *reqState {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	list := &operation{ReadOnly: true, Scope: "economy:read", Query: map[string]*openapi3.Parameter{"per_page": {}}}
 	return &reqState{Context: echo.New().NewContext(r, httptest.NewRecorder()), op: list, ctx: ctx}
 }
 
-// slowTokens is an authenticator whose database takes its time.
+// slowTokens is an authenticator whose lookups take that long.
 type slowTokens time.Duration
 
 func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Principal, error) {
@@ -38,9 +38,8 @@ func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Pri
 
 func (slowTokens) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
 
-// Two seconds are all that a request waits: for the row of its token, and then for a
-// connection or a batch.
-// RELIABILITY.md, Overload.
+// A request waits at most two seconds in all: for the lookup of its token and for a connection or a
+// batch. RELIABILITY.md, Overload.
 func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(u *units, rs *reqState) error{
@@ -60,7 +59,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d, err := db.Open(db.Config{URL: "postgres://nobody@127.0.0.1:1/none", Writers: 1, Readers: 1}) // never reached
+				d, err := db.Open(db.Config{URL: "postgres://nobody@127.0.0.1:1/none", Writers: 1, Readers: 1}) // never connected
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +74,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer synctest.Wait() // a batch that finds nobody ends
+				defer synctest.Wait() // lets a batch without items end
 				defer leave()
 				begun := time.Now()
 				rs := stated(t.Context())
@@ -92,7 +91,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 	}
 }
 
-// hosted is what collected operations are given.
+// hosted returns what batched operations need.
 func hosted(d *db.DB) batch.Host {
 	numbers, err := newMetrics(nil)
 	if err != nil {
@@ -101,7 +100,7 @@ func hosted(d *db.DB) batch.Host {
 	return batch.Host{DB: d, Started: numbers.batch, Wake: func(string) {}}
 }
 
-// adjusting is an operation that changes a balance.
+// adjusting returns an operation that changes a balance.
 func adjusting(d *db.DB) handler {
 	s := economy.New(hosted(d))
 	return func(rs *reqState) error {
@@ -110,7 +109,7 @@ func adjusting(d *db.DB) handler {
 	}
 }
 
-// asking is an operation that reads a wallet.
+// asking returns an operation that reads a wallet.
 func asking(d *db.DB) handler {
 	s := economy.New(hosted(d))
 	return func(rs *reqState) error {

@@ -15,15 +15,14 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// However many repeats of a finished request come at once, each gets the
-// stored response.
+// However many repeats of a finished request arrive concurrently, each gets the stored response.
 // RELIABILITY.md, Writes.
 func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
 	for id, body := range map[string]string{
 		"adjustBalance":       one,
-		"createTicketMessage": `{"content":"hello"}`, // a refusal, kept by the way of its own that this operation has
+		"createTicketMessage": `{"content":"hello"}`, // a refusal, which this operation stores in its own way
 	} {
 		view, op := server.Key("repeated-"+id), apitest.Find(t, id)
 		first, err := view.Settle(op, body, apitest.Path("id", "none"))
@@ -55,9 +54,8 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 	}
 }
 
-// A repeat does not ask others what its operation asks before its unit: the answer is
-// there, whatever they would say now.
-// RELIABILITY.md, Writes.
+// A repeat does not run the operation's preparation, such as a DNS lookup: the response is stored,
+// whatever the lookup would return now. RELIABILITY.md, Writes.
 func TestARepeatAsksNobody(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -78,10 +76,9 @@ func TestARepeatAsksNobody(t *testing.T) {
 	}
 }
 
-// A caller that hangs up is no error of ours, and nothing is written for one that has
-// been seen to leave. One whose leaving a busy server has not seen by the time of the
-// COMMIT is answered all the same; so this tries again.
-// RELIABILITY.md, Overload.
+// A caller that hangs up causes no error of ours, and a write whose caller is known to have gone is
+// rolled back. If a busy server notices it only after the COMMIT, the write stays; so the test
+// tries again. RELIABILITY.md, Overload.
 func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -104,8 +101,8 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	t.Error("no caller was seen to leave")
 }
 
-// hungUp asks for a case and hangs up while the guild's row is locked. It returns the
-// request's line in the log.
+// hungUp requests a case and hangs up while the guild's row is locked. It returns the request's log
+// line.
 func hungUp(t *testing.T, server *apitest.API) string {
 	t.Helper()
 	u, err := url.Parse(server.URL)
@@ -140,7 +137,7 @@ func hungUp(t *testing.T, server *apitest.API) string {
 	return said()[before]
 }
 
-// lockGuild holds the guild's row until the returned function is called.
+// lockGuild locks the guild's row until the returned function is called.
 func lockGuild(t *testing.T, server *apitest.API) (release func()) {
 	t.Helper()
 	return lock(t, server, `SELECT id FROM guilds WHERE id = $1 FOR UPDATE`, server.Guild)

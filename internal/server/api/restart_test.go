@@ -17,10 +17,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Postgres stops or is killed under load and comes back. No
-// acknowledged write is lost, none is doubled, and the program recovers by
-// itself.
-// RELIABILITY.md, Writes.
+// Postgres is stopped or killed under load and restarted. No acknowledged write is lost, none is
+// applied twice, and the program recovers without help. RELIABILITY.md, Writes.
 func TestPostgresRestarts(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "gh")
@@ -59,7 +57,8 @@ func TestPostgresRestarts(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
 				view := server.Key(fmt.Sprintf("worker-%d-%d", worker, i))
-				// The same key until it is answered: a doubled effect would show.
+				// Each write is sent with the same key until it is answered; if it were applied
+				// twice, the test would see it.
 				for {
 					a, err := view.Try(op, `{"user_id":"9","delta":1}`)
 					if err != nil {
@@ -84,7 +83,7 @@ func TestPostgresRestarts(t *testing.T) {
 		before := acknowledged.Load()
 		testutil.Eventually(t, "writes", func() bool { return acknowledged.Load() > before+5 })
 		if round == 1 {
-			// Not even a shutdown: the server's process is killed.
+			// The server process is killed, without a shutdown.
 			if out, err := exec.Command("pkill", "-9", "-f", "postgres -D "+postgres.Folder).CombinedOutput(); err != nil {
 				t.Errorf("kill Postgres: %v %s", err, out)
 			}

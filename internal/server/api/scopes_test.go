@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// scopesFromBearer takes the scopes from the token itself, so that one server
-// can be asked with any set of them.
+// scopesFromBearer is an authenticator that reads the scopes from the token's text, so that one
+// server can be called with any set of scopes.
 type scopesFromBearer struct{}
 
 func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.Addr) (*auth.Principal, error) {
@@ -28,9 +28,8 @@ func (scopesFromBearer) Guild(context.Context, string) (auth.Presence, error) {
 	return auth.Present, nil
 }
 
-// Each operation opens to its own scope alone: not to all the others
-// together, and not to more than this one.
-// RELIABILITY.md, Tokens.
+// Each operation is allowed by its own scope alone, not by all other scopes together, and a token
+// with only that scope may call no other operation. RELIABILITY.md, Tokens.
 func TestEveryOperationAgainstEveryScope(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tokens = scopesFromBearer{} }))

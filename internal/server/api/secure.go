@@ -11,18 +11,17 @@ import (
 var (
 	errPlain = fault.New(fault.Forbidden, "https_required", "This API answers over HTTPS only. A token sent in clear should be revoked.")
 
-	// errNoProto is the fault of the operator's proxy, and not of its caller.
+	// errNoProto is the error for a misconfigured proxy of the operator, which the caller cannot
+	// correct.
 	errNoProto = errPlain.With("The proxy in front of this API does not say whether the request came over HTTPS. " +
 		"Its operator has to let it set X-Forwarded-Proto.").Because(errors.New("a trusted proxy sent no X-Forwarded-Proto"))
 )
 
-// strict tells browsers to come over HTTPS from now on. Over plain HTTP it would
-// mean nothing.
+// strict is the Strict-Transport-Security header. It is only sent over HTTPS.
 var strict = []string{"max-age=31536000"}
 
-// requireHTTPS refuses what did not arrive over TLS, before the token is looked at,
-// and finds out the client's address. Both believe forwarding headers from the
-// configured proxies alone.
+// requireHTTPS refuses requests that did not arrive over TLS, before their token is read, and
+// determines the client's address. Both trust forwarding headers of the configured proxies only.
 func requireHTTPS(trusted []netip.Prefix) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whose proxy says nothing of how a request came learns that, and its caller is not told to
-// revoke a token that may have come over HTTPS.
+// If a trusted proxy does not say whether the request used HTTPS, the message blames the proxy's
+// configuration. The caller is not told to revoke a token that may have been sent over HTTPS.
 func TestAProxyThatDoesNotSayHTTPSIsNamed(t *testing.T) {
 	t.Parallel()
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}

@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// The database needs seconds for each response. A write ends within twelve: what would
-// end later is not begun, and nothing is kept of it. Where a COMMIT was under way, or the
-// statement that is the whole change, a repeat under the key finds out.
+// The database takes seconds for each response. A write ends within twelve seconds: no statement is
+// started that could end later, and the write leaves nothing behind. If a COMMIT, or a statement
+// that is the whole change, was running, a repeat with the key finds out its outcome.
 // RELIABILITY.md, Writes.
 func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 					w.link = dbtest.NewLink(t, raw)
 					return w.link.URL
 				}))
-				// A connection is there from now on.
+				// From here on a connection is open.
 				server.Do(t, w.operation, strings.ReplaceAll(w.body, `"9"`, `"10"`))
 				w.delay, w.keyed, w.view = delay, key != "", server.Key(key)
 				if key == "" {
@@ -46,9 +46,9 @@ func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 }
 
 const (
-	// bound is twelve seconds, and as many for a machine that is busy with other things.
+	// bound is twelve seconds, doubled for a busy machine.
 	bound = 24 * time.Second
-	// slowest exceeds bound where a write waits for a single response without a deadline.
+	// slowest is longer than bound if a write waits for one response without a deadline.
 	slowest = 30 * time.Second
 )
 
@@ -86,7 +86,7 @@ func (w slowWrite) endsInTime(t *testing.T) {
 		}
 		made = true
 	}
-	// A unit that was cut off before its COMMIT ends with its connection.
+	// A transaction that was cut off before its COMMIT is rolled back with its connection.
 	if rows := dbtest.Value[int](t, w.view.DB(), w.rows); made && rows != 1 || rows > 1 {
 		t.Errorf("%s: %d there, and the caller knows of %v", name, rows, made)
 	}

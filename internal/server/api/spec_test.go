@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// The document is valid, its examples included.
+// The document and its examples are valid.
 func TestDocumentIsValid(t *testing.T) {
 	t.Parallel()
 	doc, err := contract.Document()
@@ -28,7 +28,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// Every operation obeys the same rules.
+// Every operation follows the same rules.
 func TestOperationRules(t *testing.T) {
 	t.Parallel()
 	twoPhase, batched := 0, 0
@@ -60,7 +60,7 @@ func TestOperationRules(t *testing.T) {
 			t.Errorf("it takes a key: %v, but Idempotency-Key is %v", keyed, params["Idempotency-Key"])
 		}
 		if list := strings.HasPrefix(op.ID, "list") || strings.HasSuffix(op.ID, "Leaderboard"); (params["page"] != list ||
-			params["per_page"] != list) && len(params) != 1 { // user_ids alone names the rows of its one page
+			params["per_page"] != list) && len(params) != 1 { // user_ids alone determines the rows, which fit on one page
 			t.Errorf("a list is %v, but page is %v and per_page %v", list, params["page"], params["per_page"])
 		}
 		for _, status := range op.Statuses() {
@@ -124,7 +124,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// No method is left to the stand-in that carried the program while it grew.
+// Every operation is implemented by a domain, and none by the generated placeholder.
 func TestNothingIsUnbuilt(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("operations.go")
@@ -136,7 +136,7 @@ func TestNothingIsUnbuilt(t *testing.T) {
 	}
 }
 
-// Each event type has its schema, and each schema its type.
+// Each event type has a schema, and each event schema has a type.
 func TestEventsAndSchemas(t *testing.T) {
 	t.Parallel()
 	doc, err := contract.Document()

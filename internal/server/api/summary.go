@@ -18,11 +18,10 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// Summary is what the document says of an operation in one line.
+// Summary is an operation in one line of the document.
 type Summary struct{ ID, Method, Path, Scope, Summary, Tag string }
 
-// Summaries returns every operation, by tag in the document's order, then by
-// path, reads first.
+// Summaries returns all operations, ordered by tag as in the document, then by path, reads first.
 func Summaries() ([]Summary, error) {
 	doc, err := contract.Document()
 	if err != nil {
@@ -46,11 +45,11 @@ func Summaries() ([]Summary, error) {
 	return all, nil
 }
 
-// EventSample is what the document says of a type of events.
+// EventSample is the document's description of an event type.
 type EventSample struct{ Type, Summary, Body string }
 
-// EventSamples returns every type of events, in the order in which they are offered,
-// with an example of its body.
+// EventSamples returns all event types in the order in which they are offered, each with an example
+// body.
 func EventSamples() ([]EventSample, error) {
 	doc, err := contract.Document()
 	if err != nil {
@@ -77,8 +76,8 @@ func EventSamples() ([]EventSample, error) {
 	return list, nil
 }
 
-// attributed names the token, or the bot key, as the one who makes the changes that
-// the audit log tells of: those of webhooks, and what the bot alone may do.
+// attributed sets the token or bot key as the actor of changes for the audit log: changes of
+// webhooks, and operations for bot keys only.
 func attributed(ctx context.Context, rs *reqState) context.Context {
 	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" && rs.op.Scope != auth.ScopeBot {
 		return ctx
@@ -90,16 +89,15 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 	return audit.With(ctx, audit.Actor{Type: typ, ID: rs.by.ID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
 }
 
-// countUsage tells of a request that came with a token, or with one that may not be
-// used from its address, or no more. Requests of a bot key in no guild count as no
-// guild's usage.
+// countUsage counts a request with a token, including a token that was refused for its address or
+// is revoked or expired. Requests of a bot key in no guild are not counted.
 func countUsage(count func(usage.Request), rs *reqState, at time.Time) {
 	by := rs.by
 	if by == nil {
 		by = rs.refused
 	}
 	if count == nil || by == nil || by.GuildID == "" || rs.closed && rs.reads() && rs.Response().Status >= http.StatusBadRequest {
-		return // of a read whose caller has gone no refusal is counted: it has refused nobody
+		return // a refusal is not counted for a read whose caller has gone
 	}
 	r := usage.Request{Guild: by.GuildID, Token: by.ID, Ended: rs.ended, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
 	if rs.op != nil {

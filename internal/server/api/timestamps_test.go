@@ -7,8 +7,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Instants coming in, stored and going out.
-// RELIABILITY.md, Input.
+// Instants in requests, in the database and in responses. RELIABILITY.md, Input.
 func TestTimestamps(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -38,7 +37,7 @@ func TestTimestamps(t *testing.T) {
 			"1969-12-31T23:59:59.9999999Z":               {"1969-12-31T23:59:59.999Z", "1969-12-31 23:59:59.999999"},
 			"2026-11-21T08:30:00.100000000000000000000Z": {"2026-11-21T08:30:00.100Z", "2026-11-21 08:30:00.100000"},
 		} {
-			server.Do(t, "updateCase", `{"expires_at":null}`, at).Want(t, 200, "") // what is shown alike would be no change
+			server.Do(t, "updateCase", `{"expires_at":null}`, at).Want(t, 200, "") // an instant that is shown the same would not count as a change
 			a := server.Do(t, "updateCase", `{"expires_at":"`+in+`"}`, at)
 			if a.Status != 200 || a.Str(t, "data.expires_at") != want.shown {
 				t.Errorf("%s: got %d %s, want %s", in, a.Status, a.Body, want.shown)
@@ -50,7 +49,7 @@ func TestTimestamps(t *testing.T) {
 			if err != nil || stored != want.stored {
 				t.Errorf("%s: stored %q (%v), want %q", in, stored, err, want.stored)
 			}
-			// An instant that was shown can be sent back, and reads back the same.
+			// An instant from a response can be sent back and is then shown the same.
 			again := server.Do(t, "updateCase", `{"expires_at":"`+want.shown+`"}`, at)
 			if again.Status != 200 || again.Str(t, "data.expires_at") != want.shown {
 				t.Errorf("%s sent back: got %d %s", want.shown, again.Status, again.Body)

@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A token's own limits replace the installation's, are shown, and change without a new
-// secret; those of others stay.
+// A token's own limits replace the installation's, are shown in headers, and change without a new
+// secret. Other tokens keep theirs.
 func TestATokenHasLimitsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	many := ratelimit.Quota{Limit: 1000, Window: time.Hour}

@@ -5,8 +5,7 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// traceRequest makes the whole of a request a span, of which everything that is done
-// for it becomes a part.
+// traceRequest makes a span of the whole request. Spans of its work are children of this span.
 func traceRequest(t *tracing.Tracer) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -22,7 +21,7 @@ func traceRequest(t *tracing.Tracer) middleware {
 	}
 }
 
-// tell adds what has been found out about the request.
+// tell sets the span's attributes from the request.
 func tell(span tracing.Span, rs *reqState) {
 	span.Set("http.request.method", method(rs))
 	span.Set("http.route", rs.Path())

@@ -15,9 +15,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A person tries a write out in the reference, twice in a row, and then another
-// one: each is made, as they come from the page, and nothing is taken for a repeat
-// of what was tried before.
+// A person sends a write from the reference page twice, and then another one. Each is carried out,
+// and none counts as a repeat of an earlier one.
 func TestWritesAreTriedOutInABrowser(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -30,7 +29,7 @@ func TestWritesAreTriedOutInABrowser(t *testing.T) {
 		}
 	}
 	click := func(selector string) chromedp.Action[chromedp.Void] { return chromedp.Click(chromedp.CSS(selector)) }
-	// answered is the text of the answer, once the page shows the status.
+	// answered returns the text of the response once the page shows the status.
 	answered := func(operation, status string) string {
 		t.Helper()
 		answer := operation + " .live-responses-table .response"
@@ -59,7 +58,7 @@ func TestWritesAreTriedOutInABrowser(t *testing.T) {
 	api.Do(t, "listCases", "").Want(t, 200, `{"data":[{"type":"warn"}]}`)
 }
 
-// inChromium is a tab of a real browser, which trusts the test's server.
+// inChromium opens a tab of a real browser that accepts the test server's certificate.
 func inChromium(t *testing.T) context.Context {
 	t.Helper()
 	program, err := testutil.Chromium()

@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/service/pending"
 )
 
-// How long, and how often, the API asks whether the first transaction of a two-phase
-// operation has committed while the database cannot be reached.
+// While the database cannot be reached, the API asks this often, and for this long, whether the
+// first transaction of a two-phase operation has committed.
 const (
 	beginTimeout = 5 * time.Second
 	beginPause   = 50 * time.Millisecond
@@ -36,9 +36,9 @@ func begun(ctx context.Context, call *pending.Call) bool {
 	}
 }
 
-// secondPhase makes the call that a two-phase operation left for the time after its first
-// transaction, which ended with err. It goes on when the caller hangs up, and it holds no
-// caller's connection slot: what the other system has accepted has to be recorded.
+// secondPhase makes the call that a two-phase operation needs after its first transaction, whose
+// error is err. It continues when the caller hangs up and uses no connection slot of the caller:
+// what the other system has accepted must be recorded.
 func secondPhase(rs *reqState, call *pending.Call, err error) (idempotency.Response, error) {
 	ctx := db.As(context.WithoutCancel(rs.ctx), db.Caller{})
 	if err != nil && !(db.Uncertain(err) && begun(ctx, call)) {
@@ -60,7 +60,7 @@ func rendered(render pending.Render) (idempotency.Response, error) {
 	return b.response(), nil
 }
 
-// TicketKeys stores the responses to ticket messages under their keys, for whoever
+// TicketKeys stores the responses of ticket messages under their keys. It is used by whoever
 // finishes a message: the request itself, or the sweep after its node has died.
 type TicketKeys struct{ idempotency.Keys }
 

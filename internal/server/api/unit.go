@@ -16,8 +16,8 @@ import (
 	"guildhall/internal/service/pending"
 )
 
-// idempotentReplay is the header of a response that was given before: under the same
-// key, or to the change that has used the reference.
+// idempotentReplay is the header of a response that repeats an earlier one: of the same key, or of
+// the change that has used the reference.
 const idempotentReplay = "Idempotent-Replay"
 
 // units runs each operation in the transaction that it needs.
@@ -69,9 +69,9 @@ func (u *units) read(rs *reqState, next handler) error {
 	return next(rs)
 }
 
-// whole is a response that is written in one go. It says its length, which net/http
-// finds out for short ones only: a long one would come in chunks, with a packet for
-// the end of the last one. It notes whether the caller is still there to read it.
+// whole is a ResponseWriter for a response that is written at once. It sets the Content-Length,
+// which net/http sets for short responses only; a long one would be sent in chunks, with an
+// additional packet at the end. It also records whether the caller is still connected.
 type whole struct {
 	http.ResponseWriter
 	of     *reqState
@@ -90,7 +90,7 @@ func (w *whole) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
-// Unwrap lets net/http's controls through.
+// Unwrap gives http.ResponseController access to the underlying writer.
 func (w *whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // write runs the operation in a transaction of its own, and once for its key, if it has
@@ -125,12 +125,12 @@ func (u *units) write(rs *reqState, key *idempotency.Request, next handler) erro
 	return send(rs, response)
 }
 
-// committed runs after the commit and before the answer. It wakes the deliverer. After a
-// guild's removal it waits until every node has dropped its tokens.
+// committed runs after the commit and before the response is sent. It wakes the deliverer. After a
+// guild's removal it waits until every node has dropped the guild's tokens.
 func (u *units) committed(rs *reqState) {
 	u.wake(rs.by.GuildID)
 	if rs.op.ID == "removeGuild" {
-		// It fails only for a caller who has gone; the nodes learn of the removal all the same.
+		// An error means that the caller has gone; the nodes drop the tokens all the same.
 		_ = auth.Await(rs.ctx, u.db, "guild "+rs.by.GuildID+" is being removed")
 	}
 }
@@ -161,10 +161,10 @@ func keyedRequest(rs *reqState) idempotency.Request {
 	}
 }
 
-// lock waits for the duplicates of a request, or returns the response that its key
-// has already: any number of repeats get it at once. Where others would be asked
-// before the unit opens, it is looked for first; elsewhere only when there is
-// something to wait for, since claiming the key finds it too.
+// lock waits until no duplicate of the request is running, or returns the response that its key
+// already has; any number of repeats get it at once. The stored response is read first if the
+// operation has a preparation, which a repeat must not run; otherwise only if a duplicate is
+// running, since claiming the key finds it too.
 func (u *units) lock(rs *reqState, r idempotency.Request) (unlock func(), replay *idempotency.Response, err error) {
 	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Response, error) {
 		return u.keys.Replay(ctx, u.db.Reader(), r)
@@ -213,7 +213,7 @@ func (u *units) transact(rs *reqState, key *idempotency.Request, work func(conte
 	return response, call, err
 }
 
-// refuse is the response of a refusal that is kept under the key.
+// refuse returns the response for a refusal that is stored under the key.
 func refuse(ctx context.Context, rs *reqState, refusal error) (idempotency.Response, error) {
 	rs.refusal = refusal
 	return capture(ctx, rs, func(rs *reqState) error {
@@ -239,8 +239,8 @@ func capture(ctx context.Context, rs *reqState, next handler) (idempotency.Respo
 	return buf.response(), nil
 }
 
-// send writes a response to the client. It is committed by now, so a client
-// that is gone changes nothing.
+// send sends a response to the client. Its transaction has committed, so an error while sending
+// changes nothing.
 func send(rs *reqState, a idempotency.Response) error {
 	h := rs.Response().Header()
 	if a.Location != "" {
@@ -260,7 +260,7 @@ func send(rs *reqState, a idempotency.Response) error {
 	return nil
 }
 
-// buffer is a response nobody has seen yet.
+// buffer is a ResponseWriter that holds a response in memory.
 type buffer struct {
 	header http.Header
 	status int

@@ -22,9 +22,9 @@ const maxParameters = 100
 
 var integerPattern = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
-// validateRequest checks path, query and body against the operation's schemas. For a
-// write the result only waits for the unit: a repeated request gets its first
-// response, and a refusal is kept under the key.
+// validateRequest checks path, query and body against the operation's schemas. The problems of a
+// write are only reported within its transaction, because a repeat must get the first response, and
+// a refusal is stored under the key.
 func validateRequest(next handler) handler {
 	return func(rs *reqState) error {
 		err := validate(rs)
@@ -41,9 +41,10 @@ func validate(rs *reqState) error {
 	absurd := false
 	for _, p := range rs.op.Path {
 		v, err := pathValue(rs, p.Name)
-		// No id looks like this, and Postgres must not see it.
+		// No id looks like this, and Postgres cannot store such text.
 		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
-		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
+		// An id without a pattern is opaque: a text that cannot be an id is not found, rather than
+		// malformed.
 		if p.Schema.Value.Pattern != "" {
 			found = append(found, at("path "+p.Name, schema.Visit(p.Schema.Value, v))...)
 		}
@@ -65,8 +66,8 @@ func validate(rs *reqState) error {
 	return nil
 }
 
-// pathValue is the value of a path parameter, decoded once: the router matches the decoded
-// path unless the caller's escapes are unusual.
+// pathValue returns the value of a path parameter, decoded once. Echo matches the decoded path,
+// unless the caller's escapes are unusual.
 func pathValue(rs *reqState, name string) (string, error) {
 	if rs.Request().URL.RawPath == "" {
 		return rs.Param(name), nil
@@ -74,9 +75,9 @@ func pathValue(rs *reqState, name string) (string, error) {
 	return url.PathUnescape(rs.Param(name))
 }
 
-// validateBody reads the body, the only time, and leaves its value for the operation.
-// How many values it may hold is several times what the operation takes, and few enough
-// that a body of nothing but values costs no more memory than an honest one.
+// validateBody parses the body and keeps the value for the operation. The limit of values is
+// several times what the operation needs, and low enough that a body made of as many values as
+// possible uses no more memory than an ordinary one.
 func validateBody(rs *reqState) []schema.Problem {
 	switch {
 	case rs.op.Body == nil:
@@ -87,14 +88,14 @@ func validateBody(rs *reqState) []schema.Problem {
 		return nil
 	}
 	value, found, ok := schema.Read(rs.body, rs.op.MaxValues, rs.op.MayBeBlank)
-	if ok && rs.ctx.Err() == nil { // a caller who has gone needs no findings
+	if ok && rs.ctx.Err() == nil { // a caller that has gone needs no problems
 		found = schema.Check(rs.op.Body, value, found)
 	}
 	rs.value = value
 	return at("body", found)
 }
 
-// at names the part of the request that problems have been found in.
+// at prefixes the places of problems with the part of the request.
 func at(part string, found []schema.Problem) []schema.Problem {
 	for i := range found {
 		found[i].Place = strings.TrimSpace(part + " " + found[i].Place)
@@ -102,8 +103,7 @@ func at(part string, found []schema.Problem) []schema.Problem {
 	return found
 }
 
-// validateQuery checks the query and puts the defaults of absent parameters
-// into the request.
+// validateQuery checks the query and sets the defaults of absent parameters.
 func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	if u.RawQuery == "" {
 		u.RawQuery = strings.Join(op.Defaults, "&")
@@ -159,7 +159,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 	return found
 }
 
-// missing lists the required parameters that a query lacks.
+// missing returns a problem for each required parameter that is absent.
 func missing(query url.Values, op *operation) (found []schema.Problem) {
 	for name, p := range op.Query {
 		if p.Required && !query.Has(name) {
@@ -169,7 +169,7 @@ func missing(query url.Values, op *operation) (found []schema.Problem) {
 	return found
 }
 
-// items splits the value of a parameter that is a list, at its commas.
+// items splits the value of a list parameter at its commas.
 func items(value string) []any {
 	var list []any
 	for item := range strings.SplitSeq(value, ",") {
@@ -178,11 +178,11 @@ func items(value string) []any {
 	return list
 }
 
-// report is the refusal of a request for what is wrong with it.
+// report returns the refusal of a request for its problems.
 func report(found []schema.Problem) error { return invalid("%s", schema.Describe(found)) }
 
-// Bind fills dst from the value that validation has read, and is what the generated
-// code calls for a body. An absent body leaves dst untouched.
+// Bind fills dst from the value that validation has parsed. The generated code calls it for a body.
+// Without a body, dst stays unchanged.
 func (rs *reqState) Bind(dst any) error {
 	if rs.value == nil {
 		return nil

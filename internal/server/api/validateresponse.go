@@ -15,14 +15,13 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// brokenContract is the line that the log has for a response that the contract
-// does not know. Scripts look for it.
+// brokenContract is the message in the log for a response that violates the contract. Scripts
+// search for it.
 const brokenContract = "an answer breaks the contract"
 
-// validateResponse holds every response of a running server against the contract: status,
-// headers, body and code. The caller gets the response either way; the log says
-// what is wrong with it. It costs a copy of each response, so it is for staging
-// and for tests from outside.
+// validateResponse checks every response against the contract: status, headers, body and code. The
+// response is sent in any case, and violations are logged. It copies each response, so it is meant
+// for staging and for tests from outside.
 func validateResponse(doc *openapi3.T, log *slog.Logger) middleware {
 	routes := map[string]*routers.Route{}
 	for path, item := range doc.Paths.Map() {
@@ -52,7 +51,7 @@ func validateResponse(doc *openapi3.T, log *slog.Logger) middleware {
 	}
 }
 
-// contractViolation says where a response and the contract disagree.
+// contractViolation returns an error that says how a response violates the contract.
 func contractViolation(req *http.Request, route *routers.Route, status int, header http.Header, body []byte) error {
 	documented := route.Operation.Responses.Status(status)
 	if documented == nil {
@@ -78,7 +77,7 @@ func contractViolation(req *http.Request, route *routers.Route, status int, head
 	return nil
 }
 
-// teeWriter keeps what is written through it.
+// teeWriter is a ResponseWriter that also keeps a copy.
 type teeWriter struct {
 	http.ResponseWriter
 	body bytes.Buffer
@@ -89,5 +88,5 @@ func (w *teeWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController find what lies below.
+// Unwrap gives http.ResponseController access to the underlying writer.
 func (w *teeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

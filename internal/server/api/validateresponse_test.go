@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A server that was told to holds its own responses against the contract.
+// With ValidateResponses a server checks its own responses against the contract.
 func TestResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	const complaint = "an answer breaks the contract"
@@ -34,7 +34,7 @@ func TestResponsesAreValidated(t *testing.T) {
 	}
 }
 
-// An answer whose form is right and whose code nobody has heard of is wrong too.
+// A well-formed response with an undocumented error code is a violation too.
 func TestCodesOfResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	checked := apitest.With(func(c *api.Config) { c.ValidateResponses = true })

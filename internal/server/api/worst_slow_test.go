@@ -11,7 +11,7 @@ import (
 func TestTheWorstRequestIsValidatedWithinFiftyMilliseconds(t *testing.T) {
 	for name, request := range worstRequests(t) {
 		least := time.Minute
-		for range 5 { // other programs make caches cold
+		for range 5 { // other programs empty the CPU's caches
 			rs := request()
 			least = min(least, cpuTime(func() { _ = validated(rs) }))
 		}

@@ -23,8 +23,8 @@ import (
 	"guildhall/internal/service/records"
 )
 
-// worstBodies are bodies of an operation that cost validation the most: as large, and of as
-// many values, as the operation takes.
+// worstBodies returns the bodies of an operation that are the most expensive to validate: as many
+// bytes and values as the operation accepts.
 func worstBodies(op *operation) map[string][]byte {
 	unknown := func(n int) string {
 		var members strings.Builder
@@ -57,7 +57,7 @@ func worstBodies(op *operation) map[string][]byte {
 	fitting := map[string][]byte{}
 	for name, body := range bodies {
 		if int64(len(body)) > op.MaxBody {
-			body = body[:op.MaxBody/2] // not JSON any more, but as long
+			body = body[:op.MaxBody/2] // cut off, so no longer JSON, but as long
 			name += ", cut off"
 		}
 		fitting[name] = []byte(body)
@@ -65,7 +65,7 @@ func worstBodies(op *operation) map[string][]byte {
 	return fitting
 }
 
-// wrongValues is an object whose members all have a value of the wrong type.
+// wrongValues returns an object in which every member has the wrong type.
 func wrongValues(s *openapi3.Schema) string {
 	var members []string
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -74,7 +74,7 @@ func wrongValues(s *openapi3.Schema) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// worstRequests are the requests of each operation that cost validation the most.
+// worstRequests returns the most expensive requests to validate, by operation.
 func worstRequests(t testing.TB) map[string]func() *reqState {
 	t.Helper()
 	doc, err := contract.Document()
@@ -115,7 +115,7 @@ func parameters(n int) string {
 	return strings.Join(names, "&")
 }
 
-// validated validates a request as the chain does, and words its refusal.
+// validated validates a request as the chain does, including the message of the refusal.
 func validated(rs *reqState) error {
 	err := validate(rs)
 	if err == nil && rs.op.ID == "writeRecords" {
@@ -124,7 +124,7 @@ func validated(rs *reqState) error {
 	return err
 }
 
-// cpuTime is the time that f takes of the thread's CPU, garbage apart.
+// cpuTime returns the CPU time that f uses on its thread, without garbage collection.
 func cpuTime(f func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -139,8 +139,8 @@ func cpuTime(f func()) time.Duration {
 	return used() - before
 }
 
-// BenchmarkWorstRequests validates what costs the most of each operation. At most 50 ms each
-// is what contract and findings ask for.
+// BenchmarkWorstRequests validates the most expensive requests of each operation. Each must take at
+// most 50 ms.
 func BenchmarkWorstRequests(b *testing.B) {
 	for name, request := range worstRequests(b) {
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
@@ -154,8 +154,8 @@ func BenchmarkWorstRequests(b *testing.B) {
 	}
 }
 
-// A request whose caller has gone is not validated to its end, and its end is no finding.
-// RELIABILITY.md, Input.
+// Validation stops when the request's caller has gone, and that is not reported as a problem of the
+// request. RELIABILITY.md, Input.
 func TestValidationEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
