@@ -27,7 +27,7 @@ import (
 	"guildhall/internal/server/api"
 )
 
-// API is a running server with a fresh database, seen by one token.
+// API is a client of a running server, with one token and its guild.
 type API struct {
 	URL    string // base URL, with the version prefix
 	Guild  string // the token's guild
@@ -38,7 +38,7 @@ type API struct {
 	header http.Header
 }
 
-// Server is what several views of one API share.
+// Server is a running server with a database of its own. Several APIs may share it.
 type Server struct {
 	DB     *db.DB
 	DBURL  string
@@ -48,18 +48,18 @@ type Server struct {
 	Log    *testutil.Log // everything the server logged
 
 	Waiters     *delivery.Waiters
-	StopWaiting func() // ends all waiting for events, as a node does that stops
+	StopWaiting func() // ends all long polls, as a node that stops does
 
 	url     string
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	seen    map[string]bool
 	secrets []string
 }
 
-// SecretKey is the key, made of one byte, with which a test's server seals.
+// SecretKey is the byte of which the test server's secret key consists.
 const SecretKey = 7
 
-// Guild is the guild of the first token of a test; Neighbour is another.
+// Guild is the guild of a test's first token; Neighbour is another guild.
 const (
 	Guild     = "197038439483310086"
 	Neighbour = "302094807046684672"
@@ -77,10 +77,10 @@ type options struct {
 	names  func(name string, v6 bool) egresstest.Answer
 }
 
-// Option changes how New sets the scene.
+// Option configures New.
 type Option func(*options)
 
-// Scopes grants the token these scopes; without it, all.
+// Scopes grants the token these scopes instead of all.
 func Scopes(list ...string) Option { return func(o *options) { o.scopes = list } }
 
 // AllowIP limits the token to these addresses.
@@ -91,22 +91,20 @@ func With(change func(*api.Config)) Option {
 	return func(o *options) { o.config = append(o.config, change) }
 }
 
-// Reach makes the server reach its database by another URL, such as that of a
-// proxy in front of it.
+// Reach changes the URL by which the server reaches its database, for instance to that of a proxy.
 func Reach(by func(url string) string) Option { return func(o *options) { o.reach = by } }
 
-// HTTP2 has the server and its client speak HTTP/2; without it they speak HTTP/1.1.
+// HTTP2 makes the server and its client use HTTP/2 instead of HTTP/1.1.
 func HTTP2() Option { return func(o *options) { o.http2 = true } }
 
-// On makes the server use a database of the test's, by its URL.
+// On makes the server use an existing database, by its URL.
 func On(database string) Option { return func(o *options) { o.base = database } }
 
-// New starts a server for the test. When the test ends the server stops and
-// the books are checked: ledger, keys and events must agree with the state.
+// New starts a server for the test. When the test ends, the server stops and CheckBooks checks that
+// ledger, keys and events agree with the state.
 //
-// Each guild has an endpoint that listens to everything, so that events are
-// recorded, until the test calls its first operation of webhooks: that one finds
-// the guild without endpoints.
+// Each guild has an endpoint that listens to all events, so that events are recorded, until the
+// test calls its first webhook operation: it then finds the guild without endpoints.
 func New(t testing.TB, opts ...Option) *API {
 	t.Helper()
 	o := options{scopes: auth.Scopes}
@@ -196,7 +194,7 @@ func (a *API) token(t testing.TB, guild string, scopes, allow []string) *API {
 	return &view
 }
 
-// checkLog fails the test if a secret has reached the log.
+// checkLog fails the test if the log contains a secret.
 func (s *Server) checkLog(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -212,16 +210,16 @@ func (s *Server) checkLog(t testing.TB) {
 	}
 }
 
-// DB is the server's database.
+// DB returns the server's database.
 func (a *API) DB() *db.DB { return a.Server.DB }
 
-// As is the same server seen by a new token of the same guild.
+// As returns a client of the same server and guild with a new token.
 func (a *API) As(t testing.TB, scopes ...string) *API {
 	t.Helper()
 	return a.token(t, a.Guild, scopes, nil)
 }
 
-// Next is the same server seen by a token with all scopes of another guild.
+// Next returns a client of the same server with a new token, with all scopes, of another guild.
 func (a *API) Next(t testing.TB) *API {
 	t.Helper()
 	addGuild(t, a.Server.DB, Neighbour)
@@ -229,8 +227,8 @@ func (a *API) Next(t testing.TB) *API {
 	return a.token(t, Neighbour, auth.Scopes, nil)
 }
 
-// Bot is the same server seen by a new bot key, which serves the guilds that are
-// named, or every guild. Its calls name none until In does.
+// Bot returns a client of the same server with a new bot key for the named guilds, or for every
+// guild. Its requests name no guild until In is called.
 func (a *API) Bot(t testing.TB, guilds ...string) *API {
 	t.Helper()
 	key, err := auth.CreateKey(context.Background(), a.Server.DB, auth.NewKey{Env: "test", Name: "bot", Guilds: guilds})
@@ -243,31 +241,31 @@ func (a *API) Bot(t testing.TB, guilds ...string) *API {
 	return &view
 }
 
-// In is the same view whose calls name a guild, as a bot key's have to.
+// In returns a copy of the client that names a guild in each request, as bot keys have to.
 func (a *API) In(guild string) *API {
 	view := a.Header("Guild-Id", guild)
 	view.Guild = guild
 	return view
 }
 
-// May is a view of the same guild that may call the operation: that of a bot key,
-// where it is the bot's alone.
+// May returns a client of the same guild that may call the operation: one with a bot key, if only
+// bot keys may.
 func (a *API) May(t testing.TB, op Operation) *API {
 	t.Helper()
 	if op.Scope != auth.ScopeBot {
 		return a
 	}
-	return a.Bot(t).In(a.Guild) // of every guild: streams take no other
+	return a.Bot(t).In(a.Guild) // of every guild, since streams accept no other key
 }
 
-// Key is the same view whose calls carry an Idempotency-Key.
+// Key returns a copy of the client that sends an Idempotency-Key.
 func (a *API) Key(key string) *API {
 	view := *a
 	view.key = key
 	return &view
 }
 
-// Header is the same view whose calls carry one header more.
+// Header returns a copy of the client that sends one more header.
 func (a *API) Header(name, value string) *API {
 	view := *a
 	view.header = a.header.Clone()
@@ -283,17 +281,17 @@ type call struct {
 	query url.Values
 }
 
-// Arg is a parameter of a call.
+// Arg is a parameter of a request.
 type Arg func(*call)
 
-// Path fills a placeholder of the path.
+// Path sets a path parameter.
 func Path(name, value string) Arg { return func(c *call) { c.path[name] = value } }
 
 // Query adds a query parameter.
 func Query(name, value string) Arg { return func(c *call) { c.query.Add(name, value) } }
 
-// Do calls the operation with this id. The body is sent as it stands; empty
-// means none. The response has been held against the contract.
+// Do calls the operation with this id. The body is sent as it is; an empty body means none. The
+// response is checked against the contract.
 func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Response {
 	t.Helper()
 	op := Find(t, id)
@@ -307,10 +305,9 @@ func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Response {
 	return ans
 }
 
-// Try is Do for goroutines: it returns what is wrong instead of failing. On a busy
-// machine the look-up of a token can take longer than a request waits for it. Nothing
-// has been done then, and the request is sent again; a database that is away answers
-// sooner.
+// Try is Do for goroutines: it returns an error instead of failing the test. On a busy machine the
+// lookup of a token may exceed its timeout; nothing has been done then, and Try sends the request
+// again. (An unreachable database fails sooner and is not retried.)
 func (a *API) Try(op Operation, body string, args ...Arg) (ans *Response, err error) {
 	for range 5 {
 		begun := time.Now()
@@ -349,9 +346,8 @@ func (a *API) once(op Operation, body string, args ...Arg) (*Response, error) {
 	return ans, nil
 }
 
-// Settle is Try for a test that many callers or a busy machine may make wait too long:
-// it comes back, as a client does, where the answer is a 503 or 429 that says when to.
-// The last answer is returned after 30 seconds.
+// Settle is Try with retries for a busy machine: as a client would, it waits and retries after a
+// 503 or 429 with Retry-After. After 30 seconds it returns the last response.
 func (a *API) Settle(op Operation, body string, args ...Arg) (*Response, error) {
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		ans, err := a.Try(op, body, args...)
@@ -362,8 +358,8 @@ func (a *API) Settle(op Operation, body string, args ...Arg) (*Response, error) 
 	}
 }
 
-// Raw sends any request to the server, for what is no operation; path is
-// relative to the server's root. Only the error envelope is checked.
+// Raw sends any request to the server, also one that matches no operation; path is relative to the
+// server's root. Only the form of an error is checked.
 func (a *API) Raw(t testing.TB, method, path, body string) *Response {
 	t.Helper()
 	req, err := a.request(method, a.Server.url+path, body)

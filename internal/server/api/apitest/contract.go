@@ -1,6 +1,5 @@
-// Package apitest lets tests call operations by their id, through the real
-// handler over a database of their own, and holds every response against the
-// contract. It is for _test.go files only.
+// Package apitest lets tests call operations by id through the real handler, with a database of
+// their own, and checks every response against the contract. It is for _test.go files only.
 package apitest
 
 import (
@@ -29,7 +28,7 @@ import (
 type Operation struct {
 	ID     string
 	Method string
-	Path   string // with {placeholders}, below the base URL
+	Path   string // with {parameters}, below the base URL
 	Scope  string
 	Spec   *openapi3.Operation
 	route  *routers.Route
@@ -53,7 +52,7 @@ var operations = sync.OnceValue(func() map[string]Operation {
 	return ops
 })
 
-// Operations returns every operation of the contract, by id in order.
+// Operations returns all operations of the contract, in the order of their ids.
 func Operations() []Operation {
 	ops := make([]Operation, 0, len(operations()))
 	for _, op := range operations() {
@@ -87,8 +86,8 @@ func (op Operation) Codes(status int) []string {
 	return codes
 }
 
-// LongPoll reports whether the operation may wait for something to answer with: it counts
-// as a read and takes no key.
+// LongPoll reports whether the operation may wait before it responds. Such an operation counts as a
+// read and takes no key.
 func (op Operation) LongPoll() bool { return op.Spec.Extensions["x-long-poll"] == true }
 
 // Statuses returns the documented statuses.
@@ -104,7 +103,7 @@ func (op Operation) Statuses() []int {
 	return list
 }
 
-// check holds a response against the document: status, headers, body, code.
+// check checks a response against the document: status, headers, body and code.
 func (op Operation) check(req *http.Request, a *Response) error {
 	in := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, Route: op.route},
@@ -128,7 +127,7 @@ func (op Operation) check(req *http.Request, a *Response) error {
 	return nil
 }
 
-// CheckEvent holds an event's payload against the schema of its type.
+// CheckEvent checks an event's payload against the schema of its type.
 func CheckEvent(typ string, payload []byte) error {
 	doc := operations()["getMe"].route.Spec
 	var value any
@@ -150,7 +149,7 @@ func CheckEvent(typ string, payload []byte) error {
 	return fmt.Errorf("the contract has no schema for event %s", typ)
 }
 
-// producedResponses records which responses the package's tests have produced.
+// producedResponses records the responses that the package's tests have got.
 var producedResponses = struct {
 	sync.Mutex
 	m map[string]bool
@@ -166,13 +165,12 @@ func noteResponse(op Operation, a *Response) {
 	producedResponses.m[fmt.Sprintf("%s %d %s", op.ID, a.Status, code)] = true
 }
 
-// own are the statuses that a domain's tests must have produced; the others
-// are produced for every operation by the tests of package api.
+// own lists the statuses that a domain's tests must produce. The tests of package api produce the
+// others for every operation.
 var own = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusBadGateway}
 
-// Main runs a package's tests and then fails if an operation with the tag
-// never succeeded in them, or a refusal of its own that the contract lists was
-// never seen. Runs that select tests are not judged.
+// Main runs a package's tests. It then fails if an operation with the tag never succeeded, or if
+// one of its documented refusals never occurred. A run of selected tests is not judged.
 func Main(m *testing.M, tag string) {
 	status := m.Run()
 	if status == 0 && !selective() {

@@ -14,15 +14,15 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// Response is what the server answered.
+// Response is a response of the server.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	Cause  string // of a 500, as the server logged it
+	Cause  string // the logged error behind a 500
 }
 
-// said is the body for the message of a failed test, with the cause of a 500.
+// said returns the body for the message of a failed test, with the cause of a 500.
 func (a *Response) said() string {
 	if a.Cause == "" {
 		return string(a.Body)
@@ -30,8 +30,8 @@ func (a *Response) said() string {
 	return string(a.Body) + "\ncause: " + a.Cause
 }
 
-// cause returns the error that the server logged with the request that answered with h.
-// The line is written after the response, so it may take a moment to appear.
+// cause returns the error that the server logged for the response with the headers h. The log line
+// is written after the response, so cause may have to wait for it.
 func (s *Server) cause(h http.Header) string {
 	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
 		for line := range strings.Lines(s.Log.String()) {
@@ -47,7 +47,7 @@ func (s *Server) cause(h http.Header) string {
 	return ""
 }
 
-// Code is the error code, or the empty string.
+// Code returns the error code, or "".
 func (a *Response) Code() string {
 	var e struct {
 		Error struct {
@@ -97,8 +97,8 @@ func (a *Response) All(t testing.TB, member string) []string {
 	return list
 }
 
-// Want fails the test unless the response has this status and its body contains
-// subset: every member of it with the same value, arrays item by item.
+// Want fails the test unless the response has this status and its body contains subset: every
+// member of subset with the same value, and arrays item by item.
 func (a *Response) Want(t testing.TB, status int, subset string) *Response {
 	t.Helper()
 	if a.Status != status {
@@ -119,8 +119,8 @@ func (a *Response) WantError(t testing.TB, status int, code string) *Response {
 	return a
 }
 
-// WantReplayOf fails the test unless the response repeats first, says so, and
-// has a request id of its own.
+// WantReplayOf fails the test unless the response repeats first, has the replay header, and has a
+// request id of its own.
 func (a *Response) WantReplayOf(t testing.TB, first *Response) *Response {
 	t.Helper()
 	switch {
@@ -187,8 +187,8 @@ type recorded struct {
 	Payload []byte `db:"payload"`
 }
 
-// WantEvent fails the test unless the oldest event not yet looked at has this
-// type, fits its schema and contains subset.
+// WantEvent fails the test unless the oldest event that was not checked yet has this type, matches
+// its schema and contains subset.
 func (a *API) WantEvent(t testing.TB, typ, subset string) {
 	t.Helper()
 	list := a.fresh(t)
@@ -208,7 +208,7 @@ func (a *API) WantEvent(t testing.TB, typ, subset string) {
 	}
 }
 
-// fresh returns the guild's events that no Want has looked at, oldest first.
+// fresh returns the guild's events that were not checked yet, oldest first.
 func (a *API) fresh(t testing.TB) []recorded {
 	t.Helper()
 	all, err := db.Select[recorded](context.Background(), a.Server.DB.Reader(), `
@@ -225,8 +225,7 @@ func (a *API) fresh(t testing.TB) []recorded {
 	return list
 }
 
-// WantNoEvent fails the test if an event was recorded that no WantEvent has
-// looked at.
+// WantNoEvent fails the test if there is an event that no WantEvent has checked.
 func (a *API) WantNoEvent(t testing.TB) {
 	t.Helper()
 	if list := a.fresh(t); len(list) > 0 {
@@ -234,9 +233,9 @@ func (a *API) WantNoEvent(t testing.TB) {
 	}
 }
 
-// CheckBooks fails the test unless the database is in order: each wallet's
-// balance is the sum of its ledger, each finished key has a response, no key of
-// an ended unit is unfinished, each event fits its schema.
+// CheckBooks fails the test unless the database is consistent: each wallet's balance is the sum of
+// its ledger, each finished key has a response, no key of a committed transaction is unfinished,
+// and each event matches its schema.
 func CheckBooks(t testing.TB, d *db.DB) {
 	t.Helper()
 	ctx := context.Background()

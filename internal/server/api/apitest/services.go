@@ -15,20 +15,19 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// Chat makes the server's tickets and giveaways speak to platform instead of a stand-in.
+// Chat makes the server's tickets and giveaways use platform instead of a stand-in.
 func Chat(platform chat.Platform) Option { return func(o *options) { o.chat = platform } }
 
-// ByBot hands what needs the chat platform to the operator's bot.
+// ByBot makes the operator's bot act on the chat platform.
 func ByBot() Option { return func(o *options) { o.byBot = true } }
 
-// Names makes the server ask zone about the host names of webhooks. Without it
-// no name exists.
+// Names makes the server resolve the host names of webhooks by zone. Without it no name exists.
 func Names(zone func(name string, v6 bool) egresstest.Answer) Option {
 	return func(o *options) { o.names = zone }
 }
 
-// services fills in the domains that need something of the host. Webhooks may
-// call the loopback address: that is where tests have their receivers.
+// services sets the services that need dependencies. Webhooks may be sent to loopback addresses,
+// where tests have their receivers.
 func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *delivery.Waiters) {
 	t.Helper()
 	if o.chat == nil {
@@ -49,15 +48,15 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 	must(t, err)
 }
 
-// runWaiters has callers wait for events until the test ends, or stop is called, as a
-// node does that stops.
+// runWaiters runs the Waiters of long polls until the test ends, or until stop is called, as a node
+// that stops does.
 func runWaiters(t testing.TB, d *db.DB) (waiters *delivery.Waiters, stop func()) {
 	t.Helper()
 	waiters = delivery.NewWaiters(d, slog.New(slog.DiscardHandler), nil)
 	return waiters, running(t, waiters.Run)
 }
 
-// running has something run until the test ends, or stop is called.
+// running runs a function until the test ends or stop is called.
 func running(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
