@@ -1,5 +1,5 @@
-// Package connlimit bounds the connections to the public listeners: how many are
-// open, how many an address has, and what the kernel holds for them.
+// Package connlimit limits the connections to the public listeners: their total, their number by
+// address, and the memory that the kernel uses for them.
 package connlimit
 
 import (
@@ -14,33 +14,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The bounds. The connections of one address, open or unread, must not take what others
-// need: the kernel's memory included, which no number of this process shows.
+// The limits. The connections of one address must not use up what other addresses need, whether
+// they are open or only hold data that their client does not read. That includes the kernel's
+// memory, which no metric of this process shows.
 const (
 	maxConnections           = 8192
 	maxConnectionsPerAddress = 256
-	MaxStreams               = 64               // MaxStreams is that of one HTTP/2 connection.
-	SendBuffer               = 64 << 10         // SendBuffer is that of one connection, in the kernel.
-	unreadTimeout            = 30 * time.Second // until what the other side does not take is dropped
+	MaxStreams               = 64               // streams of one HTTP/2 connection
+	SendBuffer               = 64 << 10         // the kernel's send buffer of one connection
+	unreadTimeout            = 30 * time.Second // how long the kernel keeps data that a client does not read
 )
 
-// boundedListener closes connections beyond the bounds as they arrive.
+// boundedListener closes new connections that exceed the limits.
 type boundedListener struct {
 	net.Listener
 	connections *Connections
 }
 
-// Connections counts those that are open, over all public listeners.
+// Connections counts the open connections of all public listeners.
 type Connections struct {
-	proxies []netip.Prefix // who bring many clients' connections
+	proxies []netip.Prefix // trusted proxies, which bring connections of many clients
 	refused *prometheus.CounterVec
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  int
 	from map[netip.Prefix]int
 }
 
-// New counts nothing yet. The connections of proxies count for all only.
+// New returns a Connections. Connections from proxies count towards the total only.
 func New(proxies []netip.Prefix, r prometheus.Registerer) *Connections {
 	c := &Connections{
 		proxies: proxies, from: map[netip.Prefix]int{},
@@ -58,11 +59,11 @@ func New(proxies []netip.Prefix, r prometheus.Registerer) *Connections {
 	return c
 }
 
-// Bound returns l with the connections that it accepts counted in, and those
-// beyond the bounds closed.
+// Bound returns a listener that counts the connections of l and closes those that exceed the
+// limits.
 func (c *Connections) Bound(l net.Listener) net.Listener { return boundedListener{l, c} }
 
-// Accept waits for the next connection within the bounds.
+// Accept waits for the next connection within the limits.
 func (l boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -78,13 +79,13 @@ func (l boundedListener) Accept() (net.Conn, error) {
 			drop(tcp)
 			continue
 		}
-		_ = tcp.SetWriteBuffer(SendBuffer) // else the kernel lets it grow to megabytes
+		_ = tcp.SetWriteBuffer(SendBuffer) // otherwise the kernel would let the buffer grow to megabytes
 		return &boundedConn{TCPConn: tcp, release: sync.OnceFunc(func() { l.connections.exit(whose) })}, nil
 	}
 }
 
-// enter counts a connection in, unless there are too many. The zero prefix is a
-// trusted proxy's.
+// enter counts a new connection, unless a limit is reached. whose is the zero prefix for a trusted
+// proxy.
 func (c *Connections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err == nil {
@@ -107,8 +108,8 @@ func (c *Connections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
 	return whose, true
 }
 
-// counted is what the connections of an address are counted under: itself, or
-// its /64, which belongs to one customer.
+// counted returns the prefix under which an address is counted: the address itself, or its IPv6
+// /64, which belongs to one customer.
 func (c *Connections) counted(a netip.Addr) netip.Prefix {
 	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return netip.Prefix{}
@@ -131,14 +132,14 @@ func (c *Connections) exit(whose netip.Prefix) {
 	}
 }
 
-// boundedConn is a connection that was counted in.
+// boundedConn is a counted connection.
 type boundedConn struct {
 	*net.TCPConn
 	release func()
 }
 
-// Write makes a connection whose other side does not read take what it was not
-// sent with it when it is closed, rather than leave that to the kernel.
+// Write writes to the connection. If a client reads too slowly and the write fails, closing the
+// connection also discards the unsent data, so that the kernel does not keep it.
 func (c *boundedConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -147,13 +148,13 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close counts the connection out.
+// Close closes the connection and subtracts it from the counts.
 func (c *boundedConn) Close() error {
 	defer c.release()
 	return c.TCPConn.Close()
 }
 
-// drop closes a connection without a word and without a trace in the kernel.
+// drop resets a connection, so that the kernel keeps nothing of it.
 func drop(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

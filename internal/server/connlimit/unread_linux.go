@@ -8,9 +8,9 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name.
 const tcpUserTimeout = 18
 
-// DropUnread makes the kernel give up connections, and what it holds for them,
-// when the other side takes nothing for that long. Accepted connections have it
-// from their listener; it holds after they are closed, too.
+// DropUnread makes the kernel drop a connection, and the data it holds for it, when the client has
+// acknowledged nothing for unreadTimeout. Accepted connections inherit the option from their
+// listener, and it stays in force after they are closed.
 func DropUnread(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {

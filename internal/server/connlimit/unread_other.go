@@ -4,6 +4,6 @@ package connlimit
 
 import "syscall"
 
-// DropUnread leaves it to the kernel when to give up a connection whose other
-// side takes nothing.
+// DropUnread does nothing: on this system the kernel decides when to drop a connection whose client
+// reads nothing.
 func DropUnread(_, _ string, _ syscall.RawConn) error { return nil }
