@@ -1,6 +1,5 @@
-// Package failure says what an error is in HTTP: one table of statuses and one
-// judgement of unknown errors, for the API and for the dashboard. How a failure
-// is put into a body, and in which words, is theirs.
+// Package failure maps errors to HTTP statuses, for the API and the dashboard alike: one table for
+// faults, and one rule for all other errors. How a failure is rendered is up to each of them.
 package failure
 
 import (
@@ -14,7 +13,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// statuses is what each kind of failure is in HTTP.
+// statuses is the HTTP status of each kind of fault.
 var statuses = map[fault.Kind]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Invalid:         http.StatusBadRequest,
@@ -28,8 +27,7 @@ var statuses = map[fault.Kind]int{
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// The codes of refusals that are about HTTP itself. They have no kind of their
-// own; the code decides about the status.
+// Codes of refusals that are about HTTP itself. They have no kind; the code determines the status.
 const (
 	MethodNotAllowed     = "method_not_allowed"
 	PayloadTooLarge      = "payload_too_large"
@@ -50,14 +48,14 @@ func Status(f *fault.Error) int {
 	return statuses[f.Kind]
 }
 
-// Words are how the failures are told that bring no words of their own.
+// Words are the faults to show for errors that are not faults.
 type Words struct {
-	Unavailable *fault.Error // the database does not answer, or not in time
+	Unavailable *fault.Error // the database does not respond, or not in time
 	Internal    *fault.Error // everything else
 }
 
-// Of returns what the caller may know of err. An error that is no fault is told in the
-// words given, and keeps its cause for the log.
+// Of returns the fault to show for err. For an error that is not a fault it returns one of w, with
+// err as the cause for the log.
 func (w Words) Of(err error) *fault.Error {
 	f, ok := fault.As(err)
 	switch {
@@ -70,6 +68,5 @@ func (w Words) Of(err error) *fault.Error {
 	}
 }
 
-// Seconds is d in whole seconds, rounded up, at least one: a caller that waits
-// that long has waited long enough.
+// Seconds returns d in whole seconds, rounded up, at least 1, for Retry-After.
 func Seconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }

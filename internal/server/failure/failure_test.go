@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/server/failure"
 )
 
-// Every kind of failure has a status, and the codes about HTTP have their own.
+// Every kind of fault has a status, and so has every code about HTTP.
 func TestEveryKindHasAStatus(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fault.Kind]int{
@@ -35,8 +35,8 @@ func TestEveryKindHasAStatus(t *testing.T) {
 	}
 }
 
-// A fault is told as it is; anything else in the caller's words, with its cause
-// for the log alone.
+// A fault is shown as it is. Any other error is replaced by the caller's words, and only the log
+// gets its text.
 func TestUnknownErrorsAreToldInWordsThatHideThem(t *testing.T) {
 	t.Parallel()
 	words := failure.Words{
