@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// asked is a query, and how it was answered.
+// asked is a query with its result.
 type asked struct {
 	alone bool
 	stack string
@@ -89,7 +89,7 @@ func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	r, d, ask := asking(t, 2)
 	crowd(t, r)
 	holding := caller(t)
-	if err := d.Queue(holding); err != nil { // its half
+	if err := d.Queue(holding); err != nil { // the token's share: half of the connections
 		t.Fatal(err)
 	}
 	defer db.Unqueue(holding)

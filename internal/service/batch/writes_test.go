@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// payment is the change of these tests.
+// payment is the type of change in these tests.
 type payment struct {
 	Change
 	to string
@@ -49,7 +49,7 @@ func TestAChangeThatIsNotAppliedFallsBack(t *testing.T) {
 			return c.err
 		}, nil)
 		w.Wake = func(string) { woken++ }
-		for range 2 { // the subject is free again
+		for range 2 { // the subject has been released
 			err := w.Do(t.Context(), &payment{to: "one"})
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -64,8 +64,8 @@ func TestAChangeThatIsNotAppliedFallsBack(t *testing.T) {
 	}
 }
 
-// A change whose statement broke off does not fall back: it may be committed. In a unit that
-// ends before its commit it is not.
+// A change whose statement was interrupted does not fall back, since it may be committed. A change
+// in a transaction that ended before its COMMIT does fall back.
 func TestAChangeThatMayBeCommittedDoesNotFallBack(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -90,7 +90,8 @@ func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
 	}
 }
 
-// A batch is one statement in a transaction of its own, but on a coordinator a unit.
+// A batch is one statement that is its own transaction; on Citus it runs in a transaction that may
+// be retried.
 func TestABatchIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -127,7 +128,7 @@ func TestAWorkerHasTheLockTimeoutOfABatch(t *testing.T) {
 		testutil.Without(t, "citus", "only a coordinator has workers")
 	}
 	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('7', 'g', '1')`)
-	// A statement that names a guild is run by its worker, all of it.
+	// A worker runs a statement that names a guild, including its functions.
 	const limit = `SELECT current_setting('lock_timeout') FROM guilds WHERE id = $1`
 	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, list []*payment) error {
 		if of, err := db.Get[string](ctx, q, limit, "7"); err != nil || of != "10ms" {
