@@ -88,7 +88,7 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 	bot.Do(t, "writeRecords", `{"records":[{"record":"guild","name":"x","if_updated_at":null}]}`).WantError(t, 422, "record_changed")
 }
 
-// A symbol holds the longest custom emoji of the platform.
+// A currency symbol can be the longest custom emoji of the platform.
 func TestACurrencySymbolHoldsACustomEmoji(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

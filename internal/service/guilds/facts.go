@@ -22,13 +22,14 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Facts keeps what guilds are on the platform true, where the platform is ours to ask:
-// their names, icons, owners, sizes, locales and the instants at which the bot joined.
+// Facts keeps the stored description of guilds current by asking the chat platform, if this
+// installation may call it: names, icons, owners, sizes, locales and the times at which the bot
+// joined.
 //
-// guilds.facts_due_at says when a guild's turn comes. The worker that asks sets it
-// ahead by factsLease, and stores the answer only if that still stands there: so two
-// never ask of a guild at a time, what a bot tells meanwhile counts, and a node that
-// dies loses one answer.
+// guilds.facts_due_at says when a guild is asked about next. A worker claims a guild by setting
+// that time ahead by factsLease, and stores the answer only if the time is unchanged. So two
+// workers never ask about a guild at once, data that a bot has sent meanwhile is kept, and a node
+// that dies loses only one answer.
 type Facts struct {
 	DB    *db.DB
 	Chat  AboutGuilds
@@ -36,38 +37,38 @@ type Facts struct {
 	Log   *slog.Logger
 
 	asked *prometheus.CounterVec
-	quiet time.Time // before it nobody is asked, since no call would succeed
+	quiet time.Time // no call is made before this time, since none would succeed
 }
 
-// AboutGuilds is the platform, as it is asked what guilds are. chat.Discord is one.
+// AboutGuilds describes guilds. *chat.Discord implements it.
 type AboutGuilds interface {
 	About(ctx context.Context, guild string, turn func(context.Context) error) (chat.About, error)
 }
 
-// Each pause of a guild is up to an eighth longer, so that guilds that were due together
-// do not stay together.
+// Each pause is lengthened at random by up to an eighth, so that guilds that were due together
+// spread out.
 const (
-	factsGap    = 500 * time.Millisecond // between two calls of all nodes
-	factsPause  = time.Hour              // until a guild's next turn
+	factsGap    = 500 * time.Millisecond // between two calls of all nodes together
+	factsPause  = time.Hour              // until a guild is asked about again
 	factsAgain  = 10 * time.Minute       // after a call that failed
-	factsDay    = 24 * time.Hour         // after a refusal, and after a bot has told
-	factsLease  = 2 * time.Minute        // of who asks
-	factsQuiet  = 30 * time.Second       // after a failure that would meet all calls
-	factsShift  = 20 * time.Second       // after which one sweep ends
-	factsLook   = 20                     // guilds that one look finds: as many as a shift asks of
-	factsLeeway = 5 * time.Minute        // by which a bot's word counts longer than a day
+	factsDay    = 24 * time.Hour         // after a refusal, and after a bot has sent the guild's data
+	factsLease  = 2 * time.Minute        // how long one worker holds a guild
+	factsQuiet  = 30 * time.Second       // after a failure that all calls would have
+	factsShift  = 20 * time.Second       // after which a sweep ends
+	factsLook   = 20                     // guilds found by one query: as many as a sweep can ask about
+	factsLeeway = 5 * time.Minute        // how much later than a day a bot's data may put the next call
 )
 
-// A guild's turn ends as one of these.
+// The outcomes of asking about a guild.
 const (
 	factsChanged   = "changed"
 	factsUnchanged = "unchanged"
-	factsDropped   = "dropped" // a bot told meanwhile, or the guild was removed
-	factsRefused   = "refused" // by the platform, or its answer is not one
+	factsDropped   = "dropped" // a bot has sent newer data meanwhile, or the guild was removed
+	factsRefused   = "refused" // the platform has refused, or its answer is not valid
 	factsFailed    = "failed"
 )
 
-// NewFacts returns one that counts what becomes of guilds' turns; metrics nil: it does not.
+// NewFacts returns a Facts. metrics may be nil.
 func NewFacts(d *db.DB, platform AboutGuilds, curve Curve, log *slog.Logger, metrics prometheus.Registerer) *Facts {
 	f := &Facts{DB: d, Chat: platform, Curve: curve, Log: log, asked: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "guildhall_guild_facts_total",
@@ -79,8 +80,8 @@ func NewFacts(d *db.DB, platform AboutGuilds, curve Curve, log *slog.Logger, met
 	return f
 }
 
-// factsDue finds guilds whose turn has come, the longest due first: those first that
-// nobody has asked of.
+// factsDue finds due guilds, the longest overdue first; guilds that were never asked about come
+// first of all.
 const factsDue = `
 	SELECT id
 	FROM guilds
@@ -89,8 +90,8 @@ const factsDue = `
 	ORDER BY facts_due_at, id
 	LIMIT $1`
 
-// Sweep asks of the guilds whose turn has come, one after the other, until none is left
-// or the shift is over. One sweep runs at a time; other nodes may sweep beside.
+// Sweep asks about due guilds one after the other, until none is due or factsShift is over. A node
+// runs one sweep at a time; sweeps of other nodes may run at the same time.
 func (f *Facts) Sweep(ctx context.Context) error {
 	end := time.Now().Add(factsShift) //nolint:forbidigo // how long this process works or waits, no instant
 	if time.Now().Before(f.quiet) {   //nolint:forbidigo // how long this process works or waits, no instant
@@ -111,14 +112,15 @@ func (f *Facts) Sweep(ctx context.Context) error {
 		}
 		if chat.ForAll(err) {
 			f.quiet = time.Now().Add(factsQuiet) //nolint:forbidigo // how long this process works or waits, no instant
-			break                                // the client's own metrics and log have it
+			break                                // the client has logged and counted the failure
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// ask asks of one guild, and stores the answer. An empty outcome: another node does.
+// ask asks about one guild and stores the answer. An empty outcome means that another node is
+// asking.
 func (f *Facts) ask(ctx context.Context, guild string) (outcome string, err error) {
 	lease, err := f.claim(ctx, guild)
 	if err != nil || lease == nil {
@@ -141,7 +143,8 @@ func (f *Facts) ask(ctx context.Context, guild string) (outcome string, err erro
 	return outcome, nil
 }
 
-// claim takes a guild's turn; nil: it has gone to another node, or a bot has told.
+// claim claims a due guild and returns its lease, or nil if another node has claimed the guild or a
+// bot has sent its data.
 func (f *Facts) claim(ctx context.Context, guild string) (lease *time.Time, err error) {
 	err = f.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		now, err := tx.Now(ctx)
@@ -163,7 +166,7 @@ func (f *Facts) claim(ctx context.Context, guild string) (lease *time.Time, err 
 	return lease, fault.Wrap(err, "take the turn of guild", guild)
 }
 
-// turn waits until the platform may be asked once more, whichever nodes ask.
+// turn waits until the next call may be made, counting the calls of all nodes.
 func (f *Facts) turn(ctx context.Context) error {
 	var wait float64
 	err := f.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -192,7 +195,7 @@ func (f *Facts) turn(ctx context.Context) error {
 	}
 }
 
-// settle stores what became of a turn, if the lease is still there.
+// settle stores the outcome of asking, if the lease is still held.
 func (f *Facts) settle(ctx context.Context, tx *db.Tx, guild string, lease time.Time, about chat.About, failed error) (outcome string, err error) {
 	mine, err := db.Select[string](ctx, tx, `
 		SELECT id FROM guilds WHERE id = $1 AND facts_due_at = $2 AND removed_at IS NULL FOR NO KEY UPDATE`, guild, lease)
@@ -223,7 +226,7 @@ func (f *Facts) settle(ctx context.Context, tx *db.Tx, guild string, lease time.
 	return outcome, fault.Wrap(err, "set the next turn of guild", guild)
 }
 
-// store makes of an answer the record of the guild that a bot would have sent.
+// store turns the platform's answer into a guild record, as a bot would have sent, and stores it.
 func (f *Facts) store(ctx context.Context, tx *db.Tx, guild string, now time.Time, about chat.About) (outcome string, err error) {
 	members := map[string]any{"record": "guild", "icon_url": nil, "owner_id": about.OwnerID}
 	if about.IconURL != "" {
@@ -270,7 +273,7 @@ func (f *Facts) store(ctx context.Context, tx *db.Tx, guild string, now time.Tim
 	return factsChanged, b.Tell(ctx, tx, c)
 }
 
-// oneLine is a name with spaces in the place of control characters and line breaks.
+// oneLine returns a name with its control characters and line breaks replaced by spaces.
 func oneLine(name string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
@@ -280,8 +283,8 @@ func oneLine(name string) string {
 	}, name))
 }
 
-// heardOf has a day go by before the platform is asked what a bot has told. It is noted
-// of what stays as it is too, once in factsLeeway.
+// heardOf postpones asking the platform about guilds that a bot has just described, by a day. It
+// also does so for records that change nothing, but then at most once in factsLeeway.
 func heardOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	if !c.By.IsKey() {
 		return nil

@@ -20,17 +20,17 @@ import (
 	"guildhall/internal/service/records"
 )
 
-// platform says of every guild the same, or fails.
+// platform returns the same description for every guild, or an error.
 type platform struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	about chat.About
 	err   error
 	calls int
-	turns bool   // whether it waits for its turns, as the client does
-	while func() // done while it is asked
+	turns bool   // call turn before each call, as the client does
+	while func() // called while the platform is asked
 }
 
-// About answers.
+// About returns the description or the error.
 func (p *platform) About(ctx context.Context, _ string, turn func(context.Context) error) (chat.About, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func factsOf(d *db.DB, p guilds.AboutGuilds) *guilds.Facts {
 	return guilds.NewFacts(d, p, records.Curve, slog.New(slog.DiscardHandler), nil)
 }
 
-// sweep has the guilds' turn come, and returns how many were asked of.
+// sweep makes all guilds due, runs a sweep and returns how many calls it made.
 func sweep(t testutil.Test, f *guilds.Facts, p *platform) int {
 	t.Helper()
 	before := p.calls
@@ -68,7 +68,7 @@ func addGuilds(t testutil.Test, d *db.DB, ids ...string) {
 	dbtest.Exec(t, d, `INSERT INTO guild_settings (guild_id) SELECT id FROM guilds`)
 }
 
-// pass makes it seem that time has gone by since guilds were asked of and told of.
+// pass moves the stored times of guilds into the past.
 func pass(t testutil.Test, d *db.DB, minutes int) {
 	t.Helper()
 	dbtest.Exec(t, d, `UPDATE guilds SET `+dbtest.Earlier("make_interval(mins => $1)", "facts_due_at"), minutes)
@@ -109,7 +109,7 @@ func TestWhatAGuildIsFollowsThePlatform(t *testing.T) {
 	p.about.Members = 4713
 	pass(t, api.DB(), 70)
 	sweep(t, f, p)
-	api.WantNoEvent(t) // how many members there are is no event
+	api.WantNoEvent(t) // a change of the number of members records no event
 	for _, nothing := range []chat.About{{}, {OwnerID: "me"}, {OwnerID: "7", Locale: string(make([]byte, 40))}} {
 		p.about = nothing
 		pass(t, api.DB(), 70*24)
@@ -124,8 +124,7 @@ func TestWhatAGuildIsFollowsThePlatform(t *testing.T) {
 	}
 }
 
-// A bot's word counts before the platform's.
-// RELIABILITY.md, Guilds.
+// Data from a bot takes precedence over the platform's. RELIABILITY.md, Guilds.
 func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -137,7 +136,7 @@ func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 		bot.Do(t, "writeRecords", `{"records":[`+body+`]}`).Want(t, 200, "")
 	}
 	for _, word := range []string{`{"record":"guild","name":"Crows","member_count":3}`, `{"record":"guild","name":"Crows"}`} {
-		say(word) // the second one changes nothing, and counts
+		say(word) // the second record changes nothing, and still counts as a bot's data
 		pass(t, api.DB(), 23*60+58)
 		if n := sweep(t, f, p); n != 0 {
 			t.Errorf("it is asked within a day of %s", word)
@@ -148,13 +147,14 @@ func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 	if n := sweep(t, f, p); n != 1 {
 		t.Fatal("it is not asked after a day")
 	}
-	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"Crows","member_count":3}}`) // the answer is dropped
+	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"Crows","member_count":3}}`) // the platform's answer is dropped
 	p.while = nil
 	pass(t, api.DB(), 23*60+58)
 	if n := sweep(t, f, p); n != 0 {
 		t.Error("it is asked within a day of what came while it was asked")
 	}
-	// A record that says nothing of the guild, or was refused, is no word.
+	// A record of another kind, or one that was refused, does not count as a bot's description of
+	// the guild.
 	dbtest.Exec(t, api.DB(), `UPDATE guilds SET facts_due_at = '-infinity'`)
 	say(`{"record":"guild"},{"record":"settings","timezone":"UTC"}`)
 	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"guild","name":"Daws","if_updated_at":null}]}`).
@@ -176,7 +176,7 @@ func TestAPlatformThatRefusesIsAskedADayLater(t *testing.T) {
 	for _, c := range []struct {
 		what         string
 		err          error
-		early, later int // minutes
+		early, later int // minutes after which the guild is due
 		fails        bool
 	}{
 		{"it has no such guild", chat.ErrNotInGuild, 23 * 60, 27 * 60, false},
@@ -251,7 +251,7 @@ func TestAGuildThatLeavesIsNotAskedOf(t *testing.T) {
 	}
 }
 
-// Two nodes that have much to ask for ask twice a second together.
+// Two nodes together make two calls a second, however many guilds are due.
 func TestAllNodesTogetherAskTwiceASecond(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -277,9 +277,9 @@ func TestAllNodesTogetherAskTwiceASecond(t *testing.T) {
 	}
 }
 
-// A bot and the platform speak in any order, against a model: the later one to speak is
-// shown, and the platform is asked when an hour has gone by, or a day.
-// RELIABILITY.md, Guilds.
+// Bots and the platform describe a guild in random order, compared with a model: the last
+// description is shown, and the platform is asked after an hour, or after a day if a bot has sent
+// data. RELIABILITY.md, Guilds.
 func TestFactsProperty(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -294,7 +294,7 @@ func TestFactsProperty(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		shown, due, n := "", 0, 0 // due is the minute from which on it is asked; the sweep's own leeway is ten
+		shown, due, n := "", 0, 0 // due is the minute from which on the guild is due; the sweep may be ten minutes late
 		now := 0
 		fresh := func() string {
 			n++

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/service/removal"
 )
 
-// ForgetMember has the guild forget a member.
+// ForgetMember starts deleting a member's data in the guild.
 func (s *Service) ForgetMember(ctx context.Context, r gen.ForgetMemberRequestObject) (gen.ForgetMemberResponseObject, error) {
 	at, err := removal.Forget(ctx, db.Write(ctx), auth.Acting(ctx), r.UserID, withCases(r.Body))
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Service) ForgetMember(ctx context.Context, r gen.ForgetMemberRequestObj
 	return gen.ForgetMember202JSONResponse{Data: gen.ForgottenMember{UserID: r.UserID, RequestedAt: wire.At(at)}}, nil
 }
 
-// ForgetMemberEverywhere has all guilds of the key forget a member.
+// ForgetMemberEverywhere starts deleting a member's data in all guilds of the bot key.
 func (s *Service) ForgetMemberEverywhere(ctx context.Context, r gen.ForgetMemberEverywhereRequestObject) (gen.ForgetMemberEverywhereResponseObject, error) {
 	by := auth.From(ctx)
 	at, err := removal.ForgetEverywhere(ctx, db.Write(ctx), by.By, by.Guilds(), r.UserID, withCases(r.Body))

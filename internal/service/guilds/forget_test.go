@@ -7,7 +7,7 @@ import (
 	"guildhall/internal/service/removal"
 )
 
-// Package removal's tests prove what is removed, and when.
+// The tests of package removal check what is deleted, and when.
 func TestABotHasMembersForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -20,8 +20,8 @@ func TestABotHasMembersForgotten(t *testing.T) {
 	bot.Do(t, "forgetMemberEverywhere", `{"cases":"yes"}`, who).WantError(t, 400, "invalid_request")
 }
 
-// RELIABILITY.md, Guilds. An adjustment that was answered after the call belongs to a new
-// wallet, which the worker leaves alone.
+// An adjustment that is made after the call creates a new wallet, which the worker does not delete.
+// RELIABILITY.md, Guilds.
 func TestAnAdjustmentAfterForgettingEverywhereIsKept(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -11,8 +11,9 @@ import (
 	"guildhall/internal/service/guilds"
 )
 
-// A guild leaves while an endpoint is registered, or switched on. None stays enabled: one
-// would get the guild's events when it is taken back, though all are said to have ended.
+// A guild's removal is scheduled while an endpoint is registered or enabled. Afterwards no endpoint
+// is enabled: otherwise it would get the guild's events if the guild is restored, although the
+// removal has said that all endpoints are disabled.
 func TestNoEndpointIsEnabledBesideTheRemovalOfItsGuild(t *testing.T) {
 	t.Parallel()
 	for operation, body := range map[string]string{

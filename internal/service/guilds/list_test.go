@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// told is the list of a key's guilds, each with its status.
+// told returns the list of a bot key's guilds, each with its status.
 func told(t *testing.T, key *apitest.API, args ...apitest.Arg) (list []string) {
 	t.Helper()
 	a := key.Do(t, "listBotGuilds", "", args...).Want(t, 200, "")

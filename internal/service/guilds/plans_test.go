@@ -33,7 +33,7 @@ func TestTheGuildsOfAKeyAreReadThroughAnIndex(t *testing.T) {
 	dbtest.WantIndex(t, d, "guilds_pkey", listAfter, "5", 100)
 }
 
-// However many guilds there are, a look costs what those cost that are due.
+// The query for due guilds costs as much as the due guilds, however many others there are.
 func TestGuildsToAskOfAreFoundThroughAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

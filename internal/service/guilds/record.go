@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones are known where the machine knows none
+	_ "time/tzdata" // embeds the time zones, for machines without them
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// row is one stored guild, and what a guild file has of it.
+// row is one stored guild. Its JSON is the guild's record in guild files.
 type row struct {
 	ID          string    `db:"id" json:"id"`
 	Name        string    `db:"name" json:"name"`
@@ -26,12 +26,12 @@ type row struct {
 	Locale      string    `db:"locale" json:"locale"`
 	JoinedAt    wire.Time `db:"joined_at" json:"joined_at"`
 	CreatedAt   wire.Time `db:"created_at" json:"created_at"`
-	UpdatedAt   wire.Time `db:"updated_at" json:"-"` // of what is shown but the number of members, and of the status
+	UpdatedAt   wire.Time `db:"updated_at" json:"-"` // when a shown member other than the number of members, or the status, last changed
 }
 
 const columns = `id, name, icon_url, owner_id, member_count, locale, joined_at, created_at, updated_at`
 
-// Records are guilds as they move, under the one curve.
+// Records returns the record kind of guilds, with the level curve of this installation.
 func Records(curve Curve) transfer.Kind[row] {
 	return transfer.Kind[row]{
 		Name: "guild", Schema: "GuildFileGuild", Table: "guilds", Columns: columns, Order: "id",
@@ -49,7 +49,7 @@ func Records(curve Curve) transfer.Kind[row] {
 		After: greet,
 		Writer: &transfer.Writer[row]{
 			Schema: "RecordGuild",
-			Key:    func(*row) string { return "guild" }, // a call has one
+			Key:    func(*row) string { return "guild" }, // a call contains one guild record
 			Hold:   holdGuild,
 			Revise: reviseGuild,
 			Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID} },
@@ -94,7 +94,7 @@ func reviseGuild(c *transfer.Call, r *transfer.Row[row]) error {
 	return nil
 }
 
-// storeGuild makes the guild, with the default settings, or changes what is known of it.
+// storeGuild creates the guild with default settings, or updates it.
 func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transfer.Row[row]) error {
 	g := rows[0].Is
 	g.UpdatedAt = changedAt(rows[0])
@@ -121,9 +121,9 @@ func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transf
 	return nil
 }
 
-// changedAt is the instant of a change, later than that of the one before. How many
-// members there are changes all the time: a bot that follows the list of its guilds
-// is not told.
+// changedAt returns the instant of a change, later than that of the previous change. It stays the
+// same if only the number of members changed: that changes all the time, and a bot that follows the
+// list of its guilds need not see it.
 func changedAt(r *transfer.Row[row]) wire.Time {
 	if r.Was == nil {
 		return r.At
@@ -149,8 +149,8 @@ func completeGuild(g *row, now time.Time) error {
 	return nil
 }
 
-// greet gives new guilds the default settings, for every guild has settings, and what
-// tells the bot's streams of them. A record of settings that comes later replaces these.
+// greet adds the default settings of new guilds, since every guild has settings, and their
+// listeners for the bot's streams. A settings record that follows replaces the defaults.
 func greet(ctx context.Context, tx *db.Tx, rows []row) error {
 	ids := make([]string, len(rows))
 	for i, g := range rows {
@@ -163,8 +163,7 @@ func greet(ctx context.Context, tx *db.Tx, rows []row) error {
 	return delivery.SubscribeNew(ctx, tx, ids)
 }
 
-// settings is how one guild has set the service up, as it is stored and as a guild
-// file has it.
+// settings are a guild's settings, as stored and as in guild files.
 type settings struct {
 	GuildID   string `db:"guild_id" json:"guild_id"`
 	Modules   `json:"modules"`
@@ -175,7 +174,7 @@ type settings struct {
 	UpdatedAt wire.Time `db:"updated_at" json:"updated_at"`
 }
 
-// Modules says which of them the guild has switched on.
+// Modules says which modules the guild has enabled.
 type Modules struct {
 	Moderation bool `db:"moderation" json:"moderation"`
 	Economy    bool `db:"economy" json:"economy"`
@@ -185,18 +184,18 @@ type Modules struct {
 	Network    bool `db:"network" json:"network"`
 }
 
-// Economy says how the guild names its currency.
+// Economy holds the name and symbol of the guild's currency.
 type Economy struct {
 	CurrencyName   string `db:"currency_name" json:"currency_name"`
 	CurrencySymbol string `db:"currency_symbol" json:"currency_symbol"`
 }
 
-// Levelling holds the curve, which is no setting: it is the same for every guild.
+// Levelling holds the level curve, which is the same for every guild.
 type Levelling struct {
 	Curve Curve `db:"-" json:"curve"`
 }
 
-// Tickets is what the guild wants of closing.
+// Tickets says what happens when a ticket is closed.
 type Tickets struct {
 	RequireCloseReason bool   `db:"require_close_reason" json:"require_close_reason"`
 	CloseAction        string `db:"close_action" json:"close_action"`
@@ -205,7 +204,7 @@ type Tickets struct {
 const settingsColumns = `guild_id, moderation, economy, levelling, tickets, giveaways, network,
 	currency_name, currency_symbol, require_close_reason, close_action, timezone, updated_at`
 
-// Settings are the settings of guilds as they move, under the one curve.
+// Settings returns the record kind of settings, with the level curve of this installation.
 func Settings(curve Curve) transfer.Kind[settings] {
 	return transfer.Kind[settings]{
 		Name: "settings", Schema: "GuildFileSettings", Table: "guild_settings", Columns: settingsColumns, Order: "guild_id",
@@ -220,7 +219,7 @@ func Settings(curve Curve) transfer.Kind[settings] {
 		Before: replaceDefaults,
 		Writer: &transfer.Writer[settings]{
 			Schema: "RecordSettings",
-			Key:    func(*settings) string { return "settings" }, // a call has them once
+			Key:    func(*settings) string { return "settings" }, // a call contains one settings record
 			Hold: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
 				return holdSettings(ctx, tx, c, curve, rows[0])
 			},
@@ -239,7 +238,7 @@ func Settings(curve Curve) transfer.Kind[settings] {
 	}
 }
 
-// defaults are the settings of a guild that has set nothing.
+// defaults returns the settings of a new guild.
 func defaults(curve Curve) settings {
 	return settings{
 		Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
@@ -247,7 +246,7 @@ func defaults(curve Curve) settings {
 	}
 }
 
-// holdSettings holds those of a guild, which every guild has that is there.
+// holdSettings locks the settings of a guild. Every guild has a row.
 func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
 	query := heldSettings
 	if c.Look {
@@ -255,10 +254,10 @@ func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve,
 	}
 	s, err := db.Get[settings](ctx, tx, query, c.By.GuildID)
 	switch {
-	case c.Look && db.Missing(err): // the file would make the guild, and with it these
+	case c.Look && db.Missing(err): // the file would create the guild, and with it the settings
 		s, err = defaults(curve), nil
 		s.GuildID = c.By.GuildID
-	case db.Missing(err): // an import put others in their place while this waited
+	case db.Missing(err): // an import replaced the row while this transaction waited for its lock
 		return db.Again
 	}
 	s.Curve, r.Was = curve, &s
@@ -282,7 +281,7 @@ func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tra
 	return fault.Wrap(err, "write the settings of guild", c.By.GuildID)
 }
 
-// check says what no schema can of settings.
+// check returns an error for settings that violate rules which the schema cannot express.
 func (s *settings) check(curve Curve) error {
 	if !isZone(s.Timezone) {
 		return transfer.Broken("timezone", "must be the name of an IANA time zone, such as Europe/London")
@@ -290,8 +289,8 @@ func (s *settings) check(curve Curve) error {
 	return s.Curve.mustBe(curve)
 }
 
-// isZone reports whether it is the name of a time zone. Machines keep files that are none
-// beside those of the zones, and copies of all zones below posix and right.
+// isZone reports whether name is a time zone. The machine's directory of time zones also contains
+// other files, and copies of all zones below posix and right.
 func isZone(name string) bool {
 	if slices.Contains([]string{"Local", "localtime", "posixrules", "Factory"}, name) || strings.HasPrefix(name, "posix/") || strings.HasPrefix(name, "right/") {
 		return false
@@ -300,7 +299,7 @@ func isZone(name string) bool {
 	return err == nil
 }
 
-// mustBe says where a curve is another one.
+// mustBe returns an error if other is a different curve.
 func (c Curve) mustBe(other Curve) error {
 	for _, term := range [...]struct {
 		name       string
@@ -313,9 +312,8 @@ func (c Curve) mustBe(other Curve) error {
 	return nil
 }
 
-// replaceDefaults makes room for settings: a guild that came in without was given
-// the defaults, and a row that says nothing else is no loss. Any other row stays,
-// and the record that meets it is refused.
+// replaceDefaults deletes the guilds' settings if they are still the defaults, so that records can
+// insert theirs. If a guild has other settings, they stay, and its record is refused.
 func replaceDefaults(ctx context.Context, tx *db.Tx, rows []settings) error {
 	for _, s := range rows {
 		if _, err := db.Exec(ctx, tx, `

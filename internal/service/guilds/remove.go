@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// DefaultDays is for how long a guild that is removed can be taken back where
-	// nobody says otherwise.
+	// DefaultDays is how long a guild can be restored after its removal was requested, unless the
+	// request says otherwise.
 	DefaultDays = 7
-	// MaxDays is the longest for which it can be.
+	// MaxDays is the longest time that a request can choose.
 	MaxDays = 30
 )
 
-// RemoveGuild has the guild leave: nothing of it works any more, and when its day
-// comes everything goes.
+// RemoveGuild schedules the removal of a guild. From now on the guild's tokens and endpoints do not
+// work, and at the scheduled time its data is deleted.
 func (s *Service) RemoveGuild(ctx context.Context, r gen.RemoveGuildRequestObject) (gen.RemoveGuildResponseObject, error) {
 	days, guild := DefaultDays, auth.Acting(ctx).GuildID
 	if r.Body != nil && r.Body.AfterDays != nil {
@@ -35,11 +35,12 @@ func (s *Service) RemoveGuild(ctx context.Context, r gen.RemoveGuildRequestObjec
 	return gen.RemoveGuild202JSONResponse{Data: gen.GuildRemoval{GuildID: guild, RemovedAfter: wire.At(after)}}, nil
 }
 
-// Remove has a guild leave after so many days, and returns when. From the commit on
-// it is there for nobody: its tokens are revoked, its endpoints disabled, and every
-// node forgets it (auth.Await waits for that). Until the day Restore takes it back;
-// then the worker deletes all that it has. Done again it sets the day anew. It is
-// NotFound for a guild that is not there, and a Conflict when the day has come.
+// Remove schedules the removal of a guild after that many days and returns the time. From the
+// commit on, requests do not find the guild: its tokens are revoked, its endpoints are disabled,
+// and every node drops it from its cache (auth.Await waits for that). Until the scheduled time
+// Restore undoes the removal; then a worker deletes the guild's data. Calling Remove again sets a
+// new time. It returns a NotFound fault for a guild that does not exist, and a Conflict if the
+// deletion has begun.
 func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.Time, err error) {
 	if _, err := hold(ctx, tx, guild); err != nil {
 		return time.Time{}, err
@@ -67,8 +68,8 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 	return after, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRemoved, Target: guild, After: map[string]any{"removed_after": after}})
 }
 
-// disableEndpoints disables those of a guild. It locks the others too: one may be about to
-// be enabled.
+// disableEndpoints disables the enabled endpoints of a guild. It also locks the others, one of
+// which may be about to be enabled.
 func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
 	endpoints, err := db.Select[struct {
 		ID      string `db:"id"`
@@ -88,10 +89,9 @@ func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
 	return nil
 }
 
-// Restore takes back a guild that is being removed. Its tokens stay revoked and its
-// endpoints disabled. It reports whether there was anything to take back: not where
-// the guild is there as it is. It is NotFound for a guild that is not there, and a
-// Conflict when the day has come.
+// Restore undoes the removal of a guild. Its tokens stay revoked and its endpoints disabled. It
+// returns false if the guild was not being removed, a NotFound fault for a guild that does not
+// exist, and a Conflict if the deletion has begun.
 func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err error) {
 	leaving, err := hold(ctx, tx, guild)
 	if err != nil || !leaving {
@@ -103,7 +103,7 @@ func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err erro
 	return true, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRestored, Target: guild})
 }
 
-// leave has a guild leave from $2 on until $3, or stay.
+// leave sets since when and until when a guild leaves ($2 and $3), or clears both.
 var leave = `
 	WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 	UPDATE guilds
@@ -111,7 +111,7 @@ var leave = `
 	FROM instant
 	WHERE id = $1`
 
-// hold locks a guild that is there or leaving, and reports whether it is leaving.
+// hold locks a guild that exists and reports whether its removal is scheduled.
 func hold(ctx context.Context, tx *db.Tx, guild string) (leaving bool, err error) {
 	g, err := db.Get[struct {
 		Leaving bool `db:"leaving"`
@@ -130,19 +130,19 @@ func hold(ctx context.Context, tx *db.Tx, guild string) (leaving bool, err error
 	return g.Leaving, fault.Wrap(err, "lock guild", guild)
 }
 
-// BeingRemoved refuses what would make or take back a guild whose day has come.
+// BeingRemoved returns the refusal to create or restore a guild whose deletion has begun.
 func BeingRemoved(guild string) error {
 	return fault.New(fault.Conflict, "guild_being_removed",
 		"Guild %s is being removed, and what it had is being deleted. It can be made again when that is done, within minutes.", guild).After(time.Minute)
 }
 
-// Listed is a guild as `guildhall guild list` shows it.
+// Listed is a guild in the output of `guildhall guild list`.
 type Listed struct {
 	ID           string     `db:"id"`
 	Name         string     `db:"name"`
-	Status       string     `db:"status"` // active, leaving, or going when its day has come
+	Status       string     `db:"status"` // active, leaving, or going once the deletion has begun
 	CreatedAt    time.Time  `db:"created_at"`
-	RemovedAfter *time.Time `db:"removed_after"` // nil: it stays
+	RemovedAfter *time.Time `db:"removed_after"` // nil: no removal is scheduled
 }
 
 const listAfter = `
@@ -153,8 +153,8 @@ const listAfter = `
 	ORDER BY id
 	LIMIT $2`
 
-// List returns the guilds whose ids come after one, in the order of the ids, those
-// too that are being removed.
+// List returns guilds in the order of their ids, starting after `after`, including those that are
+// being removed.
 func List(ctx context.Context, q db.Querier, after string, limit int) ([]Listed, error) {
 	rows, err := db.Select[Listed](ctx, q, listAfter, after, limit)
 	return rows, fault.Wrap(err, "list the guilds")

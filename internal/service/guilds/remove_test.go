@@ -13,7 +13,8 @@ import (
 	"guildhall/internal/service/guilds"
 )
 
-// run lets a node hear of changes until the test ends, as a real one does.
+// run runs a node's listener for changed tokens and guilds until the test ends, as a real node
+// does.
 func run(t *testing.T, view *apitest.API) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -34,9 +35,8 @@ func restore(t *testing.T, d *db.DB, guild string) (taken bool, err error) {
 	return taken, err
 }
 
-// Two nodes share the database. Both have seen the guild, its token and the key
-// before it is removed over one of them.
-// RELIABILITY.md, Guilds and Writes.
+// Two nodes share the database. Both have cached the guild, its token and the bot key when the
+// guild is removed through one of them. RELIABILITY.md, Guilds and Writes.
 func TestARemovedGuildIsThereForNobodyOnAnyNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "")
@@ -44,7 +44,7 @@ func TestARemovedGuildIsThereForNobodyOnAnyNode(t *testing.T) {
 	run(t, one)
 	run(t, two)
 	key := one.Bot(t)
-	at := func(node *apitest.API) *apitest.API { // the key, at a node
+	at := func(node *apitest.API) *apitest.API { // a client with the bot key at a node
 		view := *node
 		view.Token = key.Token
 		return view.In(node.Guild)
@@ -126,7 +126,8 @@ func TestRemovingTakesNoBodyAndNothingWrong(t *testing.T) {
 	}
 }
 
-// A unit holds several guilds by one statement, or guild by guild: those that are there.
+// Guilds are locked by one statement, or on Citus guild by guild; those that do not exist are
+// skipped.
 func TestGuildsAreHeldTogetherOrOneByOne(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -156,7 +157,7 @@ func TestGuildsAreHeldTogetherOrOneByOne(t *testing.T) {
 	}
 }
 
-// takes reports whether a unit could delete the guild at the moment.
+// takes reports whether a transaction could delete the guild now.
 func takes(t *testing.T, d *db.DB, guild string) (free bool) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {

@@ -1,5 +1,5 @@
-// Package guilds shows what the service knows about a guild and how the guild
-// has set it up. Both are changed elsewhere, by the bot and the dashboard.
+// Package guilds shows guilds and their settings, and schedules their removal. Guilds are created
+// and described by the operator's bot or by imports.
 package guilds
 
 import (
@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Curve is the level curve as the settings publish it: the step from level L
-// costs Quadratic*L^2 + Linear*L + Base XP. It is levelling's.
+// Curve is the level curve as settings show it: the step from level L costs Quadratic*L^2 +
+// Linear*L + Base XP. It is defined in package levelling.
 type Curve struct {
 	Base      int64 `json:"base"`
 	Linear    int64 `json:"linear"`
@@ -48,8 +48,9 @@ func show(g row) gen.Guild {
 	}
 }
 
-// ListBotGuilds returns one page of the guilds that the key serves, those that leave
-// too, in the order of their last change, so that what changes moves behind the reader.
+// ListBotGuilds returns a page of the bot key's guilds, including leaving ones, in the order of
+// their last change. A guild that changes while a reader pages through the list moves to the end,
+// where the reader will see it.
 func (s *Service) ListBotGuilds(ctx context.Context, r gen.ListBotGuildsRequestObject) (gen.ListBotGuildsResponseObject, error) {
 	var since *time.Time
 	if r.Params.UpdatedSince != nil {
@@ -68,8 +69,8 @@ func showServed(g served) gen.BotGuild {
 	return gen.BotGuild{ID: g.ID, Name: g.Name, Status: g.Status, UpdatedAt: g.UpdatedAt}
 }
 
-// GetGuildSettings returns the guild's module toggles and public settings. The
-// toggles inform; no operation fails because its module is off.
+// GetGuildSettings returns the guild's settings and which modules are enabled. The latter only
+// inform the caller: no operation fails because its module is disabled.
 func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRequestObject) (gen.GetGuildSettingsResponseObject, error) {
 	g, err := getSettings(ctx, db.Read(ctx), auth.Acting(ctx).GuildID)
 	if err != nil {
@@ -79,8 +80,8 @@ func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRe
 	return gen.GetGuildSettings200JSONResponse{Data: showSettings(g)}, nil
 }
 
-// UpdateGuildSettings changes what is given, at both levels, as a record of settings
-// does.
+// UpdateGuildSettings changes the given settings, also single members of nested objects, as a
+// settings record does.
 func (s *Service) UpdateGuildSettings(ctx context.Context, r gen.UpdateGuildSettingsRequestObject) (gen.UpdateGuildSettingsResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	now, err := tx.Now(ctx)
@@ -127,11 +128,11 @@ func showSettings(g settings) gen.GuildSettings {
 	}
 }
 
-// tellGuild tells what a record has changed of the guild; how many members it has is
-// no event.
+// tellGuild records an event for what a record has changed in the guild. A change of the number of
+// members records none.
 func tellGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[row]) error {
 	if r.Was == nil {
-		return nil // of a new guild, nobody listens to it
+		return nil // nobody can listen to a new guild
 	}
 	var changed []string
 	for _, member := range []struct {
@@ -150,7 +151,7 @@ func tellGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r 
 	return tellChanged(ctx, tx, c, curve, r.At, changed)
 }
 
-// tellSettings tells what was changed of the settings.
+// tellSettings records an event for changed settings.
 func tellSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
 	var changed []string
 	for _, member := range []struct {

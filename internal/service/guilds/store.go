@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// get returns the guild. A token's guild always exists: its tokens go with it.
+// get returns the guild. It exists, since tokens are deleted with their guild.
 func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 	g, err := db.Get[row](ctx, q, `
 		SELECT `+columns+`
@@ -19,7 +19,7 @@ func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 	return g, fault.Wrap(err, "read guild", guild)
 }
 
-// served is a guild as the list of a bot key's guilds shows it.
+// served is a guild in the list of a bot key's guilds.
 type served struct {
 	ID        string    `db:"id"`
 	Name      string    `db:"name"`
@@ -35,8 +35,8 @@ var (
 	every = page.ChangedAcross(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
 )
 
-// namedGuilds finds at most a thousand guilds by their ids, before it sorts them: an index of
-// their changes would lead past all others.
+// namedGuilds looks up at most a thousand guilds by id and sorts them afterwards: the index on
+// their changes would lead through all other guilds.
 const namedGuilds = `
 		WITH named AS MATERIALIZED (
 			SELECT id, name, ` + status + `, updated_at
@@ -49,8 +49,8 @@ const namedGuilds = `
 		ORDER BY updated_at, id
 		LIMIT $2 OFFSET $3`
 
-// list returns the page of the guilds that a key serves, in the order of their last
-// change, and one more when there is one. A key that names none serves every guild.
+// list returns a page of the guilds that a bot key may act in, in the order of their last change,
+// and one row more if there is one. A key that names no guilds may act in every guild.
 func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p page.P) ([]served, error) {
 	args := []any{since, p.Limit(), p.Offset()}
 	query := every.For(p)
@@ -61,13 +61,13 @@ func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p
 	return rows, fault.Wrap(err, "list the guilds of a bot key")
 }
 
-// Leaving reports of each of the guilds that are there whether it is being removed.
+// Leaving returns, for each of the guilds that exist, whether its removal is scheduled.
 func Leaving(ctx context.Context, tx *db.Tx, ids ...string) (map[string]bool, error) {
 	return areLeaving(ctx, tx, ids, "")
 }
 
-// Held is Leaving for a unit that may take long: a guild that leaves meanwhile is not
-// deleted before the unit ends.
+// Held is Leaving with locks, for a transaction that may take long: a guild whose removal is due is
+// not deleted before the transaction ends.
 func Held(ctx context.Context, tx *db.Tx, ids ...string) (map[string]bool, error) {
 	return areLeaving(ctx, tx, ids, "FOR KEY SHARE")
 }
@@ -103,7 +103,7 @@ func areLeaving(ctx context.Context, tx *db.Tx, ids []string, lock string) (map[
 	return is, nil
 }
 
-// getSettings returns the guild's settings, which every guild has.
+// getSettings returns the guild's settings. Every guild has a row.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
 	s, err := db.Get[settings](ctx, q, `
 		SELECT `+settingsColumns+`
