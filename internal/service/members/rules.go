@@ -63,9 +63,9 @@ func (m *row) left() bool {
 	return m.LeftAt != nil && (m.JoinedAt == nil || m.JoinedAt.Time.Before(m.LeftAt.Time))
 }
 
-// risen returns the later of two instants; null changes nothing. An instant that lies ahead
-// counts as now where it changes whether the member is present, and else changes nothing: a
-// bot whose clock is fast would change the member by each record.
+// risen returns the later of two instants; a null does not change was. An instant in the future
+// counts as now if it changes whether the member is present, and otherwise is ignored: a bot with a
+// fast clock would change the member with each record.
 func risen(was, is *wire.Time, now time.Time, changesState bool) *wire.Time {
 	if is == nil {
 		return was

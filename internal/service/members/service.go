@@ -1,5 +1,5 @@
-// Package members keeps what the bot, or an integrator, has told of the people in a guild:
-// names, whether they are present, and metadata. Nothing else needs a member to be known.
+// Package members stores what the bot or an integrator has sent about the people in a guild: names,
+// whether they are present, and metadata. No other package requires a member to be known.
 package members
 
 import (
@@ -17,7 +17,7 @@ import (
 // Service implements the operations on members.
 type Service struct{}
 
-// maxUsers is how many members a list of user_ids may name; it is the size of that page.
+// maxUsers is how many ids user_ids may contain, and the size of that page.
 const maxUsers = 100
 
 // ListMembers lists members by id, by name or by their last change, or those whom user_ids

@@ -69,7 +69,7 @@ func TestAMemberIsToldOfAndRead(t *testing.T) {
 	tell(t, api, "", `"user_id":"42","if_updated_at":null`).WantError(t, 400, "invalid_request")
 }
 
-// What the platform shows is never refused: it is kept as far as it fits.
+// A name or avatar that the platform shows is never refused; it is stored as far as it fits.
 func TestWhatThePlatformShowsIsKeptAsFarAsItFits(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -90,8 +90,8 @@ func TestWhatThePlatformShowsIsKeptAsFarAsItFits(t *testing.T) {
 	}
 }
 
-// An instant that lies ahead is now where it changes whether the member is present. Elsewhere
-// it says nothing, so that a bot with a fast clock does not change the member each time.
+// An instant in the future counts as now if it changes whether the member is present. Otherwise it
+// is ignored, so that a bot with a fast clock does not change the member with each record.
 func TestAnInstantThatLiesAheadIsNowOrSaysNothing(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -200,8 +200,8 @@ func TestTheMetadataOfAMemberIsChanged(t *testing.T) {
 	api.As(t, "members:read").Do(t, "updateMember", `{"metadata":{}}`, who("42")).WantError(t, 403, "insufficient_scope")
 }
 
-// The same truth ends at the same members in any order, twice, by the first fill, the gateway
-// and a file.
+// The same set of facts leads to the same members in any order and if repeated, whether it comes
+// from the first import, the gateway or a file.
 func TestInstantsEndTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

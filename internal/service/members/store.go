@@ -12,7 +12,7 @@ import (
 // filter narrows the list of members. The zero value lets every member through. At most one
 // of Prefix and Changed is set.
 type filter struct {
-	Prefix  *string    // folded names that begin with it
+	Prefix  *string    // only members whose folded name begins with it
 	Changed *time.Time // changed no earlier than this, in the order of the changes
 	Present *bool
 }
@@ -87,7 +87,7 @@ func named(ctx context.Context, q db.Querier, guild string, users []string, pres
 	return list, fault.Wrap(err, "read members of guild", guild)
 }
 
-// get returns one member. It is NotFound when nobody has told of the user.
+// get returns one member, or a NotFound fault.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	m, err := db.Get[row](ctx, q, oneMember, guild, user)
 	if db.Missing(err) {
@@ -96,8 +96,7 @@ func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	return m, fault.Wrap(err, "read member", user, "of guild", guild)
 }
 
-// lock returns a member and keeps others from changing it until tx ends; nil when nothing is
-// known of the user.
+// lock returns a member and locks its row until tx ends; nil if nothing is known of the user.
 func lock(ctx context.Context, tx *db.Tx, guild, user string) (*row, error) {
 	m, err := db.Get[row](ctx, tx, oneMember+`
 		FOR NO KEY UPDATE`, guild, user)
