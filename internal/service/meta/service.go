@@ -1,5 +1,4 @@
-// Package meta answers what a caller may ask of its own token and of the API
-// itself.
+// Package meta answers questions about the caller's own token and about the API itself.
 package meta
 
 import (
@@ -11,7 +10,7 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// Version is the version of the API, as in its path.
+// Version is the API's version, as in its paths.
 const Version = "v1"
 
 // Service implements the operations of the tag Meta.
@@ -20,11 +19,11 @@ type Service struct {
 	Quotas Quotas
 }
 
-// Quotas are the sizes of the buckets.
+// Quotas are the sizes of the rate-limit buckets.
 type Quotas struct{ Read, Write, Bot, Login ratelimit.Quota }
 
-// Of returns the quotas of a caller: those of bot keys, or a token's own, or else the
-// installation's.
+// Of returns the quotas of a caller: those for bot keys, a token's own, or the installation's
+// default.
 func (q *Quotas) Of(by *auth.Principal) (read, write ratelimit.Quota) {
 	if by.IsKey() {
 		return q.Bot, q.Bot
@@ -48,7 +47,7 @@ func show(q ratelimit.Quota) *string {
 	return &text
 }
 
-// GetMe shows the token the request came with.
+// GetMe shows the token of the request.
 func (s *Service) GetMe(ctx context.Context, _ gen.GetMeRequestObject) (gen.GetMeResponseObject, error) {
 	by := auth.From(ctx)
 	read, write := s.Quotas.Of(by)
@@ -62,8 +61,8 @@ func (s *Service) GetMe(ctx context.Context, _ gen.GetMeRequestObject) (gen.GetM
 	}, nil
 }
 
-// GetHealth says that the service answers. Like every operation it needs a
-// token; probes without one have /livez and /readyz.
+// GetHealth responds if the API works. As every operation it needs a token; probes without a token
+// use /livez and /readyz.
 func (*Service) GetHealth(context.Context, gen.GetHealthRequestObject) (gen.GetHealthResponseObject, error) {
 	return gen.GetHealth200JSONResponse{Status: "ok"}, nil
 }
