@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Records are listings, which belong to no guild and so are in no export.
+// Records is the record kind of listings. Listings belong to no guild and so are never exported.
 var Records = transfer.Kind[row]{
 	Name: "network_listing", Schema: "GuildFileNetworkListing", Table: "network_listings", Columns: columns,
 	Refusals: map[string]string{"network_listings_pkey": "this user is listed already"},
@@ -27,7 +27,7 @@ var Records = transfer.Kind[row]{
 	},
 }
 
-// findEach reads the listings of the users that listings name.
+// findEach returns the stored listings of the users in rows.
 func findEach(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	users := make([]string, len(rows))
 	for i, l := range rows {

@@ -1,5 +1,5 @@
-// Package network looks users up in what the guilds have reported together. It
-// is the one place that reads across guilds, and it knows nothing of reporters.
+// Package network looks users up in the listings that all guilds share. It is the only package that
+// reads data across guilds, and it does not know who reported a user.
 package network
 
 import (
@@ -12,8 +12,8 @@ import (
 // Service implements the lookup.
 type Service struct{}
 
-// LookupNetworkUser returns the public summary of a listed user, and of anybody
-// else only that there is none.
+// LookupNetworkUser returns the public summary of a listed user; for any other user it only says
+// that there is no listing.
 func (s *Service) LookupNetworkUser(ctx context.Context, r gen.LookupNetworkUserRequestObject) (gen.LookupNetworkUserResponseObject, error) {
 	l, listed, err := find(ctx, db.Read(ctx), r.UserID)
 	if err != nil {

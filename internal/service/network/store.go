@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// row is what the network knows about one user.
+// row is the listing of one user.
 type row struct {
 	UserID          string    `db:"user_id" json:"user_id"`
 	TrustScore      int       `db:"trust_score" json:"trust_score"`
@@ -33,8 +33,8 @@ const (
 		WHERE user_id = ANY ($1)`
 )
 
-// find returns the user's listing, and false when there is none. It is the one
-// query of the API without a guild.
+// find returns the user's listing, or false if there is none. It is the API's only query that names
+// no guild.
 func find(ctx context.Context, q db.Querier, user string) (row, bool, error) {
 	r, err := db.Get[row](ctx, q, listing, user)
 	switch {
