@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// The functions of this file are the command line's, for operators: they may change what
-// a bot key of named guilds may not.
+// The functions of this file are for the command line, which operators use: unlike a bot key of
+// named guilds, operators may change streams.
 
 var nameForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
@@ -28,7 +28,7 @@ func List(ctx context.Context, q db.Querier) ([]gen.BotStream, error) {
 	return page.Each(rows, show), nil
 }
 
-// Put begins a stream or changes one. It is Invalid for a name or an event type that the
+// Put creates or changes a stream. It returns an Invalid fault for a name or an event type that the
 // API refuses.
 func Put(ctx context.Context, d db.Doer, name string, events []string, echo bool) (is gen.BotStream, err error) {
 	unknown := slices.IndexFunc(events, func(e string) bool { return !slices.Contains(event.Types, e) })
@@ -50,7 +50,7 @@ func Put(ctx context.Context, d db.Doer, name string, events []string, echo bool
 	return is, err
 }
 
-// Delete ends a stream, or is NotFound. The events that wait for it are given up.
+// Delete deletes a stream, with the events that wait for it, or returns a NotFound fault.
 func Delete(ctx context.Context, d db.Doer, name string) error {
 	if name == delivery.StreamWork {
 		return errWork

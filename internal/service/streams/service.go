@@ -1,5 +1,5 @@
-// Package streams is what the operator's bot fetches the events of all its guilds from.
-// Package delivery keeps what waits for a stream, and leases it.
+// Package streams manages the streams through which the operator's bot fetches the events of all
+// its guilds. Package delivery stores and leases the waiting events.
 package streams
 
 import (
@@ -19,10 +19,10 @@ import (
 
 // Service implements the operations of the tag Streams.
 type Service struct {
-	Waiters *delivery.Waiters // who waits on this node for something to fetch
+	Waiters *delivery.Waiters // callers that wait on this node for events
 }
 
-// errWork refuses to change what is there by itself.
+// errWork is the refusal to change the stream of work, which always exists.
 var errWork = fault.New(fault.Invalid, "invalid_request", "path name: the stream work is there by itself, and is neither changed nor deleted")
 
 // ListBotStreams lists all streams, by name.
@@ -36,8 +36,7 @@ func (*Service) ListBotStreams(ctx context.Context, r gen.ListBotStreamsRequestO
 	return gen.ListBotStreams200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// PutBotStream begins a stream or changes one. It is Unavailable while a node may be at
-// work that tells no streams.
+// PutBotStream creates or changes a stream.
 func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObject) (gen.PutBotStreamResponseObject, error) {
 	tx := db.Write(ctx)
 	if err := mayChange(auth.From(ctx)); err != nil {
@@ -59,8 +58,8 @@ func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObjec
 	return gen.PutBotStream200JSONResponse{Data: show(is)}, nil
 }
 
-// mayChange is Forbidden to a key that was made for named guilds: a stream is one over all
-// guilds, and changing or deleting it would change what other guilds' bots get.
+// mayChange returns a Forbidden fault for a bot key of named guilds: a stream spans all guilds, so
+// changing or deleting it would change what the bots of other guilds get.
 func mayChange(by *auth.Principal) error {
 	if len(by.Guilds()) == 0 {
 		return nil
@@ -71,7 +70,7 @@ func mayChange(by *auth.Principal) error {
 	return f
 }
 
-// DeleteBotStream ends a stream.
+// DeleteBotStream deletes a stream.
 func (*Service) DeleteBotStream(ctx context.Context, r gen.DeleteBotStreamRequestObject) (gen.DeleteBotStreamResponseObject, error) {
 	if err := mayChange(auth.From(ctx)); err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestO
 	return pulled{got}, pending.Events(got, options.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p, done) })
 }
 
-// AckBotEvents settles events that were fetched, and gives others back.
+// AckBotEvents acknowledges fetched events and returns others to the stream.
 func (*Service) AckBotEvents(ctx context.Context, r gen.AckBotEventsRequestObject) (gen.AckBotEventsResponseObject, error) {
 	p := delivery.Part{Stream: r.Body.Stream, Guilds: auth.From(ctx).Guilds()}
 	settled, returned, err := delivery.AcknowledgeStream(ctx, db.Write(ctx), p, r.Body.EventIds, r.Body.ReturnIds)
@@ -122,11 +121,11 @@ func show(r row) gen.BotStream {
 	return gen.BotStream{Name: r.Name, Events: r.Events, Echo: r.Echo, CreatedAt: wire.At(r.CreatedAt), FetchedAt: wire.AtPtr(r.FetchedAt)}
 }
 
-// pulled is a response with events as they are stored, byte for byte.
+// pulled is a response that contains events byte for byte as they are stored.
 type pulled struct{ delivery.Fetched }
 
-// VisitPullBotEventsResponse writes what gen.PullBotEvents200JSONResponse would, if it
-// could hold events as they are.
+// VisitPullBotEventsResponse writes the same JSON as gen.PullBotEvents200JSONResponse, which cannot
+// hold raw events.
 func (p pulled) VisitPullBotEventsResponse(w http.ResponseWriter) error {
 	return p.WriteJSON(w)
 }

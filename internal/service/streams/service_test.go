@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Streams") }
 
-// tell has the guilds told of what has become of streams, as the worker does.
+// tell runs the backfill of changed streams, as a worker does.
 func tell(t *testing.T, d *db.DB) {
 	t.Helper()
 	if err := delivery.BackfillStreams(t.Context(), d, slog.New(slog.DiscardHandler)); err != nil {
@@ -27,7 +27,7 @@ func tell(t *testing.T, d *db.DB) {
 	}
 }
 
-// pull fetches, and returns the ids of the events.
+// pull fetches events and returns their ids.
 func pull(t *testing.T, bot *apitest.API, body string) []string {
 	t.Helper()
 	return bot.Do(t, "pullBotEvents", body).Want(t, 200, "").All(t, "id")
@@ -40,7 +40,7 @@ func ack(t *testing.T, bot *apitest.API, body, want string) {
 
 func list(ids ...string) string { return `["` + strings.Join(ids, `","`) + `"]` }
 
-// change has the API make an event economy.balance_changed.
+// change causes an event economy.balance_changed through the API.
 func change(t *testing.T, api *apitest.API) {
 	t.Helper()
 	api.Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "")
@@ -57,7 +57,7 @@ func TestABotFetchesTheEventsOfAGuildAndAcknowledgesThem(t *testing.T) {
 	tell(t, api.DB())
 	change(t, api)
 	change(t, api)
-	keyed := bot.Key("k") // which has no effect on a fetch
+	keyed := bot.Key("k") // an idempotency key has no effect on a fetch
 	got := keyed.Do(t, "pullBotEvents", `{"stream":"mirror","limit":1}`).Want(t, 200, `{"has_more":true}`).All(t, "id")
 	got = append(got, keyed.Do(t, "pullBotEvents", `{"stream":"mirror","limit":1}`).Want(t, 200, `{"has_more":false}`).All(t, "id")...)
 	if len(got) != 2 || got[0] == got[1] {
@@ -79,8 +79,8 @@ func TestABotFetchesTheEventsOfAGuildAndAcknowledgesThem(t *testing.T) {
 	bot.Do(t, "deleteBotStream", "", apitest.Path("name", "mirror")).WantError(t, 404, "not_found")
 }
 
-// A key of named guilds lists streams, pulls and acknowledges, and neither changes nor
-// deletes one: a stream is one over all guilds.
+// A bot key of named guilds may list streams, pull and acknowledge, but may neither change nor
+// delete a stream, since a stream spans all guilds.
 func TestAKeyOfNamedGuildsChangesNoStream(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -102,8 +102,8 @@ func TestAKeyOfNamedGuildsChangesNoStream(t *testing.T) {
 	ack(t, narrow, `{"stream":"mirror","event_ids":`+list(events...)+`}`, `{"settled_count":1}`)
 }
 
-// Two streams hold an event each for itself: what one acknowledges, or gives back, the
-// other has still, and under its lease.
+// Two streams store an event separately: if one acknowledges it or returns it, the other still has
+// it under its own lease.
 func TestAnEventIsAcknowledgedForOneStream(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -129,8 +129,8 @@ func TestAnEventIsAcknowledgedForOneStream(t *testing.T) {
 	}
 }
 
-// A stream holds the events that it wants. Of another one nothing is stored where nobody
-// else listens.
+// A stream stores the event types that it asks for. An event of another type is not stored if
+// nobody else listens.
 func TestAStreamHoldsWhatItWants(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -176,7 +176,7 @@ func TestTheStreamOfWorkHoldsWhatIsRecordedForIt(t *testing.T) {
 	}
 }
 
-// record has an event of a guild made, as the service or another caller does.
+// record causes an event of a guild, made by the service or by another caller.
 func record(t *testing.T, d *db.DB, by auth.By) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -188,7 +188,7 @@ func record(t *testing.T, d *db.DB, by auth.By) {
 	})
 }
 
-// guilds are the guilds of the events that are fetched.
+// guilds returns the guilds of the fetched events.
 func guilds(t *testing.T, bot *apitest.API, body string) []string {
 	t.Helper()
 	got := bot.Do(t, "pullBotEvents", body).Want(t, 200, "").All(t, "guild_id")
@@ -223,7 +223,7 @@ func TestAKeySeesTheGuildsThatItServesAndAShardItsOwn(t *testing.T) {
 	api := apitest.New(t)
 	wide := api.Bot(t)
 	wide.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
-	some := []string{"41943040", "46137344", "50331648", "50331649"} // 10, 11 and 12 without their last 22 bits
+	some := []string{"41943040", "46137344", "50331648", "50331649"} // ids that without their lowest 22 bits are 10, 11 and 12
 	dbtest.AddGuilds(t, api.DB(), some...)
 	tell(t, api.DB())
 	narrow := api.Bot(t, some[1])
@@ -237,7 +237,7 @@ func TestAKeySeesTheGuildsThatItServesAndAShardItsOwn(t *testing.T) {
 	if got := guilds(t, narrow, `{"stream":"mirror"}`); !slices.Equal(got, some[1:2]) {
 		t.Errorf("a key of guild %s fetched the events of %v", some[1], got)
 	}
-	for shard, want := range [][]string{{some[2], some[3]}, {some[0]}, {}} { // the key of one guild has its events still
+	for shard, want := range [][]string{{some[2], some[3]}, {some[0]}, {}} { // the bot key of one guild still gets its events
 		if got := guilds(t, wide, fmt.Sprintf(`{"stream":"mirror","shard":%d,"shards":3}`, shard)); !slices.Equal(got, want) {
 			t.Errorf("shard %d of 3 fetched the events of %v, want %v", shard, got, want)
 		}
@@ -249,8 +249,8 @@ func TestAKeySeesTheGuildsThatItServesAndAShardItsOwn(t *testing.T) {
 	ack(t, wide, `{"stream":"mirror","event_ids":`+list(fetched...)+`}`, `{"settled_count":3,"returned_count":0}`)
 }
 
-// An event that is acknowledged leaves nothing behind, unless another waits for it or
-// was sent it.
+// An acknowledged event is deleted, unless it still waits for another stream or endpoint, or was
+// sent to one.
 func TestWhatIsAcknowledgedIsForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -284,7 +284,8 @@ func TestWhatIsAcknowledgedIsForgotten(t *testing.T) {
 	}
 }
 
-// A stream from which nobody fetches ends after 7 days; what comes after it begins anew.
+// A stream that nobody fetches from for 7 days is deleted with its events; a new stream of that
+// name starts empty.
 func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -304,7 +305,7 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	}
 	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "unread")).Want(t, 200, "")
 	tell(t, api.DB())
-	a := bot.Do(t, "pullBotEvents", `{"stream":"unread"}`).Want(t, 200, `{"data":[]}`) // none of the one before
+	a := bot.Do(t, "pullBotEvents", `{"stream":"unread"}`).Want(t, 200, `{"data":[]}`) // no event of the deleted stream
 	if since := a.Str(t, "complete_since"); since <= before {
 		t.Errorf("a new stream is complete since %s, that before it was since %s", since, before)
 	}
@@ -314,7 +315,7 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	}
 }
 
-// A guild that is made later is told, whoever makes it.
+// A guild that is created later is added to the streams, whoever creates it.
 func TestAGuildThatIsMadeLaterIsListenedTo(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -343,8 +344,8 @@ func waits(t *testing.T, bot *apitest.API, body string, n int) <-chan *apitest.R
 	return answered
 }
 
-// Of each shard one caller waits on a node, the newest. Each is answered with what
-// happens in its guilds, and all when the node stops.
+// For each shard one caller waits on a node, the newest. It is answered when an event happens in
+// its guilds; all are answered when the node stops.
 func TestOneCallerWaitsForEachShard(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// row is a stream as it is stored.
+// row is a stored stream.
 type row struct {
 	ID        string     `db:"id"`
 	Name      string     `db:"name"`
@@ -21,8 +21,8 @@ type row struct {
 	FetchedAt *time.Time `db:"fetched_at"`
 }
 
-// maxStreams is how many an installation may have beside that of work. It bounds what
-// each event costs.
+// maxStreams is how many streams an installation may have besides the stream of work. It bounds the
+// cost of each event.
 const maxStreams = 4
 
 const columns = `id, name, events, echo, created_at, fetched_at`
@@ -38,8 +38,8 @@ func list(ctx context.Context, q db.Querier, p page.P) ([]row, error) {
 	return rows, fault.Wrap(err, "list the streams")
 }
 
-// put begins a stream or changes one. Guilds are told of it in the background; until all
-// have been, something may be lost of what it did not listen to before.
+// put creates or changes a stream. Guilds are updated in the background; until that is done, some
+// events of newly added types may be missing.
 func put(ctx context.Context, tx *db.Tx, name string, events []string, echo bool) (row, error) {
 	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock(hashtext('guildhall: streams begin'))`); err != nil {
 		return row{}, fault.Wrap(err, "lock the list of streams")
@@ -76,17 +76,17 @@ func begin(ctx context.Context, tx *db.Tx, name string, events []string, echo bo
 	return is, fault.Wrap(err, "begin stream", name)
 }
 
-// same reports whether a stream is already what is wanted of it.
+// same reports whether a stream already has the desired properties.
 func same(was row, events []string, echo bool) bool {
 	return was.Echo == echo && slices.Equal(slices.Sorted(slices.Values(was.Events)), slices.Sorted(slices.Values(events)))
 }
 
-// narrows reports whether a stream gets nothing that it did not get before.
+// narrows reports whether the change adds no events to the stream.
 func narrows(was row, events []string, echo bool) bool {
 	return (was.Echo || !echo) && !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(was.Events, e) })
 }
 
-// end ends a stream, or is NotFound. The events that wait for it are given up.
+// end deletes a stream with the events that wait for it, or returns a NotFound fault.
 func end(ctx context.Context, tx *db.Tx, name string) error {
 	n, err := db.Exec(ctx, tx, `UPDATE bot_streams SET ended_at = now() WHERE name = $1 AND ended_at IS NULL`, name)
 	if err == nil && n == 0 {
