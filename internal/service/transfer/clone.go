@@ -2,8 +2,8 @@ package transfer
 
 import "reflect"
 
-// clone is a row that shares nothing with r that reading JSON into it would change:
-// what its members point to, their lists and their maps.
+// clone returns a copy of r whose pointers, slices and maps are copied too, so that decoding JSON
+// into the copy does not change r.
 func clone[R any](r R) R {
 	v := reflect.ValueOf(&r).Elem()
 	if v.Kind() == reflect.Struct {
@@ -39,7 +39,7 @@ func apart(v reflect.Value) {
 			}
 		case reflect.Struct:
 			apart(f)
-		default: // a value of its own
+		default: // values without pointers
 		}
 	}
 }

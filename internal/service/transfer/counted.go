@@ -11,19 +11,19 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// Counted is how rows are numbered in their guild.
+// Counted says how the rows of a kind are numbered within their guild.
 type Counted[R any] struct {
 	Counter Counter
-	// Number is the row's, 0 where it has none yet.
+	// Number returns the row's number, or 0 if it has none yet.
 	Number func(r *R) *int64
-	// Taken is a statement that finds those of the numbers $2 that rows of the guild $1 have.
+	// Taken is a statement that selects those of the numbers $2 that the guild $1 has already used.
 	Taken string
-	// Past reports whether a new row bears an instant of its own, which need not follow
-	// those of the numbers before; nil: none does.
+	// Past reports whether a new row has its own instant in the past, which need not follow those
+	// of earlier numbers; nil: none does.
 	Past func(r *R) bool
 }
 
-// Counter is one of a guild's two.
+// Counter is one of a guild's two counters.
 type Counter int
 
 // The counters of a guild.
@@ -32,15 +32,15 @@ const (
 	TicketNumbers
 )
 
-// counters are the numbers that a guild has given last, and when, once they are held.
+// counters are the last numbers that a guild has given, and when, once their row is locked.
 type counters struct {
 	held, raised bool
 	last         [2]int64
 	at           [2]wire.Time
 }
 
-// HoldCounters keeps others from giving the guild's numbers until tx ends. It comes
-// before the rows that are numbered are held.
+// HoldCounters locks the guild's counters until tx ends. It must be called before the numbered rows
+// are locked.
 func (c *Call) HoldCounters(ctx context.Context, tx *db.Tx) error {
 	g, err := db.Get[struct {
 		LastCase   int64      `db:"last_case"`
@@ -57,8 +57,8 @@ func (c *Call) HoldCounters(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// RaiseCounters stores the numbers that were given, and when: in an import that is Pending,
-// so that a case that waits for it is dated after its cases.
+// RaiseCounters stores the numbers that were given, and when. In an import that time is Pending, so
+// that a case that waits for the import gets a later time than the import's cases.
 func (c *Call) RaiseCounters(ctx context.Context, tx *db.Tx) error {
 	if !c.counters.raised {
 		return nil
@@ -73,7 +73,7 @@ func (c *Call) RaiseCounters(ctx context.Context, tx *db.Tx) error {
 	return fault.Wrap(err, "raise the counters of guild", c.By.GuildID)
 }
 
-// judge refuses new rows whose number another row has.
+// judge refuses new rows whose number is already used.
 func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 	var given []int64
 	for _, row := range rows {
@@ -93,7 +93,8 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 		if row.Was != nil || number == 0 {
 			continue
 		}
-		// A look stores none that the next batch of a file could find.
+		// With Look no number is stored for the next batch of the file to find, so Stood is asked
+		// too.
 		if slices.Contains(taken, number) || c.Look && c.Stood.Already(Ref{"number", c.By.GuildID, fmt.Sprint(n.Counter, number)}) {
 			row.Err = Wrong("number", "is taken by another of the guild")
 		}
@@ -102,9 +103,9 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 	return nil
 }
 
-// number gives new rows without one the guild's next numbers, over all that are
-// given, and new rows of now their instants in the order of their numbers. Those of the
-// past are dated by the clock: a millisecond for each of many would run ahead of it.
+// number gives new rows without a number the guild's next numbers, above all that are used, and
+// gives new rows of the present instants in the order of their numbers. Rows of the past get the
+// clock's time: adding a millisecond for each of many rows would run ahead of the clock.
 func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
 	last, at := &c.counters.last[n.Counter], &c.counters.at[n.Counter]
 	for _, row := range rows {

@@ -12,16 +12,16 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Fixed is how records meet rows of a kind that never change once they are there.
+// Fixed says how an import compares records with stored rows of a kind whose rows never change.
 type Fixed[R any] struct {
-	// Name names a row in words.
+	// Name returns a name of a row for messages.
 	Name func(r *R) string
-	// There reads those of the rows that are there, by what names them; it may read more.
+	// There returns the stored rows whose keys match rows. It may return more.
 	There func(ctx context.Context, tx *db.Tx, rows []R) ([]R, error)
 }
 
-// Differs lists the members in which a record does not agree with the row that is
-// there. A member that the record leaves out agrees.
+// Differs returns the members in which a record differs from the stored row. A member that the
+// record leaves out does not differ.
 func (k *Kind[R]) Differs(was R, text []byte, now time.Time) ([]string, error) {
 	is := clone(was)
 	if err := json.Unmarshal(text, &is); err != nil {
@@ -44,7 +44,7 @@ func (k *Kind[R]) Differs(was R, text []byte, now time.Time) ([]string, error) {
 	return slices.Sorted(maps.Keys(given)), nil
 }
 
-// members are those of a row as a record of it shows them.
+// members returns the members of a row as its record shows them.
 func members(r any) (m map[string]json.RawMessage, err error) {
 	text, err := json.Marshal(r)
 	if err == nil {

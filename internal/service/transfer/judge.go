@@ -8,8 +8,9 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// judge makes Is what the record makes of what is there, and says why it must not
-// be. It is the same when nothing changes that a record of it would show.
+// judge computes Is, the row that results from applying the record to the stored row, and returns
+// an error if that row is not allowed. same reports whether nothing changes that a record of the
+// row would show.
 func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	unless, err := b.expected(row)
 	if err != nil {
@@ -61,10 +62,10 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	return same, nil
 }
 
-// maxPoints are the most that a row can have.
+// maxPoints is the most points that a row can have.
 const maxPoints = 1<<53 - 1
 
-// mix does with the points of a row that is there what an import was told.
+// mix combines the record's points with the stored ones, as the import was told.
 func (b *batch[R]) mix(how Balances, row *Row[R]) error {
 	was, is := *b.Points(row.Was), b.Points(&row.Is)
 	switch how {
@@ -83,8 +84,8 @@ func (b *batch[R]) mix(how Balances, row *Row[R]) error {
 	return nil
 }
 
-// expected holds a record's if_updated_at against what is there; unless says that it
-// has none.
+// expected checks a record's if_updated_at against the stored row; unless reports whether the
+// record has no such condition.
 func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
 	want, given := row.record.Members["if_updated_at"]
 	switch {
@@ -115,7 +116,7 @@ func changedFault(format string, args ...any) error {
 	return fault.New(fault.Refused, "record_changed", format, args...)
 }
 
-// lacks says what a new row lacks of the members that it needs.
+// lacks returns an error that names the required members which a new row lacks.
 func lacks(needed []string, given map[string]any) error {
 	for _, name := range needed {
 		if _, ok := given[name]; !ok {
@@ -125,7 +126,7 @@ func lacks(needed []string, given map[string]any) error {
 	return nil
 }
 
-// result says what has become of a row's record.
+// result sets the result of a row's record.
 func (b *batch[R]) result(row *Row[R]) {
 	r := row.record
 	switch {
@@ -134,7 +135,7 @@ func (b *batch[R]) result(row *Row[R]) {
 		if row.Was != nil {
 			r.Shown = b.Shown(row.Was)
 		} else {
-			r.ID = row.named // not one that it would have got
+			r.ID = row.named // not an id that the row would have been given
 		}
 		return
 	case row.kept:

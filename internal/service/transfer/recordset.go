@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Recordset is rows as Postgres makes a set of them, by jsonb_populate_recordset of
-// their table, and the names of those that are there.
+// Recordset returns rows as JSON for jsonb_populate_recordset, and the names of those that are
+// stored already.
 func Recordset[R any](rows []*Row[R], name func(r *R) string) (list string, there []string, err error) {
 	is := make([]*R, len(rows))
 	for i, row := range rows {
@@ -25,9 +25,9 @@ func Recordset[R any](rows []*Row[R], name func(r *R) string) (list string, ther
 	return string(text), there, nil
 }
 
-// StoreRows runs a statement that updates and inserts rows and returns how many. Its
-// parameters are the guild, what Recordset returns, and more. It returns db.Again where not
-// all rows were written.
+// StoreRows runs a statement that updates and inserts rows, and returns how many. Its parameters
+// are the guild, the results of Recordset, and more. It returns db.Again if not all rows were
+// written.
 func StoreRows[R any](ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R], name func(r *R) string, statement string, more ...any) error {
 	list, there, err := Recordset(rows, name)
 	if err != nil {

@@ -2,19 +2,20 @@ package transfer
 
 import "hash/maphash"
 
-// Stood is what stood in the lines of a file so far, by a hash of each thing: some 15 MB
-// for a million.
+// Stood remembers the things that the lines of a file have named so far, as hashes: about 15 MB for
+// a million.
 type Stood struct {
 	seed   maphash.Seed
 	things map[uint64]struct{}
 }
 
-// NewStood knows of nothing yet.
+// NewStood returns an empty Stood.
 func NewStood() *Stood {
 	return &Stood{seed: maphash.MakeSeed(), things: make(map[uint64]struct{})}
 }
 
-// Already reports whether a thing stood there before, and notes it. Outside of a file s is nil.
+// Already reports whether the file has named the thing before, and remembers it. A nil Stood,
+// outside an import, always returns false.
 func (s *Stood) Already(thing Ref) bool {
 	if s == nil {
 		return false

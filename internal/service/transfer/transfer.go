@@ -1,28 +1,23 @@
-// Package transfer is how a domain shows the rows that move: what a row looks like
-// outside, what makes it a legal one, how many of them come in together and how a
-// guild's are carried out. It knows no domain. Kind is for rows that come in and go out
-// as a whole, in guild files; its Writer is for records that make a row or change it.
+// Package transfer defines how the rows of a domain are written as records and read from them: what
+// a record looks like, when a row is valid, how many rows are written together, and how a guild's
+// rows are exported. It contains no domain. Kind describes rows that are imported and exported
+// whole, in guild files; its Writer describes records that create or change a row.
 //
-// # Records that make or change
+// # Records that create or change a row
 //
-// A Batch holds the records of one kind that are written together. Its Write holds the
-// rows that are there; makes of each, by reading the record over a copy of it, the row
-// that the record wants (what is absent stays, null clears what a pointer holds); judges
-// it; compares, by what a record of the row would show; and stores what differs. Then
-// Tell records the events. A record that is refused leaves the others alone; its caller
-// decides whether the call goes on.
+// A Batch holds the records of one kind that are written together. Its Write locks the stored rows,
+// decodes each record into a copy of its row (an absent member stays, null clears a pointer),
+// checks the result, compares what records of the two rows would show, and stores the rows that
+// differ. Then Tell records the events. A refused record does not affect the others; the caller
+// decides whether the call continues.
 //
-// A domain adds a kind in its record.go, by the Writer of its Kind:
+// A domain adds a kind in its record.go, with the Writer of its Kind:
 //
-//   - Schema names the schema of the record (RecordCase), in which only what names the
-//     thing is required. A new row also needs the members that the kind's own schema
-//     (GuildFileCase) requires. Defaults of new rows are the kind's New.
-//   - Key, Hold (mostly Held, of a statement that locks by key), Revise, Shown, Store, and
-//     Tell where there are events. Revise puts back what a record never changes: updated_at,
-//     and of a row that is there created_at and source.
-//   - Counted where rows have numbers; the kind's Find is then needed as well.
+//   - Schema names the schema of the record (RecordCase), which requires only the members that identify the thing. A new row also needs the members that the kind's own schema (GuildFileCase) requires. Defaults of new rows come from the kind's New.
+//   - Key, Hold (mostly Held, with a statement that locks by key), Revise, Shown, Store, and Tell if there are events. Revise restores what a record never changes: updated_at, and for a stored row created_at and source.
+//   - Counted if rows have numbers; then the kind's Find is needed too.
 //
-// Then the kind gets its line in the package records, at the place of its locks.
+// Then the kind gets its line in package records, in the order of its locks.
 package transfer
 
 import (
@@ -41,55 +36,55 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// Kind is one kind of record. R is a row as it is stored: its columns are the db
-// tags, its members those of the schema and the json tags.
+// Kind is one kind of record. R is the stored row: its db tags are the columns, its json tags the
+// members of the schema.
 type Kind[R any] struct {
-	Name     string // what a record calls its kind
+	Name     string // the value of a record's member `record`
 	Schema   string // the schema of a record
 	Table    string
-	Columns  string            // those that a record fills, as a SELECT lists them
-	Refusals map[string]string // what is wrong with a record that breaks a constraint
-	Order    string            // of an export
-	Export   string            // a SELECT of the guild $1, if it is not simply the columns
+	Columns  string            // the columns that a record fills, as in a SELECT
+	Refusals map[string]string // messages for records that violate a constraint, by its name
+	Order    string            // ORDER BY of an export
+	Export   string            // the SELECT for an export of guild $1, if it is not simply the columns
 
-	// Guild is whose the row is; nil: it belongs to no guild.
+	// Guild returns the row's guild; nil: rows belong to no guild.
 	Guild func(r *R) string
-	// Needs is what must be there before the row besides its guild; may be nil.
+	// Needs returns what must exist before the row, besides its guild; may be nil.
 	Needs func(r *R) []Ref
-	// Defines is what others may need, and Find the statement that looks for it:
-	// guilds and ids in, guild and id out. Both or none, but of guilds, which are held.
+	// Defines returns what others may need, and Find is the statement that looks it up: guilds and
+	// ids in, guild and id out. A kind has both or neither, except guilds, which are locked
+	// instead.
 	Defines func(r *R) Ref
 	Find    string
 
-	// New is a row before a record is read into it: what its members are when they
-	// are left out.
+	// New returns a row with the values of members that a record leaves out.
 	New func(now time.Time) R
-	// Complete fills in what follows from other members, and says what no schema
-	// can; may be nil.
+	// Complete sets what follows from other members, and returns an error for what the schema
+	// cannot express; may be nil.
 	Complete func(r *R, now time.Time) error
 
-	// Dated are the columns in which rows bear Pending until all are in.
+	// Dated lists the columns that contain Pending until the whole import is done.
 	Dated []Column
-	// Settle gives a row the instant of its change. In an import that is done at once only
-	// where the guild comes in with the row: of that nobody has a copy, and dating a million
-	// rows takes as long as storing them. May be nil.
+	// Settle sets the instant of a row's change. An import calls it at once only if it creates the
+	// guild too: nobody has a copy of that guild yet, and dating a million rows afterwards takes as
+	// long as storing them. May be nil.
 	Settle func(r *R, at wire.Time)
 
-	// Before and After are done in the transaction of Load, around the rows, and
-	// Finish once for each guild when all are in. All may be nil.
+	// Before and After are called in the transaction of Load, before and after the rows are stored,
+	// and Finish once for each guild when the import is done. All may be nil.
 	Before, After func(ctx context.Context, tx *db.Tx, rows []R) error
 	Finish        func(ctx context.Context, tx *db.Tx, guild string) error
 
-	// Writer is how records make and change rows one by one; nil: they do not. Fixed is
-	// how an import that updates meets the rows of a kind without one.
+	// Writer says how single records create and change rows; nil: they cannot. Fixed says how an
+	// updating import treats the rows of a kind without a Writer.
 	Writer *Writer[R]
 	Fixed  *Fixed[R]
 }
 
-// Ref names a thing that a record may need.
+// Ref identifies a thing that a record may need.
 type Ref struct{ Kind, Guild, ID string }
 
-// Refused is what is wrong with one of the rows given to Load.
+// Refused says what is wrong with one of the rows of Load.
 type Refused struct {
 	Row    int
 	Reason string
@@ -97,7 +92,7 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Reason }
 
-// Read makes a row of a record that has been held against the schema.
+// Read decodes a record that was checked against the schema into a row.
 func (k *Kind[R]) Read(text []byte, now time.Time) (R, error) {
 	r := k.New(now)
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -109,8 +104,8 @@ func (k *Kind[R]) Read(text []byte, now time.Time) (R, error) {
 	return r, k.Complete(&r, now)
 }
 
-// Load stores rows in the caller's transaction. The fault of one of them comes back as
-// *Refused; the transaction is then good for nothing but a rollback.
+// Load stores rows in the caller's transaction. If one of them is invalid, it returns a *Refused,
+// and the transaction must be rolled back.
 func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
 	if len(rows) == 0 {
 		return nil
@@ -129,7 +124,7 @@ func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
 	return nil
 }
 
-// explain names the row that Postgres refused.
+// explain returns a *Refused for the row that Postgres refused.
 func (k *Kind[R]) explain(tx *db.Tx, err error, rows []R) error {
 	row, ok := db.Refused(tx, err, rows)
 	if !ok {
@@ -143,7 +138,7 @@ func (k *Kind[R]) explain(tx *db.Tx, err error, rows []R) error {
 	return &Refused{Row: row, Reason: fmt.Sprintf("the database refuses it: %s", err)}
 }
 
-// Each calls do with each of a guild's rows, in the order of an export.
+// Each calls do for each of a guild's rows, in the order of an export.
 func (k *Kind[R]) Each(ctx context.Context, tx *db.Tx, guild string, do func(r *R) error) error {
 	query := k.Export
 	if query == "" {
@@ -166,25 +161,24 @@ func (k *Kind[R]) Each(ctx context.Context, tx *db.Tx, guild string, do func(r *
 	return rows.Err()
 }
 
-// Absent is an instant that no record can have: New sets it where Complete has to
-// know that a record left it out.
+// Absent is an instant that no record can contain. New sets it where Complete has to know that a
+// record left the member out.
 var Absent = wire.At(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Pending is what rows bear, while they are coming in, in the place of the instant
-// at which all are in. A copier of a list by its instants must find them behind what
-// was there before, however long they take to come: they are seen at the commit.
+// Pending is stored, while an import runs, instead of the instant at which the import ends. Rows
+// become visible at the commit, so somebody who copies a list in the order of its instants must
+// find them after everything that was there before, however long the import takes.
 var Pending = Absent
 
-// Column is a column of instants.
+// Column is a column with an instant.
 type Column struct {
 	Table, Name string
-	Guild       string // the column that names the guild; empty: guild_id
-	ID          string // the column of ids that tell that instant; empty: there is none
+	Guild       string // the column with the guild; empty: guild_id
+	ID          string // the column with ids that contain the instant; empty: none
 }
 
-// Date gives a guild's pending rows their instant. It is taken when all are in, after
-// the locks that order the rows: those of new rows, of their guild's counters, and of
-// the rows that they have changed.
+// Date replaces Pending in a guild's rows. The instant is taken at the end of the import, under the
+// locks that order the rows: those of new rows, of their guild's counters, and of changed rows.
 func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time) error {
 	id, args := ``, []any{guild, at, Pending}
 	if c.ID != "" {
@@ -194,9 +188,9 @@ func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time)
 	return fault.Wrap(err, "date what came in of guild", guild)
 }
 
-// Past is the instant of something that has been: now when it was left out or lies
-// ahead. A record made where the clock is ahead must not give a row an hour that
-// its later changes would have to follow.
+// Past returns the instant of a past event: now if the record left it out or if it lies in the
+// future. Otherwise a record from a machine with a fast clock would give a row an instant that all
+// later changes had to exceed.
 func Past(at wire.Time, now time.Time) wire.Time {
 	if at.Time.After(now) {
 		return wire.At(now)
@@ -204,9 +198,9 @@ func Past(at wire.Time, now time.Time) wire.Time {
 	return at
 }
 
-// Stands returns the instant of the past that a record gives of a row that is there: one that
-// lies ahead of now says nothing, and was stays. A caller whose clock is fast would change
-// the row each time that it sends the same record.
+// Stands returns the past instant that a record gives for a stored row. An instant in the future is
+// ignored, and was stays: a caller with a fast clock would otherwise change the row each time it
+// sends the same record.
 func Stands(given, was *wire.Time, now time.Time) *wire.Time {
 	if given != nil && given.Time.After(now) {
 		return was
@@ -214,7 +208,7 @@ func Stands(given, was *wire.Time, now time.Time) *wire.Time {
 	return given
 }
 
-// Latest is the later of the two instants, if there is a second.
+// Latest returns the later of two instants; the second may be nil.
 func Latest(t wire.Time, u *wire.Time) wire.Time {
 	if u != nil && u.Time.After(t.Time) {
 		return *u
@@ -222,7 +216,7 @@ func Latest(t wire.Time, u *wire.Time) wire.Time {
 	return t
 }
 
-// Same reports whether two members that may be missing are equal.
+// Same reports whether two optional members are equal.
 func Same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // MintID gives a row an id if it has none.
@@ -232,9 +226,9 @@ func MintID(id *string) {
 	}
 }
 
-// Number gives rows without a number their guild's next one, in their order, over all
-// that are given, and raises the guild's counter over every one of them, so that the API
-// goes on from there. Counter is a column of guilds.
+// Number gives rows without a number the next numbers of their guild, in their order and above all
+// that are used, and raises the guild's counter above all of them, so that the API continues from
+// there. counter is a column of guilds.
 func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of func(r *R) (guild string, number *int64)) error {
 	byGuild := make(map[string][]*int64)
 	for i := range rows {
@@ -266,8 +260,8 @@ func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of 
 	return nil
 }
 
-// InGuilds goes through what records have named, guild by guild and in the order of
-// the ids, which is the order of locks.
+// InGuilds yields the things that records name, guild by guild and in the order of their ids, which
+// is the order of locks.
 func InGuilds(refs iter.Seq[Ref]) iter.Seq2[string, []Ref] {
 	sorted := slices.SortedFunc(refs, func(a, b Ref) int { return strings.Compare(a.ID, b.ID) })
 	return db.ByGuild(sorted, func(r Ref) string { return r.Guild })

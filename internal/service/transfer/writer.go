@@ -17,77 +17,75 @@ import (
 	"guildhall/internal/contract"
 )
 
-// Writer is how records make and change the rows of a kind. See the package comment.
+// Writer says how records create and change the rows of a kind. See the package comment.
 type Writer[R any] struct {
-	Schema string // the schema of such a record: only what names the thing is required
+	Schema string // the schema of such a record, which requires only the members that identify the thing
 
-	// Key names the row within its guild, by what a record says; empty: it is new.
+	// Key returns the row's key within its guild, from the record's members; empty: the row is new.
 	Key func(r *R) string
-	// Note tells the call, before any record is written, what other kinds have to know of
-	// a record, by Noted; may be nil.
+	// Note is called for each record before any is written, and tells other kinds, by Knows, what
+	// they have to know of the record; may be nil.
 	Note func(c *Call, r *R)
-	// Hold locks the rows that are there, in the order of their keys, and sets Was of
-	// each; and Err of those of which something else is missing. Held makes one of a
-	// statement.
+	// Hold locks the stored rows in the order of their keys and sets Was of each. It sets Err if
+	// something else that the row needs is missing. Held makes a Hold from a statement.
 	Hold func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
-	// Revise completes Is, takes back what records do not change, and says what no
-	// schema can: Wrong for a state that cannot be, Broken for what breaks the
-	// contract whatever stands there, a fault where it has a code of its own.
+	// Revise completes Is, restores what records do not change, and returns an error for what the
+	// schema cannot express: Wrong for a state that is not allowed now, Broken for a violation of
+	// the contract in any state, or a fault with a code of its own.
 	Revise func(c *Call, row *Row[R]) error
-	// Shown is what an answer shows of a row.
+	// Shown returns what a response shows of a row.
 	Shown func(r *R) Shown
-	// Points are what a leaderboard has of a row: one that is there is changed with
-	// if_updated_at alone, or as an import has been told. nil: it has none.
+	// Points returns the leaderboard points of a row. A stored row's points change only with
+	// if_updated_at, or as an import was told. nil: the kind has no points.
 	Points func(r *R) *int64
 
-	// Counted rows get the guild's next number where they have none; nil: they have no
-	// numbers.
+	// Counted says how rows get numbers; nil: they have none.
 	Counted *Counted[R]
 
-	// Store writes rows that are made (Was is nil) or changed, in one statement, with At
-	// in the place of updated_at, which rows of a kind with Settle bear already. It returns db.Again where a row has come meanwhile. It
-	// may still set a row's Err before it writes any.
+	// Store inserts new rows (Was is nil) and updates changed ones in one statement. It stores At
+	// as updated_at, unless the kind has Settle, which has set the column. It returns db.Again if a
+	// row was inserted concurrently. Before it writes, it may still set a row's Err.
 	Store func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
-	// Heard is told of the rows whose records are not refused, those that stay as they are
-	// too, once the others are stored; may be nil.
+	// Heard is called with the rows whose records were not refused, including unchanged ones, after
+	// the others are stored; may be nil.
 	Heard func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
-	// Tell records the events of what was stored, once all kinds are; may be nil.
+	// Tell records the events of the stored rows, after all kinds are stored; may be nil.
 	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
-	// Finish is done once for each guild in which an import has made or changed rows, when
-	// all are in; may be nil.
+	// Finish is called at the end of an import, once for each guild in which it has created or
+	// changed rows; may be nil.
 	Finish func(ctx context.Context, tx *db.Tx, guild string) error
 }
 
-// ErrNothing is what Revise says of a record that takes away what is not there.
+// ErrNothing is returned by Revise for a record that removes something which does not exist.
 var ErrNothing = errors.New("there is nothing to take away")
 
-// Call is what records are written in: an operation, or a batch of an import.
+// Call is the context in which records are written: an operation, or a batch of an import.
 type Call struct {
 	By   auth.By
-	Now  time.Time // the transaction's
-	Tell bool      // events are told
+	Now  time.Time // the transaction's time
+	Tell bool      // record events
 
-	// Dated later, rows bear Pending; see Column.
+	// DatedLater makes rows get Pending as their instant; see Column.
 	DatedLater bool
-	// Balances is what an import does with points that are there; empty outside of one.
+	// Balances says what an import does with stored points; empty outside an import.
 	Balances Balances
-	// Look has nothing locked and nothing written. Named is then what records of a file
-	// name so far: they would make what is not there.
+	// Look makes the call a dry run: nothing is locked or written. Named then holds what the
+	// records of the file have named so far, since those would have been created.
 	Look  bool
 	Named map[Ref]bool
-	// Stood is what stood in the batches of the file before; nil outside of an import.
+	// Stood holds what earlier batches of the file have named; nil outside an import.
 	Stood *Stood
 
-	// Noted is what one kind has to know of what the call has for another.
+	// Noted holds what the records of one kind have told other kinds.
 	Noted map[Ref]bool
 
-	// Touched is when rows of one kind have last changed by records of another.
+	// Touched is when records of one kind have last changed rows of another kind.
 	Touched map[Ref]wire.Time
 
 	counters counters
 }
 
-// Touches notes that a row has changed by a record of another kind.
+// Touches records that a row was changed by a record of another kind.
 func (c *Call) Touches(r Ref, at wire.Time) {
 	if c.Touched == nil {
 		c.Touched = make(map[Ref]wire.Time)
@@ -95,7 +93,7 @@ func (c *Call) Touches(r Ref, at wire.Time) {
 	c.Touched[r] = at
 }
 
-// Knows notes something.
+// Knows adds to Noted.
 func (c *Call) Knows(r Ref) {
 	if c.Noted == nil {
 		c.Noted = make(map[Ref]bool)
@@ -103,10 +101,10 @@ func (c *Call) Knows(r Ref) {
 	c.Noted[r] = true
 }
 
-// Balances is what an import does with the points of what is there.
+// Balances says what an import does with the points of stored rows.
 type Balances string
 
-// An import does one of these with them.
+// The choices for an import.
 const (
 	Keep   Balances = "keep"
 	Set    Balances = "set"
@@ -114,20 +112,20 @@ const (
 	Add    Balances = "add"
 )
 
-// Row is one row that a record makes or changes.
+// Row is a row that a record creates or changes.
 type Row[R any] struct {
-	Was *R        // as it stands; nil: it is not there
-	Is  R         // as the record has it; until it is judged, only what the record says
-	At  wire.Time // of the change, later than that of the change before
+	Was *R        // the stored row; nil: there is none
+	Is  R         // the resulting row; before judge, only what the record contains
+	At  wire.Time // the instant of the change, later than that of the previous change
 	Err error     // why the record is refused
 
 	record *Record
-	named  string // the id that the record says; empty: none
+	named  string // the id in the record; empty: none
 	stored bool
 	kept   bool
 }
 
-// Gives reports whether the row's record has one of the members.
+// Gives reports whether the row's record contains one of the members.
 func (r *Row[R]) Gives(members ...string) bool {
 	return slices.ContainsFunc(members, func(name string) bool {
 		_, given := r.record.Members[name]
@@ -135,45 +133,46 @@ func (r *Row[R]) Gives(members ...string) bool {
 	})
 }
 
-// Shown is what an answer shows of a row.
+// Shown is what a response shows of a row.
 type Shown struct {
 	ID        string
 	Number    *int64
-	UpdatedAt *wire.Time // nil: it shows none
+	UpdatedAt *wire.Time // nil: the kind shows none
 }
 
-// Record is one record of a call, and what has become of it.
+// Record is one record of a call, with its result.
 type Record struct {
-	Text    []byte         // a JSON object that has been held against the schema
-	Members map[string]any // of it; where they are nil, Add reads them
+	Text    []byte         // a JSON object that was checked against the schema
+	Members map[string]any // its members; nil: Add decodes them
 
-	// Result is empty until the record is written; Err says why it is refused.
+	// Result is empty until the record is written; Err says why it was refused.
 	Result string
 	Err    error
 	Shown
 }
 
-// A record ends as one of these.
+// The results of a record.
 const (
 	Created   = "created"
 	Updated   = "updated"
 	Unchanged = "unchanged"
-	Kept      = "kept" // by an import that leaves points as they are
+	Kept      = "kept" // an import left the stored points unchanged
 	RefusedIs = "refused"
 )
 
-// Batch is the records of one kind that are written together.
+// Batch holds the records of one kind that are written together.
 type Batch interface {
 	Name() string
-	// Check holds the value of a record against the schema of its kind.
+	// Check checks the value of a record against the schema of its kind.
 	Check(value any) []schema.Problem
-	// Add takes a record. A thing stands once in a call and in a file: again is then true.
+	// Add adds a record. again is true if the call or the file already contains a record of the
+	// same thing.
 	Add(c *Call, r *Record) (again bool, err error)
-	// Counts reports whether rows of the kind have numbers, and MayCount whether some may
-	// be made.
+	// Counts reports whether rows of the kind have numbers, and MayCount whether the batch may
+	// create such rows.
 	Counts() bool
 	MayCount(ctx context.Context, tx *db.Tx, c *Call) (bool, error)
-	// Write makes and changes rows; Tell records the events, once all kinds are written.
+	// Write creates and changes rows; Tell records the events after all kinds are written.
 	Write(ctx context.Context, tx *db.Tx, c *Call) error
 	Tell(ctx context.Context, tx *db.Tx, c *Call) error
 }
@@ -182,7 +181,7 @@ type Batch interface {
 func NewBatch[R any](k Kind[R]) Batch {
 	b := &batch[R]{Writer: k.Writer, kind: k, named: make(map[string]bool), check: contract.Checker(k.Writer.Schema)}
 	for _, name := range contract.Required(k.Schema) {
-		if name != "record" && name != "guild_id" && k.Guild != nil { // a guild is the call's
+		if name != "record" && name != "guild_id" && k.Guild != nil { // the guild is that of the call
 			b.needed = append(b.needed, name)
 		}
 	}
@@ -254,7 +253,7 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 		return nil
 	}
 	hold := *c
-	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // kept rows are not locked
+	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // rows that stay unchanged are not locked
 	if err := b.Hold(ctx, tx, &hold, b.rows); err != nil {
 		return err
 	}
@@ -316,7 +315,7 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 	return nil
 }
 
-// date gives rows the instant of their change.
+// date sets the instant of the change of rows.
 func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 	if c.DatedLater {
 		for _, row := range rows {
@@ -356,7 +355,7 @@ func (b *batch[R]) Tell(ctx context.Context, tx *db.Tx, c *Call) error {
 	return b.Writer.Tell(ctx, tx, c, stored)
 }
 
-// accepted are the rows that are not refused.
+// accepted returns the rows that are not refused.
 func accepted[R any](rows []*Row[R]) (list []*Row[R]) {
 	for _, row := range rows {
 		if row.Err == nil {
@@ -366,8 +365,8 @@ func accepted[R any](rows []*Row[R]) (list []*Row[R]) {
 	return list
 }
 
-// Held is a Hold by a statement that reads the rows of the guild $1 with the keys $2
-// in their order. They are locked, unless the call only looks.
+// Held returns a Hold that runs a statement which selects the rows of guild $1 with the keys $2 in
+// their order. It locks the rows, except in a dry run.
 func Held[R any](key func(r *R) string, statement string) func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 	return func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 		var keys []string
@@ -394,8 +393,7 @@ func Held[R any](key func(r *R) string, statement string) func(ctx context.Conte
 	}
 }
 
-// Stored returns, by their keys, rows that were stored as they are now. The statement is
-// that of Held.
+// Stored returns stored rows in their present state by their keys. The statement is that of Held.
 func Stored[R any](ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R], key func(r *R) string, statement string) (map[string]*R, error) {
 	keys := make([]string, len(rows))
 	for i, row := range rows {
@@ -416,26 +414,27 @@ func byKey[R any](ctx context.Context, tx *db.Tx, c *Call, keys []string, key fu
 const locked = `
 		FOR NO KEY UPDATE`
 
-// WrongError is what is wrong with a member of a record.
+// WrongError says what is wrong with a member of a record.
 type WrongError struct {
 	Member, Text string
-	Broken       bool // it breaks the contract, whatever stands there
+	Broken       bool // violates the contract, whatever is stored
 }
 
 func (e *WrongError) Error() string { return strings.TrimSpace(e.Member + " " + e.Text) }
 
-// Wrong says what is wrong with a member, as things stand.
+// Wrong returns an error for a member that is not allowed in the present state.
 func Wrong(member, format string, args ...any) error {
 	return &WrongError{Member: member, Text: fmt.Sprintf(format, args...)}
 }
 
-// Broken says how a member breaks the contract where its schema cannot say it.
+// Broken returns an error for a member that violates the contract in a way that its schema cannot
+// express.
 func Broken(member, format string, args ...any) error {
 	return &WrongError{Member: member, Text: fmt.Sprintf(format, args...), Broken: true}
 }
 
-// Fault is why a record is refused, as its caller is told; place is where it stands.
-// An error that is no refusal comes back as it is.
+// Fault turns a refusal into the fault to show; place is where the record stands. It returns any
+// other error unchanged.
 func Fault(err error, place string) error {
 	if wrong, ok := errors.AsType[*WrongError](err); ok {
 		if wrong.Member != "" {
