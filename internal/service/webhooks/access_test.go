@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// wantScope checks a refusal that names a scope.
+// wantScope checks that a refusal names the scope.
 func wantScope(t *testing.T, a *apitest.Response, scope string) {
 	t.Helper()
 	a.WantError(t, 403, "insufficient_scope")
@@ -50,19 +50,20 @@ func TestEventsNeedTheirReadScope(t *testing.T) {
 	}
 	keyed := manager.Key("k")
 	wantScope(t, keyed.Do(t, "createWebhookEndpoint", body("case.created")), "cases:read")
-	id := keyed.Do(t, "createWebhookEndpoint", body("economy.balance_changed")).Want(t, 201, "").Str(t, "data.id") // the 403 is not kept
+	id := keyed.Do(t, "createWebhookEndpoint", body("economy.balance_changed")).Want(t, 201, "").Str(t, "data.id") // the 403 was not stored under the key
 	on := apitest.Path("id", id)
 	wantScope(t, manager.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed","ticket.message"]}`, on), "tickets:read")
 	manager.Do(t, "updateWebhookEndpoint", `{"url":"https://other.test/","description":"mine"}`, on).Want(t, 200, "")
 	manager.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, "")
 }
 
-// A token that cannot read an endpoint's events can stop them, and do nothing else.
+// A token that may not read an endpoint's events can disable the endpoint, and can change nothing
+// else.
 func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
-	id, _ := register(t, api, "https://127.0.0.1:9/") // economy.balance_changed and case.created
+	id, _ := register(t, api, "https://127.0.0.1:9/") // listens to economy.balance_changed and case.created
 	on := apitest.Path("id", id)
 	delivery := api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "").Str(t, "data.id")
 	of := apitest.Path("deliveryId", delivery)
@@ -106,13 +107,12 @@ func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 	bare.Do(t, "deleteWebhookEndpoint", "", on).Want(t, 204, "")
 }
 
-// A hundred registrations whose names nobody answers for take nothing from
-// another guild: neither its writes nor its own registrations wait.
-// RELIABILITY.md, Neighbours.
+// A hundred registrations whose host names no DNS server answers for do not slow down another
+// guild: neither its writes nor its own registrations wait. RELIABILITY.md, Neighbours.
 func TestSilentNamesHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var silent []time.Time // when each of the silent names was first asked for
+	var silent []time.Time // when each of these names was first looked up
 	seen := map[string]bool{}
 	api := apitest.New(t, apitest.Names(func(name string, _ bool) egresstest.Answer {
 		if name == "good.test" {
@@ -171,14 +171,14 @@ func TestSilentNamesHurtNobodyElse(t *testing.T) {
 	wg.Wait()
 
 	t.Logf("a write took %s before and %s during; the registrations got %v", before, during, statuses)
-	// Without the bound it took seconds: every connection waited for a name.
+	// Without the limit this took seconds, because every connection waited for a lookup.
 	if during > 10*before+time.Second {
 		t.Errorf("a write of another guild took %s, %s before", during, before)
 	}
 	if statuses[http.StatusServiceUnavailable] == 0 || statuses[http.StatusTooManyRequests] == 0 || statuses[429]+statuses[503] != 100 {
 		t.Errorf("the registrations got %v", statuses)
 	}
-	// Two at a time, each for the two seconds that a look-up may take.
+	// Two lookups at a time, each with a timeout of two seconds.
 	if most := 2 * (int(time.Since(registering)/(2*time.Second)) + 1); len(silent) > most {
 		t.Errorf("%d names of one guild were looked up, want at most %d", len(silent), most)
 	}
@@ -232,7 +232,7 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 		if verifies(s) != (s == last) {
 			t.Errorf("after the old secrets were ended, secret %d: %t", i, s != last)
 		}
-		api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "") // without a block, or a queue of pings
+		api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "") // not blocked, and without queued pings
 		api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, "")
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// manager is what managing endpoints takes, whoever asks for it: the API's
-// operations and the command line's functions are both thin around it.
+// manager holds what managing endpoints needs. The API's operations and the command line's
+// functions are thin layers on it.
 type manager struct {
 	cfg     Config
 	lookups *db.Slots
@@ -28,16 +28,16 @@ func newManager(cfg Config) (manager, error) {
 	return manager{cfg: cfg, lookups: newLookups()}, cfg.check()
 }
 
-// patch is what a caller wants an endpoint to be; nil leaves a thing as it is.
+// patch is a change of an endpoint; a nil field leaves its property unchanged.
 type patch struct {
-	Delivery    string // how it gets its events; empty: as it does, or push
+	Delivery    string // push or pull; empty: unchanged, or push for a new endpoint
 	URL         *string
 	Events      []string
-	Description **string // nil: leave it; to nil: clear it
+	Description **string // nil: unchanged; pointing to nil: removed
 	Enabled     *bool
 }
 
-// check finds what is wrong with a patch whatever the state of the guild is.
+// check returns what is wrong with a patch, independent of the guild's state.
 func (p patch) check(ctx context.Context) error {
 	if p.URL != nil {
 		if _, err := parseURL(*p.URL); err != nil {
@@ -64,7 +64,7 @@ func (p patch) check(ctx context.Context) error {
 	return nil
 }
 
-// fits finds what is wrong with a patch for an endpoint that gets its events in a way.
+// fits returns what is wrong with a patch for an endpoint with the given way of delivery.
 func (p patch) fits(how string) error {
 	switch {
 	case p.Delivery != "" && p.Delivery != how:
@@ -75,14 +75,13 @@ func (p patch) fits(how string) error {
 	return nil
 }
 
-// onlyDisables reports whether a patch asks that the endpoint gets nothing more,
-// and nothing else.
+// onlyDisables reports whether a patch only disables the endpoint.
 func (p patch) onlyDisables() bool {
 	return p.Enabled != nil && !*p.Enabled && p.Delivery == "" && p.URL == nil && p.Events == nil && p.Description == nil
 }
 
-// register makes an endpoint and returns it with its secret, which is readable
-// nowhere afterwards. A guild that has MaxEndpoints already is Refused.
+// register creates an endpoint and returns it with its secret, which cannot be read later. It
+// returns a Refused fault if the guild already has MaxEndpoints.
 func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (Standing, string, error) {
 	e := endpoint{GuildID: guild, ID: db.NewID(), Delivery: cmp.Or(p.Delivery, delivery.Push), Enabled: true}
 	if e.Delivery == delivery.Push && p.URL == nil {
@@ -119,8 +118,8 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	return is, secret, err
 }
 
-// apply writes a patch that has been checked into e. The URL was looked up before
-// and is refused here, as the last thing that can be wrong.
+// apply applies a checked patch to e. The URL's lookup was done before the transaction; its refusal
+// is returned here, after all other checks.
 func (p patch) apply(ctx context.Context, e *endpoint) error {
 	if p.URL != nil {
 		if err := lookupResult(ctx, *p.URL); err != nil {
@@ -140,9 +139,9 @@ func (p patch) apply(ctx context.Context, e *endpoint) error {
 	return nil
 }
 
-// change edits an endpoint that the unit has locked; what changes nothing is none.
-// Switching it off holds what waits for it, switching it on makes that due; a new
-// address starts without the old one's failures.
+// change changes an endpoint that the transaction has locked; a patch without effect changes
+// nothing. Disabling holds back the waiting deliveries, enabling makes them due, and a new URL
+// starts without the failures of the old one.
 func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (endpoint, error) {
 	e := was
 	if err := p.fits(was.Delivery); err != nil {
@@ -158,7 +157,7 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 		return was, nil
 	}
 	if e.Enabled && !was.Enabled {
-		if err := auth.WantGuild(ctx, tx, e.GuildID); err != nil { // it may have left since the request came
+		if err := auth.WantGuild(ctx, tx, e.GuildID); err != nil { // the guild's removal may have been scheduled since the request arrived
 			return endpoint{}, err
 		}
 	}
@@ -188,8 +187,8 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 	return e, nil
 }
 
-// rotate gives an endpoint a new secret and returns it. The one before signs
-// along for the given time.
+// rotate gives an endpoint a new secret and returns it. The previous secret also signs for the
+// given time.
 func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (Standing, string, error) {
 	secret := newSecret()
 	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, id)), preview(secret), overlap)

@@ -16,11 +16,11 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// The functions of this file are the command line's, which knows an endpoint by
-// its id alone and asks for its guild first.
+// The functions of this file are for the command line, which knows only an endpoint's id and first
+// looks up its guild.
 
-// GuildOf finds the guild of an endpoint. Only the command line may ask: the API
-// knows its guild from the token.
+// GuildOf returns the guild of an endpoint. Only the command line may use it: the API knows the
+// guild from the token.
 func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
 	if db.Missing(err) {
@@ -29,8 +29,8 @@ func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 	return guild, fault.Wrap(err, "find endpoint", id)
 }
 
-// Add registers an endpoint for the given event types, all of them if there are
-// none, and shows its secret, once.
+// Add registers an endpoint for the given event types, or for all if there are none. The result
+// shows its secret, which cannot be read later.
 func Add(ctx context.Context, cfg Config, guild, url, description string, events []string) (gen.WebhookEndpointWithSecret, error) {
 	if len(events) == 0 {
 		events = event.Types
@@ -47,8 +47,7 @@ func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, e
 	return page.Each(rows, Standing.show), nil
 }
 
-// Deliveries returns an endpoint's newest deliveries that pass the filter, at
-// most limit of them.
+// Deliveries returns the endpoint's newest deliveries that match the filter, at most limit.
 func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit int) ([]gen.WebhookDelivery, error) {
 	for _, c := range []struct {
 		value, what string
@@ -69,7 +68,7 @@ func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit
 	return page.Each(rows, showDelivery), nil
 }
 
-// Redeliver queues the event of a delivery once more.
+// Redeliver queues the event of a delivery again.
 func Redeliver(ctx context.Context, d *db.DB, guild, id, deliveryID string) (gen.WebhookDelivery, error) {
 	fresh, err := SendAgain(ctx, d, guild, id, deliveryID)
 	if err != nil {
@@ -79,16 +78,16 @@ func Redeliver(ctx context.Context, d *db.DB, guild, id, deliveryID string) (gen
 	return showDelivery(row), err
 }
 
-// ErrNoWorker says that nobody made the attempt that Test waited for.
+// ErrNoWorker says that no worker made the attempt that Test waited for.
 var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serve` running with the role worker, on this database?")
 
-// ErrNoSecret says that a worker was there, and could not sign what Test sent.
+// ErrNoSecret says that a worker was running but could not sign the ping of Test.
 var ErrNoSecret = errors.New("the endpoint's signing secret cannot be read, so no attempt was made: is the GUILDHALL_SECRET_KEY of `guildhall serve` the one it was sealed with?")
 
-// Test sends a ping to an endpoint and waits for the first attempt, which a
-// running worker makes. It returns what the receiver answered. Without an
-// attempt in time it is ErrNoWorker or ErrNoSecret, with the delivery, which stays queued. No worker
-// attempts a pull endpoint: its ping waits to be fetched.
+// Test sends a ping to an endpoint and waits for the first attempt, which a running worker makes.
+// It returns the delivery with the receiver's response. If no attempt was made in time, it returns
+// ErrNoWorker or ErrNoSecret with the delivery, which stays queued. A pull endpoint's ping is not
+// attempted by a worker; it waits to be fetched.
 func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)
 	if err != nil {

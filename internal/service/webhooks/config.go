@@ -1,6 +1,5 @@
-// Package webhooks keeps the endpoints that integrators register and their
-// signing secrets, and shows the log of deliveries. Package event says what happened
-// and when, and package delivery brings it there.
+// Package webhooks manages the endpoints that integrators register and their signing secrets, and
+// shows the log of deliveries. Package event records the events, and package delivery sends them.
 package webhooks
 
 import (
@@ -12,15 +11,14 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// Config is what the operations and the command line's functions need. Box and
-// Guard are required, DB for the command line's functions, and Waiters for the
-// operations.
+// Config holds the dependencies of the operations and of the command line's functions. Box and
+// Guard are required; the command line needs DB, the operations need Waiters.
 type Config struct {
 	DB    *db.DB
 	Box   *seal.Box
 	Guard *egress.Guard
 
-	Waiters *delivery.Waiters // who waits on this node for something to fetch
+	Waiters *delivery.Waiters // callers that wait on this node for events
 }
 
 func (c Config) check() error {

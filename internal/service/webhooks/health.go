@@ -13,43 +13,43 @@ import (
 
 // The states of an endpoint's health.
 const (
-	HealthNew      = "new"      // never tried
+	HealthNew      = "new"      // no attempt was made yet
 	HealthHealthy  = "healthy"  // the last attempt succeeded
-	HealthFailing  = "failing"  // the last attempt failed, whatever block or pause follows from that
-	HealthDisabled = "disabled" // whoever disabled it
+	HealthFailing  = "failing"  // the last attempt failed, whether or not further attempts are paused
+	HealthDisabled = "disabled" // disabled, for whatever reason
 )
 
-// Health is how an endpoint fares, and why. Of a pull endpoint the attempts are fetches, to
-// the minute, and the successes acknowledgements.
+// Health is the state of an endpoint and its reason. For a pull endpoint fetches count as attempts,
+// to the minute, and acknowledgements as successes.
 type Health struct {
 	State           string
 	FailingSince    *time.Time
 	LastAttemptAt   *time.Time
 	LastSuccessAt   *time.Time
-	LastFailure     *Failure // it stays after a success
+	LastFailure     *Failure // kept after a success
 	FailedAttempts  int      // since FailingSince
 	OldestWaitingAt *time.Time
 	NextAttemptAt   *time.Time // nil: nothing waits, or the endpoint is disabled
-	Problem         string     // what is wrong now, in a sentence; empty: nothing is
+	Problem         string     // the current problem in a sentence; empty: none
 }
 
-// Failure is the last failed attempt at an endpoint.
+// Failure is the last failed attempt of an endpoint.
 type Failure struct {
 	At         time.Time
 	DeliveryID string
 	Status     *int
 	Error      string
-	Problem    string // what went wrong and how to mend it
+	Problem    string // what went wrong and how to fix it
 }
 
-// healthRow is what standingQuery reads of an endpoint's health.
+// healthRow holds the columns of standingQuery about an endpoint's health.
 type healthRow struct {
 	Failure         []byte     `db:"last_failure"`
 	FailedAttempts  int        `db:"failed_attempts"`
 	LastSuccessAt   *time.Time `db:"last_success_at"`
 	OldestWaitingAt *time.Time `db:"oldest_waiting_at"`
 	NextAttemptAt   *time.Time `db:"next_attempt_at"`
-	BehindAt        *time.Time `db:"behind_at"` // when a pull endpoint began to count as failing
+	BehindAt        *time.Time `db:"behind_at"` // when a pull endpoint started to count as failing
 	OverflowedAt    *time.Time `db:"overflowed_at"`
 }
 
@@ -71,7 +71,7 @@ const healthColumns = `s.last_failure, coalesce(s.failed_attempts, 0) AS failed_
 // counts as failing.
 const behindAfter = "2 days"
 
-// health returns how the endpoint fares.
+// health returns the endpoint's health.
 func (s Standing) health() (Health, error) {
 	h := Health{
 		State: HealthHealthy, FailingSince: s.FailingSince, LastSuccessAt: s.row.LastSuccessAt, FailedAttempts: s.row.FailedAttempts,
@@ -105,7 +105,7 @@ func (s Standing) health() (Health, error) {
 	return h, nil
 }
 
-// problem returns what is wrong with the endpoint now, in a sentence.
+// problem returns the endpoint's current problem in a sentence.
 func (s Standing) problem(h Health) string {
 	switch {
 	case h.State == HealthDisabled:
@@ -146,7 +146,7 @@ func (s Standing) disabledProblem(h Health) string {
 	return ""
 }
 
-// Show returns the health as the API shows it.
+// Show returns the health in the API's form.
 func (h Health) Show() gen.WebhookHealth {
 	shown := gen.WebhookHealth{
 		State: h.State, FailingSince: wire.AtPtr(h.FailingSince), LastAttemptAt: wire.AtPtr(h.LastAttemptAt), LastSuccessAt: wire.AtPtr(h.LastSuccessAt),
@@ -162,5 +162,5 @@ func (h Health) Show() gen.WebhookHealth {
 	return shown
 }
 
-// MarshalJSON writes the health as the API shows it.
+// MarshalJSON writes the health in the API's form.
 func (h Health) MarshalJSON() ([]byte, error) { return json.Marshal(h.Show()) }

@@ -9,9 +9,9 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// An endpoint shows how it fares: never tried, failing with what is wrong and when it is
-// tried next, well again with the failure of before, disabled with the reason. Nothing of
-// it moves updated_at.
+// An endpoint shows its health: without attempts; failing, with the problem and the time of the
+// next attempt; healthy again, with the last failure; disabled, with the reason. None of these
+// changes updated_at.
 func TestAnEndpointShowsItsHealth(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -63,7 +63,7 @@ func TestAnEndpointShowsItsHealth(t *testing.T) {
 		Want(t, 200, `{"data":{"health":{"state":"new","last_failure":null,"last_success_at":null,"last_attempt_at":null}}}`)
 }
 
-// A pull endpoint fails where its oldest event has waited for two days.
+// A pull endpoint is failing when its oldest event has waited for two days.
 func TestAPullEndpointShowsItsHealth(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// Logged is one event on its way to one endpoint, with its last attempt, as
-// the log shows it.
+// Logged is a delivery, an event on its way to one endpoint, with its last attempt, as the log
+// shows it.
 type Logged struct {
 	ID            string     `db:"id"`
 	EventID       string     `db:"event_id"`
@@ -40,27 +40,27 @@ type Attempt struct {
 	Error      *string   `db:"error"`
 }
 
-// putOff reports whether no attempt could be made of what was to go out now, which a
-// worker has put off.
+// putOff reports whether the delivery is due but a worker has postponed it, because no attempt
+// could be made.
 func (d Logged) putOff() bool {
 	return d.Attempts == 0 && d.State == delivery.StatePending && d.NextAttemptAt != nil && d.NextAttemptAt.After(d.CreatedAt)
 }
 
 var noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
 
-// The values of Filter's Status and ResponseClass.
+// The values of Filter.Status and Filter.ResponseClass.
 var (
 	Statuses        = []string{delivery.StatePending, delivery.StateDelivered, delivery.StateFailed, delivery.StateHeld}
 	ResponseClasses = []string{"2xx", "3xx", "4xx", "5xx", "none"}
 )
 
-// Filter narrows a list of deliveries. The zero value lets everything through.
+// Filter selects deliveries. The zero value selects all.
 type Filter struct {
 	Status        string
 	EventType     string
 	ResponseClass string    // of the last attempt
-	Since         time.Time // created no earlier than this
-	// Older than the delivery with this id, which was created at this instant.
+	Since         time.Time // created at this time or later
+	// Selects deliveries older than the one with this id, which was created at this time.
 	BelowAt time.Time
 	BelowID string
 }
@@ -86,15 +86,14 @@ const (
 		) a ON true`
 )
 
-// Log returns limit of the endpoint's deliveries that pass the filter, newest
-// first.
+// Log returns the newest of the endpoint's deliveries that match the filter, at most limit.
 func Log(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit int) ([]Logged, error) {
 	return deliveries(ctx, q, guild, endpoint, f, limit, 0)
 }
 
 func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit, offset int) ([]Logged, error) {
 	found, args := pageQuery(guild, endpoint, f, limit, offset)
-	// The details of a row are looked up for those of the page alone.
+	// Details are read only for the rows of the page.
 	rows, err := db.Select[Logged](ctx, q, deliveryColumns+`
 		FROM (`+found+`
 		) found
@@ -110,7 +109,7 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Fil
 func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
 	class := f.ResponseClass
 	if class == "2xx" && f.Status == "" {
-		f.Status = delivery.StateDelivered // it is the same, and has an index
+		f.Status = delivery.StateDelivered // equivalent, and supported by an index
 	}
 	query, args := db.Where(`
 			SELECT guild_id, id
@@ -121,7 +120,7 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 	if class == "2xx" {
 		query += " AND response_class = '2xx'"
 	} else {
-		// The first comparison is what the index is made under.
+		// The first comparison is the predicate of the partial index.
 		query, args = db.Where(query, args, db.Condition{Compare: "response_class <> '2xx' AND response_class =", Value: class})
 	}
 	if f.BelowID != "" {
@@ -133,8 +132,8 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 			LIMIT $4 OFFSET $5`, args
 }
 
-// Detail returns one delivery of the endpoint, the exact body of its event (none
-// when the event is gone), and its attempts, or NotFound.
+// Detail returns a delivery of the endpoint with the exact body of its event (nil if the event is
+// deleted) and its attempts, or a NotFound fault.
 func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, []byte, []Attempt, error) {
 	d, err := oneDelivery(ctx, q, guild, endpoint, id)
 	if err != nil {
@@ -148,7 +147,7 @@ func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logg
 	return d, body, log, err
 }
 
-// oneDelivery returns one delivery of the endpoint, or NotFound.
+// oneDelivery returns a delivery of the endpoint, or a NotFound fault.
 func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
 	d, err := db.Get[Logged](ctx, q, deliveryColumns+`
 		FROM webhook_deliveries d`+deliveryJoins+`
@@ -159,9 +158,8 @@ func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) 
 	return d, fault.Wrap(err, "read delivery", id, "of guild", guild)
 }
 
-// AwaitAttempt waits until a delivery was tried, put off or settled, and returns it
-// as it is then. When ctx ends before, it returns it as it was last, and the
-// error of ctx.
+// AwaitAttempt waits until a delivery was attempted, postponed or completed, and returns it. If ctx
+// ends first, it returns the delivery's last state and the error of ctx.
 func AwaitAttempt(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -183,7 +181,7 @@ func AwaitAttempt(ctx context.Context, q db.Querier, guild, endpoint, id string)
 	}
 }
 
-// readTypesInLog finds which of some event types an endpoint's log holds.
+// readTypesInLog selects those of some event types that occur in an endpoint's log.
 const readTypesInLog = `
 	SELECT t
 	FROM unnest($3::text[]) t
@@ -191,14 +189,13 @@ const readTypesInLog = `
 		SELECT FROM webhook_deliveries d
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_type = t)`
 
-// typesInLog returns those of the given event types of which the endpoint's log
-// holds a delivery.
+// typesInLog returns those of the given event types that occur in the endpoint's log.
 func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types []string) ([]string, error) {
 	in, err := db.Select[string](ctx, q, readTypesInLog, guild, endpoint, db.Array(types))
 	return in, fault.Wrap(err, "find the event types of endpoint", endpoint, "of guild", guild)
 }
 
-// payload returns the exact body of an event; none when the event is gone.
+// payload returns the exact body of an event, or nil if the event is deleted.
 func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, error) {
 	body, err := db.Get[[]byte](ctx, q, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
 	if db.Missing(err) {
@@ -207,7 +204,7 @@ func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, 
 	return body, fault.Wrap(err, "read event", eventID, "of guild", guild)
 }
 
-// attempts returns the log of one delivery's attempts, oldest first.
+// attempts returns the attempts of a delivery, oldest first.
 func attempts(ctx context.Context, q db.Querier, guild, id string) ([]Attempt, error) {
 	rows, err := db.Select[Attempt](ctx, q, `
 		SELECT number, started_at, duration_ms, outcome, status, excerpt, error

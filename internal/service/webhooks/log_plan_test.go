@@ -49,8 +49,8 @@ func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 	}
 }
 
-// A page of deliveries is read row by row, also where most guilds have few, so that
-// all of a guild's rows look as cheap as those of a page.
+// A page of deliveries is read row by row. This also holds when most guilds have few deliveries, so
+// that Postgres estimates reading a whole guild as no more expensive than a page.
 func TestAPageOfDeliveriesReadsNoMoreThanItShows(t *testing.T) {
 	t.Parallel()
 	const others, much = 1000, 3000
@@ -75,7 +75,7 @@ func TestAPageOfDeliveriesReadsNoMoreThanItShows(t *testing.T) {
 			}
 			return n
 		}
-		for range 7 { // by then Postgres keeps the plan
+		for range 7 { // after these executions Postgres keeps a generic plan
 			before := read()
 			list, err := Log(ctx, tx, "g", "w", Filter{}, 26)
 			if err != nil || len(list) != 26 {

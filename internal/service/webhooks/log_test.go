@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// fill writes n deliveries of one event each into an endpoint's log, the oldest
-// first: of both event types in turn, all in the given state.
+// fill adds n deliveries to an endpoint's log, the oldest first, each with its own event,
+// alternating between two event types, all in the given state.
 func fill(t *testing.T, api *apitest.API, endpoint, prefix string, n int, state, class string) {
 	t.Helper()
 	dbtest.Exec(t, api.DB(), `
@@ -24,7 +24,7 @@ func fill(t *testing.T, api *apitest.API, endpoint, prefix string, n int, state,
 			INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type, event_at, state, fresh, response_class, completed_at)
 			SELECT guild_id, $2, id, id, type, occurred_at, $5, false, nullif($6, ''), CASE WHEN $5 IN ('failed', 'delivered') THEN now() END
 			FROM ev`, api.Guild, endpoint, prefix, n, state, class)
-	t.Cleanup(func() { // these events are no changes that the books could show
+	t.Cleanup(func() { // CheckBooks would find no changes that belong to these events
 		err := api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 			if _, err := tx.ExecContext(ctx, `
 				DELETE
@@ -81,8 +81,8 @@ func TestDeliveriesAreFiltered(t *testing.T) {
 	}
 }
 
-// The log says when the next attempt is: not before the endpoint's block or quiet is over,
-// unless the delivery passes them, since it is urgent or was recovered with that right.
+// The log shows when the next attempt is made: not before the endpoint's pause ends, unless the
+// delivery ignores the pause because it is urgent or was recovered that way.
 func TestTheLogSaysWhenTheNextAttemptIs(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -116,7 +116,7 @@ func TestTheLogSaysWhenTheNextAttemptIs(t *testing.T) {
 	wants(false, quiet)
 }
 
-// A delivery whose event is forgotten, as it is a day before, is listed like any other.
+// A delivery whose event is already deleted, as after 30 days, is listed like any other.
 func TestADeliveryWithoutItsEventIsListed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -155,7 +155,7 @@ func TestRecoverQueuesWhatHasNotArrived(t *testing.T) {
 	if n := recovered(`{"since":"2099-01-01T00:00:00Z"}`); n != "0" {
 		t.Errorf("%s queued of what failed after 2099", n)
 	}
-	// One of the four waits already.
+	// One of the four deliveries is waiting already.
 	if n := recovered(long); n != "3" {
 		t.Errorf("%s queued, want 3", n)
 	}

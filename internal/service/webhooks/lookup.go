@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// maxLookups is how many host names are looked up at the same time, and
-	// guildLookups how many of them for one guild: an eighth.
+	// maxLookups is how many host names are looked up concurrently, and guildLookups how many of
+	// them for one guild: an eighth.
 	maxLookups   = 16
 	guildLookups = maxLookups / 8
 )
 
-// newLookups returns the slots for look-ups of host names, shared by guild alone.
+// newLookups returns the slots for lookups of host names, which are shared among guilds, whatever
+// the tokens.
 func newLookups() *db.Slots {
 	return db.NewSlots(maxLookups, db.Share{
 		Token: guildLookups, Guild: guildLookups,
@@ -29,8 +30,7 @@ func newLookups() *db.Slots {
 	})
 }
 
-// lookup is a URL that was looked up, and what was found: nil if it may be
-// called.
+// lookup is a URL with the result of its lookup: nil if it may be called.
 type lookup struct {
 	url   string
 	found error
@@ -38,19 +38,19 @@ type lookup struct {
 
 type lookupKey struct{}
 
-// look finds out whether a URL may be called, for a guild, and returns a context
-// that holds what it has found. It asks name servers, so it is called before a
-// unit opens: no connection and no lock is held meanwhile.
+// resolveFor finds out whether a guild may register a URL, and returns a context with the result.
+// It needs a DNS lookup, so it is called before a transaction starts: no connection and no lock is
+// held meanwhile.
 func (m manager) resolveFor(ctx context.Context, guild, url string) context.Context {
 	return withLookup(ctx, url, m.resolve(ctx, guild, url))
 }
 
-// looked returns a context that holds what was found out about a URL.
+// withLookup returns a context with the result of a URL's lookup.
 func withLookup(ctx context.Context, url string, found error) context.Context {
 	return context.WithValue(ctx, lookupKey{}, lookup{url, found})
 }
 
-// found is what look has found out about the URL.
+// lookupResult returns the result of the URL's lookup by resolveFor.
 func lookupResult(ctx context.Context, url string) error {
 	l, _ := ctx.Value(lookupKey{}).(lookup)
 	if l.url != url {
@@ -59,7 +59,7 @@ func lookupResult(ctx context.Context, url string) error {
 	return l.found
 }
 
-// resolve is nil if the URL may be called, else the refusal.
+// resolve returns nil if the URL may be called, or else the refusal.
 func (m manager) resolve(ctx context.Context, guild, raw string) error {
 	u, err := parseURL(raw)
 	if err != nil {

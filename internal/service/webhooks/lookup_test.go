@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A guild that asks for many look-ups has an eighth of them at once, waits for
-// itself, and is told so; the others do not notice.
+// A guild that needs many lookups gets an eighth of the slots; its further lookups wait and get an
+// error that says so. Other guilds are not affected.
 func TestAGuildWaitsForItsOwnLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -46,14 +46,14 @@ func TestAGuildWaitsForItsOwnLookups(t *testing.T) {
 				counts[f.Code]++
 			}
 		}
-		// Two at once, 1.5 s each, and nobody begins after 2 s.
+		// Two at a time take 1.5 s each, and none starts after 2 s.
 		if counts["looked up"] != 2*guildLookups || counts["rate_limited"] != cap(results)-2*guildLookups {
 			t.Errorf("got %v", counts)
 		}
 	})
 }
 
-// When others have all the places, the refusal says so.
+// When other guilds use all slots, the error says that.
 func TestWhoFindsNoLookupFreeIsToldToComeBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestWhoFindsNoLookupFreeIsToldToComeBack(t *testing.T) {
 	})
 }
 
-// An address is used that was looked up, and no other one.
+// A URL is accepted only with the result of its own lookup.
 func TestAnAddressIsUsedAsItWasLookedUp(t *testing.T) {
 	t.Parallel()
 	const url = "https://receiver.example/"

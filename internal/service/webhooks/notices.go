@@ -36,8 +36,8 @@ func ShowNotice(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, er
 	return notice{WebhookID: s.ID, Description: s.Description, Host: host, Health: s.Health.Show()}, nil
 }
 
-// findExpiring finds the tokens of which a lead has begun and that no event has told of. A
-// lead longer than a token's life is left out.
+// findExpiring selects the tokens that expire within a lead time and for which no event was
+// recorded. A lead time longer than the token's life is skipped.
 const findExpiring = `
 	SELECT t.guild_id, t.id || ' ' || l.days AS id
 	FROM (VALUES (14), (2)) AS l (days)
@@ -48,8 +48,8 @@ const findExpiring = `
 	ORDER BY t.guild_id, t.id
 	LIMIT $1`
 
-// TellOfTokens records an event for each token that expires in 14 or 2 days, once on all
-// nodes.
+// TellOfTokens records an event for each token that expires within 14 or 2 days, once for each,
+// whichever nodes run it.
 func TellOfTokens(ctx context.Context, d *db.DB) error {
 	return db.Sweep{
 		What: "tokens that expire soon", Due: findExpiring, Look: 500, Chunk: 100, AtOnce: 1,
@@ -75,7 +75,7 @@ func TellOfTokens(ctx context.Context, d *db.DB) error {
 	}.Run(ctx, d)
 }
 
-// expiring is a token that an event is about to tell of.
+// expiring is a token for which an event is about to be recorded.
 type expiring struct {
 	ID        string     `db:"id"`
 	Name      string     `db:"name"`
@@ -84,8 +84,9 @@ type expiring struct {
 	ExpiresAt time.Time  `db:"expires_at"`
 }
 
-// noteExpiring notes that events tell of tokens, each named with its lead, and returns those
-// that nobody has noted before. Of a token with two leads at once it notes the shorter.
+// noteExpiring stores that events are recorded for tokens, each with its lead time, and returns the
+// tokens for which that was not stored before. If both lead times of a token are due, it stores the
+// shorter.
 const noteExpiring = `
 	WITH due AS (
 		SELECT split_part(named.id, ' ', 1) AS token_id, min(split_part(named.id, ' ', 2)::int) AS days

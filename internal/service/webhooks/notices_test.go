@@ -12,9 +12,8 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// A token that expires is told of 14 and 2 days before, once on all nodes. A lead that is
-// longer than the token's life is left out, and so are revoked tokens and those without an
-// end.
+// Events are recorded 14 and 2 days before a token expires, once over all nodes. A lead time longer
+// than the token's life is skipped, as are revoked tokens and tokens without expiry.
 func TestTokensThatExpireAreToldOfOnce(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

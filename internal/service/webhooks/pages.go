@@ -14,12 +14,11 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// The functions of this file are the operations of the API for people, in the
-// dashboard and on the command line, each bound to a guild. An endpoint or
-// delivery of another guild is NotFound. Changes are one unit of work each and
-// stand in the audit log.
+// The functions of this file are used by the dashboard and the command line, each for one guild.
+// For an endpoint or delivery of another guild they return a NotFound fault. Each change is one
+// transaction and is written to the audit log.
 
-// noted writes a change of an endpoint to the audit log, without its secrets.
+// writeAudit writes a change of an endpoint to the audit log, without its secrets.
 func writeAudit(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
 	c := audit.Change{Action: action}
 	if was != nil {
@@ -31,7 +30,7 @@ func writeAudit(ctx context.Context, tx *db.Tx, action string, was, is *endpoint
 	return audit.Record(ctx, tx, c)
 }
 
-// name is what people know an endpoint by.
+// name returns the endpoint's name for people.
 func (e endpoint) name() string { return cmp.Or(e.URL, e.Delivery) }
 
 func auditDetails(e endpoint) map[string]any {
@@ -41,10 +40,10 @@ func auditDetails(e endpoint) map[string]any {
 	}
 }
 
-// countLimit is how far waiting and held deliveries are counted.
+// countLimit is the number up to which waiting and held deliveries are counted.
 const countLimit = 1000
 
-// Standing is an endpoint with how it fares.
+// Standing is an endpoint with its health and numbers.
 type Standing struct {
 	ID             string     `db:"id"`
 	Delivery       string     `db:"delivery"` // delivery.Push or delivery.Pull
@@ -54,22 +53,22 @@ type Standing struct {
 	Enabled        bool       `db:"enabled"`
 	DisabledReason *string    `db:"disabled_reason"`
 	SecretPreview  string     `db:"secret_preview"`
-	// How many replaced secrets still sign, and until when the last of them does.
+	// The number of replaced secrets that still sign, and when the last of them ends.
 	OldSecrets      int        `db:"old_signing"`
 	OldSecretsUntil *time.Time `db:"old_until"`
 	CreatedAt       time.Time  `db:"created_at"`
 	UpdatedAt       time.Time  `db:"updated_at"`
 	FailingSince    *time.Time `db:"failing_since"`
 	BlockedUntil    *time.Time `db:"blocked_until"`
-	// Of a pull endpoint: when somebody last asked for its events, to the minute, and by
-	// which token or bot key; since when the oldest that can be fetched has waited.
+	// For a pull endpoint: when its events were last fetched, to the minute, and by which token or
+	// bot key; and since when the oldest event that can be fetched has waited.
 	FetchedAt   *time.Time `db:"fetched_at"`
 	FetchedBy   *string    `db:"fetched_by"`
 	BehindSince *time.Time `db:"behind_since"`
-	// That came to their end in this hour and the 23 before it.
+	// Completed in this hour and the 23 hours before it.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
-	// Whatever their age; 1,000 means that or more.
+	// Of any age; 1,000 means 1,000 or more.
 	Waiting int `db:"waiting"`
 	Held    int `db:"held"`
 
@@ -77,7 +76,7 @@ type Standing struct {
 	row    healthRow
 }
 
-// standingRow is a Standing as it is read.
+// standingRow is the row of a Standing.
 type standingRow struct {
 	Standing
 	healthRow
@@ -90,7 +89,7 @@ func (r standingRow) standing() (s Standing, err error) {
 	return s, err
 }
 
-// standingQuery is the query for the endpoints of a guild, for one where an id is given.
+// standingQuery selects the endpoints of a guild, or one of them if an id is given.
 const standingQuery = `
 	SELECT e.id, e.delivery, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at, e.updated_at,
 	       ` + healthColumns + `,
@@ -138,7 +137,8 @@ func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, err
 	return list, nil
 }
 
-// standings returns a page of the guild's endpoints, newest first, and one row more.
+// standings returns a page of the guild's endpoints, newest first, and one row more if there is
+// one.
 func standings(ctx context.Context, q db.Querier, guild string, p page.P) ([]Standing, error) {
 	rows, err := Standings(ctx, q, guild)
 	return rows[min(p.Offset(), len(rows)):min(p.Offset()+p.Limit(), len(rows))], err
@@ -170,7 +170,8 @@ type Settings struct {
 // ErrChanged says that an endpoint was changed between reading and changing it.
 var ErrChanged = fault.New(fault.Conflict, "record_changed", "The endpoint was changed since this form was opened.")
 
-// Create registers an endpoint and shows its secret, once. doer opens the unit.
+// Create registers an endpoint. The result shows its secret, which cannot be read later. doer runs
+// the transaction.
 func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Settings) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
 	if err != nil {
@@ -197,7 +198,7 @@ func (w Settings) patch() patch {
 	return p
 }
 
-// looked is look, for an endpoint that may have no URL.
+// resolveIfURL is resolveFor for an endpoint that may have no URL.
 func (m manager) resolveIfURL(ctx context.Context, guild, url string) context.Context {
 	if url == "" {
 		return ctx
@@ -242,8 +243,8 @@ func (m manager) edit(ctx context.Context, guild, id string, unchangedSince time
 	})
 }
 
-// Rotate gives an endpoint a new secret and shows it, once. The one before signs
-// along for the overlap, at most MaxOverlap. doer opens the unit.
+// Rotate gives an endpoint a new secret. The result shows it; it cannot be read later. The previous
+// secret also signs for the overlap, at most MaxOverlap. doer runs the transaction.
 func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
 	if err != nil {
@@ -261,7 +262,7 @@ func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, ove
 	return e.showSecret(secret), err
 }
 
-// EndOldSecrets makes the newest secret the only one that signs.
+// EndOldSecrets deletes all replaced secrets, so that only the newest signs.
 func EndOldSecrets(ctx context.Context, d db.Doer, guild, id string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		e, err := endOldSecrets(ctx, tx, guild, id)
@@ -272,7 +273,7 @@ func EndOldSecrets(ctx context.Context, d db.Doer, guild, id string) error {
 	})
 }
 
-// Delete removes an endpoint.
+// Delete deletes an endpoint.
 func Delete(ctx context.Context, d db.Doer, guild, id string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return remove(ctx, tx, guild, id) })
 }
@@ -286,8 +287,7 @@ func SendPing(ctx context.Context, d db.Doer, guild, id string) (ping string, er
 	return ping, err
 }
 
-// SendAgain queues the event of a delivery once more and returns the new
-// delivery's id.
+// SendAgain queues the event of a delivery again and returns the new delivery's id.
 func SendAgain(ctx context.Context, d db.Doer, guild, id, deliveryID string) (fresh string, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		fresh, err = sendAgain(ctx, tx, guild, id, deliveryID)
@@ -296,8 +296,8 @@ func SendAgain(ctx context.Context, d db.Doer, guild, id, deliveryID string) (fr
 	return fresh, err
 }
 
-// Requeue queues what the endpoint has lost since an instant, the oldest first,
-// and returns how many.
+// Requeue queues the failed deliveries since an instant again, the oldest first, and returns how
+// many.
 func Requeue(ctx context.Context, d db.Doer, guild, id string, since time.Time) (n int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		n, err = requeue(ctx, tx, guild, id, since, maxRecovered)
@@ -311,7 +311,8 @@ func CountLost(ctx context.Context, q db.Querier, guild, id string, since time.T
 	return delivery.CountLost(ctx, q, guild, id, since, maxRecovered)
 }
 
-// sendPing is the engine's Ping, told by the audit log; so are the two below.
+// sendPing is delivery.Ping with a row in the audit log; the same holds for the two functions
+// below.
 func sendPing(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
 	id, err := delivery.Ping(ctx, tx, by, endpoint)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// The overview tells of each endpoint how it fares itself: its own deliveries by what they
-// wait for, its own last day, its own secrets that still sign.
+// The overview shows for each endpoint its own health and numbers: its deliveries by what they wait
+// for, its last day, and its secrets that still sign.
 func TestEachEndpointFaresForItself(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -29,7 +29,7 @@ func TestEachEndpointFaresForItself(t *testing.T) {
 			UPDATE webhook_deliveries SET due_at = now() + $3::text::interval
 			WHERE guild_id = $1 AND id LIKE $2 || '-%'`, api.Guild, prefix, interval)
 	}
-	behind("gone", "-2 hours") // what has been fetched is behind nobody
+	behind("gone", "-2 hours") // an event that was fetched no longer counts as waiting
 	behind("waits", "-3 hours")
 	behind("mine", "1 hour")
 	hours := func(endpoint, ago, outcome string, n int) {

@@ -7,9 +7,8 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// Problem returns one sentence that says why a delivery has not arrived and how to mend
-// that. It is empty when nothing has gone wrong. tries are the attempts at the delivery,
-// oldest first.
+// Problem returns one sentence that says why a delivery has not arrived and how to fix that, or ""
+// if nothing has gone wrong. tries are the attempts, oldest first.
 func (d Logged) Problem(tries []Attempt) string {
 	if d.State == delivery.StateDelivered {
 		return ""
@@ -17,7 +16,7 @@ func (d Logged) Problem(tries []Attempt) string {
 	if len(tries) > 0 {
 		last := tries[len(tries)-1]
 		text := problem(last.Outcome, last.Status)
-		// A delivery that was given up for another reason shows that reason instead.
+		// A delivery that was given up for another reason shows that reason.
 		if text != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
 			switch {
 			case last.Status == nil || last.Outcome != "client_error" && last.Outcome != "server_error":
@@ -35,9 +34,9 @@ func (d Logged) Problem(tries []Attempt) string {
 	return ""
 }
 
-// problem returns the sentence about a failed attempt, by its outcome and by the status
-// that the receiver answered, if it did. It is empty for an outcome that is no fault of
-// the receiver.
+// problem returns the sentence about a failed attempt, by its outcome and the status of the
+// receiver's response, if there was one. It returns "" for an outcome that is not the receiver's
+// fault.
 func problem(outcome string, status *int) string {
 	text := remedies[outcome]
 	if status == nil || text == "" || outcome == "invalid_response" {
@@ -52,8 +51,8 @@ func problem(outcome string, status *int) string {
 	return "The receiver answered " + strconv.Itoa(*status) + ", " + text
 }
 
-// remedies says what to do about each outcome of an attempt. Where the receiver answers
-// with a status, the sentence begins with that status.
+// remedies says how to fix each outcome of an attempt. If the receiver responded with a status, the
+// sentence begins with it.
 var remedies = map[string]string{
 	"redirect":            "and redirects are not followed: edit the endpoint, and give it the final address.",
 	"gone":                "so the endpoint was disabled: enable it once it takes events again.",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each cause of a failure has a sentence of its own, which says how to mend it.
+// Each cause of a failure has its own sentence, which says how to fix it.
 func TestEachCauseHasItsSentence(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]string)

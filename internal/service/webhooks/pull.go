@@ -40,7 +40,7 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 	return pulled{got}, pending.Events(got, options.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) })
 }
 
-// AckWebhookEvents settles events that were fetched, and gives others back.
+// AckWebhookEvents acknowledges fetched events and returns others to the endpoint.
 func (*Service) AckWebhookEvents(ctx context.Context, r gen.AckWebhookEventsRequestObject) (gen.AckWebhookEventsResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	if _, err := getToPull(ctx, tx, by, r.ID); err != nil {
@@ -53,7 +53,7 @@ func (*Service) AckWebhookEvents(ctx context.Context, r gen.AckWebhookEventsRequ
 	return gen.AckWebhookEvents200JSONResponse{Data: gen.WebhookAcknowledgement{SettledCount: settled, ReturnedCount: returned}}, nil
 }
 
-// getToPull finds a pull endpoint that the token may use in every way.
+// getToPull returns a pull endpoint that the token may use without restrictions.
 func getToPull(ctx context.Context, q db.Querier, by *auth.Principal, id string) (endpoint, error) {
 	e, err := getToUse(ctx, q, by, id)
 	if err == nil && e.Delivery != delivery.Pull {
@@ -62,11 +62,11 @@ func getToPull(ctx context.Context, q db.Querier, by *auth.Principal, id string)
 	return e, err
 }
 
-// pulled is a response with events as they are stored, byte for byte.
+// pulled is a response that contains events byte for byte as they are stored.
 type pulled struct{ delivery.Fetched }
 
-// VisitPullWebhookEventsResponse writes what gen.PullWebhookEvents200JSONResponse would,
-// if it could hold events as they are.
+// VisitPullWebhookEventsResponse writes the same JSON as gen.PullWebhookEvents200JSONResponse,
+// which cannot hold raw events.
 func (p pulled) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
 	return p.WriteJSON(w)
 }

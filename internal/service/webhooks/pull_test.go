@@ -28,13 +28,13 @@ func keep(t *testing.T, api *apitest.API) (id string) {
 		Want(t, 201, `{"data":{"delivery":"pull","url":"","enabled":true}}`).Str(t, "data.id")
 }
 
-// change makes an event.
+// change causes an event.
 func change(t *testing.T, api *apitest.API) {
 	t.Helper()
 	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reason":"<ünï> & \"so\""}`).Want(t, 200, "")
 }
 
-// pull fetches, and returns the ids of what has come.
+// pull fetches events and returns their ids.
 func pull(t *testing.T, api *apitest.API, id, body string) []string {
 	t.Helper()
 	return ids(t, api.Do(t, "pullWebhookEvents", body, apitest.Path("id", id)).Want(t, 200, ""))
@@ -78,7 +78,7 @@ func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
 	}
 	one := ids(t, first)
 	two := pull(t, api, id, "")
-	var happened []string // in this order
+	var happened []string // the events in this order
 	if err := api.DB().Reader().SelectContext(t.Context(), &happened, `SELECT id FROM webhook_events ORDER BY occurred_at`); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
 	}
 }
 
-// A pull endpoint that gets more types of events is complete since then: it has none of
-// those that happened before. One that gets fewer loses nothing.
+// A pull endpoint that subscribes to more event types gets them completely from then on, and none
+// that happened before. One that subscribes to fewer loses no waiting event.
 func TestAPullEndpointThatGetsMoreIsCompleteSinceThen(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -137,8 +137,8 @@ func TestAPullEndpointThatGetsMoreIsCompleteSinceThen(t *testing.T) {
 	}
 }
 
-// Two endpoints keep an event each for itself: what one acknowledges, or gives back, the
-// other has still, and under its lease.
+// Two endpoints store an event separately: if one acknowledges or returns it, the other still has
+// it under its own lease.
 func TestAnEventIsAcknowledgedForOneEndpoint(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -197,8 +197,8 @@ func TestWhatAPullEndpointCannotBe(t *testing.T) {
 	}
 }
 
-// An endpoint that is disabled keeps what it has and gives out nothing. Events that
-// were fetched before may still be settled.
+// A disabled endpoint keeps its events and returns none. Events that were fetched before can still
+// be acknowledged.
 func TestADisabledPullEndpointGivesNothing(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -233,8 +233,8 @@ func TestADisabledPullEndpointGivesNothing(t *testing.T) {
 	api.Do(t, "recoverWebhookDeliveries", `{"since":"2020-01-01T00:00:00Z"}`, on).Want(t, 202, `{"data":{"queued_count":0}}`)
 }
 
-// A fetch takes a hundred events for a minute unless it says otherwise. A key has no effect
-// on it: each fetch is one of its own.
+// By default a fetch leases a hundred events for a minute. An idempotency key has no effect: each
+// fetch is a new one.
 func TestAFetchTakesAHundredForAMinute(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -263,7 +263,7 @@ func TestAFetchTakesAHundredForAMinute(t *testing.T) {
 	ack(t, api, id, `{"event_ids":`+list(append(slices.Repeat([]string{"x"}, 998), ids(t, second)...)...)+`}`, `{"settled_count":2}`)
 }
 
-// An acknowledgement may settle as many events as a call may name, and give back as many.
+// An acknowledgement can name as many events as its two lists hold.
 func TestAnAcknowledgementNamesAsManyAsTheListsHold(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -278,9 +278,8 @@ func TestAnAcknowledgementNamesAsManyAsTheListsHold(t *testing.T) {
 	api.Bot(t).Do(t, "ackBotEvents", `{"stream":"work",`+body).Want(t, 200, `{"data":{"settled_count":0,"returned_count":0}}`)
 }
 
-// Ten calls of one token that wait hold no transaction, and none of the places that it
-// shares with others: it goes on as if they were not there.
-// RELIABILITY.md, Events.
+// Ten waiting long polls of one token hold no transaction and no connection slot, so the token's
+// other requests are not affected. RELIABILITY.md, Events.
 func TestCallsThatWaitHoldNothing(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -309,7 +308,7 @@ func TestCallsThatWaitHoldNothing(t *testing.T) {
 	}
 }
 
-// inBackground fetches, and waits for something to fetch.
+// inBackground starts a long poll in a goroutine.
 func inBackground(t *testing.T, api *apitest.API, id string) <-chan *apitest.Response {
 	t.Helper()
 	op, answered := apitest.Find(t, "pullWebhookEvents"), make(chan *apitest.Response, 1)
@@ -324,9 +323,8 @@ func inBackground(t *testing.T, api *apitest.API, id string) <-chan *apitest.Res
 	return answered
 }
 
-// One caller waits for an endpoint on each node, the newest. It is answered as soon as there
-// is an event, and at the latest when the node stops.
-// RELIABILITY.md, Events.
+// For an endpoint one caller waits on each node, the newest. It is answered as soon as there is an
+// event, or when the node stops. RELIABILITY.md, Events.
 func TestACallerWaitsForAnEvent(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -342,7 +340,7 @@ func TestACallerWaitsForAnEvent(t *testing.T) {
 		t.Error("the event did not reach who waited")
 	}
 	other := inBackground(t, api, id)
-	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error { // as another node does: nobody here is told
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error { // as another node does, so this node is not woken
 		_, err := delivery.Ping(ctx, tx, event.System(api.Guild), id)
 		return err
 	})
@@ -354,12 +352,11 @@ func TestACallerWaitsForAnEvent(t *testing.T) {
 	if a := <-last; len(ids(t, a.Want(t, 200, ""))) != 0 {
 		t.Error("the node's stop did not answer who waited")
 	}
-	pull(t, api, id, `{"wait":20}`) // at once, since the node stops
+	pull(t, api, id, `{"wait":20}`) // returns at once, since the node stops
 }
 
-// A caller that waits is let in once more before an answer: a token that was revoked
-// meanwhile learns nothing.
-// RELIABILITY.md, Events.
+// A long poll is authenticated again before it is answered: a token that was revoked meanwhile gets
+// nothing. RELIABILITY.md, Events.
 func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -382,9 +379,8 @@ func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	}
 }
 
-// A caller may wait for longer than the database may work for a request, and its token may
-// have to be read again then.
-// RELIABILITY.md, Events.
+// A long poll may wait for longer than a request's database deadline, and its token may have to be
+// read again then. RELIABILITY.md, Events.
 func TestACallerThatHasWaitedForLongIsAnswered(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -393,9 +389,9 @@ func TestACallerThatHasWaitedForLongIsAnswered(t *testing.T) {
 	guest, other := api.As(t, "webhooks:manage", "cases:read", "economy:read"), api.As(t, "economy:read")
 	token := other.Do(t, "getMe", "").Want(t, 200, "").Str(t, "token.id")
 	waits := make(chan *apitest.Response, 1)
-	go func() { waits <- guest.Raw(t, http.MethodPost, "/api/v1/webhooks/"+id+"/events/pull", `{"wait":20}`) }() // Try would ask again
+	go func() { waits <- guest.Raw(t, http.MethodPost, "/api/v1/webhooks/"+id+"/events/pull", `{"wait":20}`) }() // Try would retry
 	testutil.Eventually(t, "the caller waits", func() bool { return api.Server.Waiters.Waiting() == 1 })
-	time.Sleep(11 * time.Second) // the work of its first look had to end by now
+	time.Sleep(11 * time.Second) // the deadline of the first poll has passed by now
 	dbtest.Do(t, api.DB(), auth.Announce)
 	if err := auth.Revoke(t.Context(), api.DB(), api.Guild, token); err != nil {
 		t.Fatal(err)
@@ -408,8 +404,7 @@ func TestACallerThatHasWaitedForLongIsAnswered(t *testing.T) {
 	(<-waits).Want(t, 200, "")
 }
 
-// A caller that hangs up while waiting leaves nothing behind.
-// RELIABILITY.md, Events.
+// A caller that hangs up while waiting leaves nothing behind. RELIABILITY.md, Events.
 func TestACallerThatHangsUpWaitsNoMore(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

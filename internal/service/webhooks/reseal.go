@@ -13,7 +13,7 @@ import (
 // resealChunk is how many endpoints are read at a time.
 const resealChunk = 200
 
-// sealedSecrets is what an endpoint keeps sealed.
+// sealedSecrets are the encrypted secrets of an endpoint.
 type sealedSecrets struct {
 	GuildID string `db:"guild_id"`
 	ID      string `db:"id"`
@@ -21,8 +21,8 @@ type sealedSecrets struct {
 	Old     []byte `db:"old_secrets"`
 }
 
-// SampleSecrets looks at a hundred endpoints: whether there are some, and
-// whether box opens the secret of any.
+// SampleSecrets reads a hundred endpoints and returns whether there are any, and whether box can
+// decrypt the secret of at least one.
 func SampleSecrets(ctx context.Context, q db.Querier, box *seal.Box) (some, opens bool, err error) {
 	rows, err := sealedAfter(ctx, q, sealedSecrets{}, 100)
 	for _, r := range rows {
@@ -33,8 +33,7 @@ func SampleSecrets(ctx context.Context, q db.Querier, box *seal.Box) (some, open
 	return len(rows) > 0, false, err
 }
 
-// Reseal rewrites the endpoints' secrets, replaced ones too, under the first key
-// of box.
+// Reseal re-encrypts the endpoints' secrets, including replaced ones, with the first key of box.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	var count seal.Count
 	var last sealedSecrets
@@ -57,8 +56,8 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	}
 }
 
-// reseal returns the secrets under the first key. A replaced secret that no key
-// opens signs nothing any more, and is kept as it is.
+// reseal returns the secrets encrypted with the first key. A replaced secret that no key can
+// decrypt is kept unchanged; it no longer signs.
 func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool, err error) {
 	fresh = s
 	if fresh.Secret, changed, err = box.Reseal(s.Secret, delivery.BoundTo(s.GuildID, s.ID)); err != nil {
@@ -90,8 +89,8 @@ func sealedAfter(ctx context.Context, q db.Querier, last sealedSecrets, n int) (
 	return rows, fault.Wrap(err, "read sealed secrets")
 }
 
-// replaceSealed writes fresh in the place of was, unless somebody has changed it
-// meanwhile, who has sealed with the first key.
+// replaceSealed stores fresh if the row still contains was. If it does not, somebody has changed
+// the secrets meanwhile and has used the first key.
 func replaceSealed(ctx context.Context, d *db.DB, was, fresh sealedSecrets) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := db.Exec(ctx, tx, `

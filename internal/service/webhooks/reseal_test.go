@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// endpoints stores endpoints e0, e1, … of guild 1, each with its id for a secret.
+// endpoints stores endpoints e0, e1, … of guild 1, each with its id as its secret.
 func endpoints(t *testing.T, d *db.DB, n int, b *seal.Box) {
 	t.Helper()
 	dbtest.AddGuilds(t, d, "1")
@@ -56,7 +56,7 @@ func TestResealRewritesEverySecret(t *testing.T) {
 	}
 }
 
-// A secret may sign along for no time at all, or for a day; and two at most do.
+// A replaced secret may sign for no time or for up to a day, and at most two replaced secrets sign.
 func TestOldSecretsAreLimited(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -91,8 +91,8 @@ func TestOldSecretsAreLimited(t *testing.T) {
 	}
 }
 
-// A secret that was rotated, or whose old ones have ended, while it was resealed stays as
-// it has become.
+// A secret that was rotated, or whose replaced secrets were deleted, while Reseal ran keeps its new
+// state.
 func TestResealLeavesWhatWasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -116,8 +116,7 @@ func TestResealLeavesWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// Replaced secrets that still sign are resealed with the rest. One that no key opens
-// stays as it is and stops nobody.
+// Replaced secrets that still sign are re-encrypted too. One that no key can decrypt is skipped.
 func TestResealRewritesReplacedSecrets(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// readScopes is the scope that reads what the events of a family carry.
+// readScopes maps each family of events to the scope that may read their data.
 var readScopes = map[string]string{
 	"case":     "cases:read",
 	"economy":  "economy:read",
@@ -25,7 +25,7 @@ var readScopes = map[string]string{
 	"token":   "webhooks:manage",
 }
 
-// lockToUse is lock for an endpoint that the token may use in every way.
+// lockToUse locks an endpoint that the token may use without restrictions.
 func lockToUse(ctx context.Context, tx *db.Tx, by *auth.Principal, id string) error {
 	e, err := lock(ctx, tx, by.GuildID, id)
 	if err != nil {
@@ -34,7 +34,7 @@ func lockToUse(ctx context.Context, tx *db.Tx, by *auth.Principal, id string) er
 	return mayUse(ctx, tx, by, e)
 }
 
-// getToUse finds an endpoint that the token may use in every way.
+// getToUse returns an endpoint that the token may use without restrictions.
 func getToUse(ctx context.Context, q db.Querier, by *auth.Principal, id string) (endpoint, error) {
 	e, err := get(ctx, q, by.GuildID, id)
 	if err != nil {
@@ -43,9 +43,9 @@ func getToUse(ctx context.Context, q db.Querier, by *auth.Principal, id string) 
 	return e, mayUse(ctx, q, by, e)
 }
 
-// mayUse is Forbidden unless the token can read what an endpoint gets, what its
-// log holds of the time when it got other events, and what it is to get besides.
-// Without that a token may see the endpoint, disable and delete it.
+// mayUse returns a Forbidden fault unless the token may read the endpoint's events, the events in
+// its log from the time when it listened to others, and the additional types besides. Without that
+// right a token may see the endpoint, disable it and delete it.
 func mayUse(ctx context.Context, q db.Querier, by *auth.Principal, e endpoint, besides ...string) error {
 	if err := mayRead(by, slices.Concat(e.Events, besides)); err != nil {
 		return err
@@ -61,10 +61,10 @@ func mayUse(ctx context.Context, q db.Querier, by *auth.Principal, e endpoint, b
 	return mayRead(by, kept)
 }
 
-// mayRead is Forbidden, naming the alphabetically first scope that is missing,
-// unless the token can read by other operations what events of these types
-// carry. Other tokens must get it neither at a receiver of their own nor out of the
-// log. A nil principal is the operator, who may read everything.
+// mayRead returns a Forbidden fault unless the token may read the data of these event types by
+// other operations. The fault names the alphabetically first missing scope. A token without the
+// right must not get the data through a receiver of its own or through the log. A nil principal
+// stands for the operator, who may read everything.
 func mayRead(by *auth.Principal, events []string) error {
 	if by == nil {
 		return nil
@@ -84,10 +84,10 @@ func mayRead(by *auth.Principal, events []string) error {
 	return f
 }
 
-// ReadScope is the scope that reads what events of this type carry; empty for a
-// ping, which carries nothing.
+// ReadScope returns the scope that may read the data of an event type, or "" for a ping, which has
+// no data.
 func ReadScope(eventType string) string {
-	if eventType == event.MemberForgotten { // it carries an id, and whoever keeps data of the guild needs it
+	if eventType == event.MemberForgotten { // it contains only an id, and everyone who stores data of the guild needs it
 		return "guild:read"
 	}
 	family, _, _ := strings.Cut(eventType, ".")

@@ -45,8 +45,8 @@ func TestMayReadNamesTheFirstMissingScope(t *testing.T) {
 	}
 }
 
-// A token that cannot read an endpoint's events may switch it off, and change nothing
-// beside that.
+// A token that may not read an endpoint's events may disable it, and may not change anything else
+// along with that.
 func TestAPatchThatOnlyDisables(t *testing.T) {
 	t.Parallel()
 	off, on, text := false, true, "text"

@@ -20,7 +20,7 @@ type Service struct {
 	m manager
 }
 
-// New makes the operations. They use all of the Config.
+// New returns the Service. It needs all fields of the Config.
 func New(cfg Config) (*Service, error) {
 	if cfg.Waiters == nil {
 		return nil, errors.New("webhooks: Waiters are needed")
@@ -43,8 +43,8 @@ func (*Service) ListWebhookEndpoints(ctx context.Context, r gen.ListWebhookEndpo
 	return gen.ListWebhookEndpoints200JSONResponse{Data: page.Each(rows, Standing.show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// PrepareCreate looks the receiver's name up before the unit of
-// CreateWebhookEndpoint opens. For who may not register it, it looks nothing up.
+// PrepareCreate looks up the receiver's host before the transaction of CreateWebhookEndpoint. It
+// skips the lookup for a token that may not register the endpoint.
 func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateWebhookEndpointRequest) (context.Context, error) {
 	by := auth.From(ctx)
 	if err := mayRead(by, names(body.Events)); err != nil {
@@ -71,9 +71,9 @@ func (s *Service) PrepareUpdate(ctx context.Context, body *gen.UpdateWebhookEndp
 	return s.m.resolveFor(ctx, auth.Acting(ctx).GuildID, *body.URL), nil
 }
 
-// CreateWebhookEndpoint registers an endpoint and shows its secret, once. It is
-// Forbidden to a token that cannot read what the events carry, and Refused when
-// the guild has its ten, or the address may not be called.
+// CreateWebhookEndpoint registers an endpoint. The response shows its secret, which cannot be read
+// later. It returns a Forbidden fault for a token that may not read the events' data, and a Refused
+// fault if the guild has MaxEndpoints or the address is not permitted.
 func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhookEndpointRequestObject) (gen.CreateWebhookEndpointResponseObject, error) {
 	by, events := auth.From(ctx), names(r.Body.Events)
 	if err := mayRead(by, events); err != nil {
@@ -100,8 +100,8 @@ func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpoint
 	return gen.GetWebhookEndpoint200JSONResponse{Data: e.show()}, nil
 }
 
-// UpdateWebhookEndpoint edits an endpoint. Disabling it holds what waits for it;
-// enabling it sends that. A token that cannot read its events may only disable it.
+// UpdateWebhookEndpoint changes an endpoint. Disabling it holds back the waiting deliveries;
+// enabling it sends them. A token that may not read its events may only disable it.
 func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhookEndpointRequestObject) (gen.UpdateWebhookEndpointResponseObject, error) {
 	tx, by, p := db.Write(ctx), auth.From(ctx), patchOf(r.Body)
 	if err := p.check(ctx); err != nil {
@@ -136,7 +136,7 @@ func patchOf(body *gen.UpdateWebhookEndpointRequest) patch {
 	return p
 }
 
-// DeleteWebhookEndpoint removes an endpoint; what was on its way is given up.
+// DeleteWebhookEndpoint deletes an endpoint. Deliveries on their way are given up.
 func (*Service) DeleteWebhookEndpoint(ctx context.Context, r gen.DeleteWebhookEndpointRequestObject) (gen.DeleteWebhookEndpointResponseObject, error) {
 	if err := remove(ctx, db.Write(ctx), auth.Acting(ctx).GuildID, r.ID); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func (*Service) DeleteWebhookEndpoint(ctx context.Context, r gen.DeleteWebhookEn
 	return gen.DeleteWebhookEndpoint204Response{}, nil
 }
 
-// RotateWebhookSecret gives an endpoint a new secret and shows it, once. The one
-// before signs along for a day, or for as long as the caller says.
+// RotateWebhookSecret gives an endpoint a new secret and shows it; it cannot be read later. The
+// previous secret also signs for a day, or for as long as the request says.
 func (s *Service) RotateWebhookSecret(ctx context.Context, r gen.RotateWebhookSecretRequestObject) (gen.RotateWebhookSecretResponseObject, error) {
 	tx, by, overlap := db.Write(ctx), auth.From(ctx), MaxOverlap
 	if r.Body != nil && r.Body.OldSecretExpiresIn != nil {
@@ -200,7 +200,7 @@ func filterOf(p gen.ListWebhookDeliveriesParams) Filter {
 	return f
 }
 
-// text is what a parameter says, nothing if it is absent.
+// text returns the value of a parameter, or "" if it is absent.
 func text[T ~string](p *T) string {
 	if p == nil {
 		return ""
@@ -208,7 +208,7 @@ func text[T ~string](p *T) string {
 	return string(*p)
 }
 
-// GetWebhookDelivery returns one delivery with what is sent and every attempt.
+// GetWebhookDelivery returns a delivery with its body and all attempts.
 func (*Service) GetWebhookDelivery(ctx context.Context, r gen.GetWebhookDeliveryRequestObject) (gen.GetWebhookDeliveryResponseObject, error) {
 	q, by := db.Read(ctx), auth.From(ctx)
 	if _, err := getToUse(ctx, q, by, r.ID); err != nil {
@@ -221,8 +221,7 @@ func (*Service) GetWebhookDelivery(ctx context.Context, r gen.GetWebhookDelivery
 	return gen.GetWebhookDelivery200JSONResponse{Data: showDetail(d, body, log)}, nil
 }
 
-// RedeliverWebhookDelivery queues the event of a delivery once more, under the
-// same event id.
+// RedeliverWebhookDelivery queues the event of a delivery again, under the same event id.
 func (*Service) RedeliverWebhookDelivery(ctx context.Context, r gen.RedeliverWebhookDeliveryRequestObject) (gen.RedeliverWebhookDeliveryResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
@@ -239,11 +238,11 @@ func (*Service) RedeliverWebhookDelivery(ctx context.Context, r gen.RedeliverWeb
 	return gen.RedeliverWebhookDelivery202JSONResponse{Data: showDelivery(d)}, nil
 }
 
-// maxRecovered is how many deliveries one call recovers.
+// maxRecovered is how many deliveries one call requeues.
 const maxRecovered = 10_000
 
-// RecoverWebhookDeliveries queues the failed deliveries of an endpoint once more
-// whose events have not arrived since.
+// RecoverWebhookDeliveries requeues the failed deliveries of an endpoint whose events have not
+// arrived since.
 func (*Service) RecoverWebhookDeliveries(ctx context.Context, r gen.RecoverWebhookDeliveriesRequestObject) (gen.RecoverWebhookDeliveriesResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	if err := lockToUse(ctx, tx, by, r.ID); err != nil {

@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	apitest.Main(m, "Webhooks")
 }
 
-// verifier is a receiver that verifies everything with the Standard Webhooks
-// library, and refuses what it cannot.
+// verifier is a receiver that verifies each request with the Standard Webhooks library and refuses
+// those that it cannot verify.
 type verifier struct {
 	*egresstest.Receiver
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	secret   string
 	status   int
-	verified []string // types
+	verified []string // the types of verified events
 	refused  int
 }
 
@@ -71,14 +71,14 @@ func (v *verifier) types() []string {
 	return slices.Clone(v.verified)
 }
 
-// expect makes it verify with this secret and respond with this status.
+// expect sets the secret to verify with and the status to respond with.
 func (v *verifier) expect(secret string, status int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.secret, v.status = secret, status
 }
 
-// config is what a worker beside the test's server needs.
+// config returns the configuration of a delivery worker for the test's server.
 func config(t *testing.T, api *apitest.API, receiver *verifier) delivery.Config {
 	t.Helper()
 	trusted := x509.NewCertPool()
@@ -228,7 +228,7 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 			t.Errorf("got %v, want 10 × 201 and 4 × 422", got)
 		}
 		next.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1/","events":["case.created"]}`).WantError(t, 422, "webhook_limit_reached")
-		// A URL that could never be an endpoint is told first.
+		// An unusable URL is reported before other refusals.
 		next.Do(t, "createWebhookEndpoint", `{"url":"https://[1]/","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
 	})
 }
@@ -263,8 +263,8 @@ func TestUpdateWebhookEndpoint(t *testing.T) {
 	})
 }
 
-// An endpoint that was switched off stays so when it is edited, for the same reason, and
-// forgets the reason once it is switched on.
+// An endpoint that was disabled stays so, with the same reason, when it is edited. Enabling it
+// clears the reason.
 func TestADisabledEndpointIsEdited(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -312,7 +312,7 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, "")
 }
 
-// A change of one endpoint leaves the guild's others as they are.
+// A change of one endpoint does not change the guild's other endpoints.
 func TestAChangeIsOfOneEndpoint(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -320,7 +320,7 @@ func TestAChangeIsOfOneEndpoint(t *testing.T) {
 	other, _ := register(t, api, "https://127.0.0.1:9/")
 	id, _ := register(t, api, "https://127.0.0.1:9/")
 	on := apitest.Path("id", id)
-	api.Do(t, "rotateWebhookSecret", "", apitest.Path("id", other)).Want(t, 200, "") // so that it has an old one
+	api.Do(t, "rotateWebhookSecret", "", apitest.Path("id", other)).Want(t, 200, "") // so that the endpoint has a replaced secret
 	row := func() string {
 		return dbtest.Value[string](t, api.DB(), `
 			SELECT to_jsonb(e)::text FROM webhook_endpoints e WHERE guild_id = $1 AND id = $2`, api.Guild, other)
@@ -394,7 +394,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 
 	adjusted := api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
 	api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).WantReplayOf(t, adjusted)
-	api.Do(t, "adjustXp", `{"user_id":"42","delta":500}`).Want(t, 200, "") // not subscribed
+	api.Do(t, "adjustXp", `{"user_id":"42","delta":500}`).Want(t, 200, "") // an event type that the endpoint does not subscribe to
 	testutil.Eventually(t, "the event", func() bool { return len(receiver.types()) == 1 })
 
 	var list struct {
@@ -470,7 +470,7 @@ func TestCommandLine(t *testing.T) {
 	cfg := webhooks.Config{DB: engine.DB, Box: engine.Box, Guard: engine.Guard}
 	ctx := t.Context()
 
-	register(t, api.Next(t), receiver.URL) // another guild's, which comes first
+	register(t, api.Next(t), receiver.URL) // an endpoint of another guild, which comes first
 	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, "", nil)
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
@@ -532,7 +532,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// Each change in the dashboard is bound to its guild, and shows.
+// Each change in the dashboard applies to its guild only and is shown.
 func TestWhatPeopleChangeShows(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -578,12 +578,12 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	} {
 		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
 	}
-	// A fault of the request itself is told whether or not there is such an endpoint.
+	// An invalid request is reported whether or not the endpoint exists.
 	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
 	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
 	shows("the first", true)
 
-	// Another receiver has not failed yet.
+	// A new receiver starts without failures.
 	dbtest.Exec(t, d, `UPDATE webhook_schedule SET failing_since = now() WHERE guild_id = $1`, guild)
 	fails := func() bool { return dbtest.Value[bool](t, d, `SELECT failing_since IS NOT NULL FROM webhook_schedule`) }
 	wanted.Description = ""
@@ -621,8 +621,8 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	}
 }
 
-// Deliveries that the dashboard queues by hand stand in the log, which it reads piece
-// by piece.
+// Deliveries that were queued in the dashboard appear in the log, which the test reads page by
+// page.
 func TestWhatPeopleQueueIsLogged(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -667,7 +667,7 @@ func TestWhatPeopleQueueIsLogged(t *testing.T) {
 	}
 }
 
-// leaving is a reader whose caller leaves before its second query.
+// leaving is a Querier whose caller goes away before the second query.
 type leaving struct {
 	db.Querier
 	leave context.CancelFunc
@@ -681,7 +681,7 @@ func (l *leaving) GetContext(ctx context.Context, dest any, query string, args .
 	return l.Querier.GetContext(ctx, dest, query, args...)
 }
 
-// A caller that waits for an attempt gets what there is when it leaves, and why.
+// When its caller goes away, AwaitAttempt returns the delivery's present state and the error.
 func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -702,8 +702,7 @@ func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// A delivery that is held, and a ping that is to be fetched, keep no caller waiting for an
-// attempt.
+// AwaitAttempt returns at once for a delivery that is held, and for a ping that has to be fetched.
 func TestNoAttemptOfWhatIsHeldOrFetchedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// endpoint is a registered receiver as it is stored.
+// endpoint is a stored endpoint.
 type endpoint struct {
 	GuildID        string     `db:"guild_id"`
 	ID             string     `db:"id"`
@@ -26,15 +26,16 @@ type endpoint struct {
 	UpdatedAt      time.Time  `db:"updated_at"`
 }
 
-// MaxEndpoints is how many endpoints a guild may have. It bounds the fan-out of a write.
+// MaxEndpoints is how many endpoints a guild may have. It bounds the deliveries of one event.
 const MaxEndpoints = 10
 
 var noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
 
-// columns are those of an endpoint.
+// columns lists the columns of an endpoint.
 const columns = `guild_id, id, delivery, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`
 
-// lockGuild makes registrations of a guild take turns. It is NotFound for one that leaves.
+// lockGuild locks the guild, so that its registrations run one after the other. It returns a
+// NotFound fault for a guild that is being removed.
 func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 AND removed_at IS NULL FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
@@ -43,7 +44,7 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "lock guild", guild)
 }
 
-// checkLimit is Refused when the guild has MaxEndpoints.
+// checkLimit returns a Refused fault if the guild has MaxEndpoints.
 func checkLimit(ctx context.Context, q db.Querier, guild string) error {
 	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
 	if err != nil {
@@ -55,7 +56,7 @@ func checkLimit(ctx context.Context, q db.Querier, guild string) error {
 	return nil
 }
 
-// insert stores a new endpoint, healthy.
+// insert stores a new endpoint and its schedule.
 func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	stored, err := db.Get[endpoint](ctx, tx, `
 		WITH e AS (
@@ -74,7 +75,7 @@ const oneEndpoint = `
 	FROM webhook_endpoints
 	WHERE guild_id = $1 AND id = $2`
 
-// get returns one endpoint of the guild, or NotFound.
+// get returns an endpoint of the guild, or a NotFound fault.
 func get(ctx context.Context, q db.Querier, guild, id string) (endpoint, error) {
 	return read(ctx, q, oneEndpoint, guild, id)
 }
@@ -87,7 +88,7 @@ func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint,
 	return e, fault.Wrap(err, "read endpoint", id, "of guild", guild)
 }
 
-// update stores what a change made of a locked endpoint.
+// update stores a changed endpoint, which is locked.
 func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	stored, err := db.Get[endpoint](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -101,7 +102,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	return stored, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
 }
 
-// endOldSecrets forgets every secret that was replaced.
+// endOldSecrets deletes all replaced secrets.
 func endOldSecrets(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
 	e, err := db.Get[endpoint](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -116,8 +117,8 @@ func endOldSecrets(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, 
 	return e, fault.Wrap(err, "end the old secrets of endpoint", id, "of guild", guild)
 }
 
-// replaceSecret stores a new secret. The one before signs along for the overlap;
-// those replaced earlier end when it does, at the latest.
+// replaceSecret stores a new secret. The previous one also signs for the overlap; secrets that were
+// replaced earlier end no later than that.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
 	e, err := db.Get[endpoint](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -147,7 +148,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 	return e, fault.Wrap(err, "rotate the secret of endpoint", id, "of guild", guild)
 }
 
-// remove deletes the endpoint and gives up what is on its way to it.
+// remove deletes the endpoint and gives up its waiting deliveries.
 func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
 	was, err := lock(ctx, tx, guild, id)
 	if err != nil {
@@ -162,7 +163,7 @@ func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
 	return delivery.Forget(ctx, tx, guild, id)
 }
 
-// lock is get, and keeps other changes of the endpoint waiting until the unit ends.
+// lock is get with a lock on the endpoint until the transaction ends.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
 	return read(ctx, tx, oneEndpoint+` FOR NO KEY UPDATE`, guild, id)
 }
