@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Work") }
 
-// asked is the data of an event by which the bot is asked for something.
+// asked is the data of an event that asks the bot for something.
 type asked struct {
 	WorkID     string `json:"work_id"`
 	Kind       string `json:"kind"`
@@ -37,15 +37,15 @@ type asked struct {
 	guild string
 }
 
-// world is the platform as the bot of the tests sees it. It posts nothing twice that has
-// the same nonce.
+// world is the chat platform as the tests' bot sees it. It does not post a message twice for the
+// same nonce.
 type world struct {
 	mu       sync.Mutex
-	first    int                 // number of the first message
-	byNonce  map[string]string   // the message
-	contents map[string][]string // by message, all that it has said, in order
+	first    int                 // the number of the first message
+	byNonce  map[string]string   // message ids by nonce
+	contents map[string][]string // all contents of each message, in order
 	replies  map[string]string
-	channels map[string]string // what was done with a channel last
+	channels map[string]string // the last action on each channel
 }
 
 func newWorld() *world {
@@ -58,7 +58,7 @@ func newWorld() *world {
 	}
 }
 
-// carryOut does what is asked for and returns the body of the answer.
+// carryOut does what the event asks for and returns the body of the answer.
 func (w *world) carryOut(a asked) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *world) carryOut(a asked) string {
 	return `{"done":{}}`
 }
 
-// said is what the messages of the platform say now.
+// said returns the present contents of all messages.
 func (w *world) said() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,15 +89,14 @@ func (w *world) said() []string {
 	return list
 }
 
-// now is what a message says now.
+// now returns the present content of a message.
 func (w *world) now(id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.contents[id][len(w.contents[id])-1]
 }
 
-// fetch fetches work, for up to wait seconds until there is some. Each event is held
-// against its schema.
+// fetch pulls work and waits for it up to `wait` seconds. It checks each event against its schema.
 func fetch(t testing.TB, bot *apitest.API, more string) (list []asked) {
 	t.Helper()
 	var got struct {
@@ -136,7 +135,7 @@ func answer(t testing.TB, bot *apitest.API, a asked, body string) *apitest.Respo
 	return bot.Do(t, "answerBotWork", body, apitest.Path("id", a.WorkID))
 }
 
-// platform is the chat platform of the workers.
+// platform returns the workers' chat platform.
 func platform(api *apitest.API) *chat.Work {
 	return chat.NewWork(api.DB(), slog.New(slog.DiscardHandler), nil)
 }
@@ -146,7 +145,7 @@ func background(t testing.TB) context.Context {
 	return chat.Background(t.Context())
 }
 
-// ticket is an open ticket with a channel.
+// ticket creates an open ticket with a channel.
 func ticket(t testing.TB, api *apitest.API, id string) string {
 	t.Helper()
 	dbtest.Exec(t, api.DB(), `
@@ -155,8 +154,7 @@ func ticket(t testing.TB, api *apitest.API, id string) string {
 	return id
 }
 
-// node has the workers of a node run until the test ends, or the function that it returns
-// is called.
+// node runs the workers of a node until the test ends or the returned function is called.
 func node(t testing.TB, api *apitest.API) (stop func()) {
 	t.Helper()
 	d, p, log := api.DB(), platform(api), slog.New(slog.DiscardHandler)
@@ -189,15 +187,14 @@ func node(t testing.TB, api *apitest.API) (stop func()) {
 	return stop
 }
 
-// messages is what the sweep of messages needs.
+// messages returns the configuration of the sweep of messages.
 func messages(api *apitest.API) tickets.Config {
 	keys := server.TicketKeys{Keys: idempotency.Keys{Sealer: api.Server.Sealer}}
 	return tickets.Config{DB: api.DB(), Chat: platform(api), Keys: keys}
 }
 
-// live has the bot work until the test ends: it fetches, does what it is asked for, and
-// answers. trouble, which may be nil, is asked for each piece of work what to do: it does
-// the rest itself where it returns true.
+// live runs the bot until the test ends: it fetches work, does it and answers. For each piece of
+// work it calls trouble, which may be nil; if trouble returns true, it has handled the work itself.
 func live(t testing.TB, bot *apitest.API, w *world, trouble func(a asked) bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -215,7 +212,7 @@ func live(t testing.TB, bot *apitest.API, w *world, trouble func(a asked) bool) 
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// inBackground posts a message for a ticket, and returns where the response will be.
+// inBackground posts a message for a ticket in a goroutine and returns a channel for the response.
 func inBackground(t testing.TB, api *apitest.API, ticket, body string) <-chan *apitest.Response {
 	t.Helper()
 	done := make(chan *apitest.Response, 1)

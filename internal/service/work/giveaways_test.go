@@ -30,9 +30,8 @@ func entries(t testing.TB, bot *apitest.API, guild, giveaway string, n int) *api
 	return bot.In(guild).Do(t, "writeRecords", `{"records":[`+strings.Join(list, ",")+`]}`)
 }
 
-// The bot posts the giveaway, writes its entries when it is asked for them, announces the
-// winners and edits the message, and answers all of it late, twice or after it has
-// posted and died.
+// The bot posts a giveaway, writes its entries when asked, announces the winners and edits the
+// message. It answers late, twice, or after it has posted and crashed.
 func TestAGiveawayIsRunByTheBot(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -40,7 +39,7 @@ func TestAGiveawayIsRunByTheBot(t *testing.T) {
 	node(t, api)
 	id := giveaway(t, api, 2)
 	a := one(t, bot, "post_giveaway")
-	there.carryOut(a) // and dies
+	there.carryOut(a) // and crashes before it answers
 	dbtest.Exec(t, api.DB(), `UPDATE stream_deliveries SET due_at = now()`)
 	a = one(t, bot, "post_giveaway")
 	if a.GiveawayID != id || a.ChannelID != "7002" || !strings.Contains(a.Content, "A hat") {
@@ -92,7 +91,8 @@ func TestAGiveawayIsRunByTheBot(t *testing.T) {
 	}
 }
 
-// A channel that is not the guild's is the bot's to judge, after the answer.
+// Guildhall does not check whether the channel belongs to the guild; the bot does so when it is
+// asked to post.
 func TestAGiveawayThatTheBotDoesNotPostIsDrawnFromWhatIsThere(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -114,8 +114,7 @@ func TestAGiveawayThatTheBotDoesNotPostIsDrawnFromWhatIsThere(t *testing.T) {
 	})
 }
 
-// Entries that the bot does not collect are not waited for longer than until its
-// refusal.
+// If the bot refuses to write the entries, the draw does not wait for them any longer.
 func TestEntriesThatTheBotRefusesAreMissed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -142,10 +141,8 @@ func TestEntriesThatTheBotRefusesAreMissed(t *testing.T) {
 	})
 }
 
-// Work that the bot has not seen yet is taken back when it is too late for it; work
-// that it has seen is waited for.
-//
-// RELIABILITY.md, Messages.
+// A request that the bot has not fetched is withdrawn when it is too late; the answer to a fetched
+// request is awaited. RELIABILITY.md, Messages.
 func TestAGiveawayThatIsOverBeforeTheBotHasSeenItIsNotPosted(t *testing.T) {
 	t.Parallel()
 	for _, seen := range []bool{false, true} {
@@ -171,10 +168,8 @@ func TestAGiveawayThatIsOverBeforeTheBotHasSeenItIsNotPosted(t *testing.T) {
 	}
 }
 
-// A bot that has posted a giveaway and answers only after its end is asked for the entries
-// all the same.
-//
-// RELIABILITY.md, Messages.
+// If the bot has posted a giveaway and answers only after its end, it is still asked for the
+// entries. RELIABILITY.md, Messages.
 func TestAGiveawayWhosePostIsAnsweredLateIsCollected(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -202,7 +197,8 @@ func TestAGiveawayWhosePostIsAnsweredLateIsCollected(t *testing.T) {
 	})
 }
 
-// The message says what is so last: an edit is asked for when the one before is answered.
+// The message ends with the latest content, because an edit is requested only once the previous one
+// is answered.
 func TestEditsOfAMessageComeInOrder(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -237,7 +233,7 @@ func TestEditsOfAMessageComeInOrder(t *testing.T) {
 	}
 }
 
-// Resumed and rerolled giveaways are announced like those that have ended.
+// Resumed and rerolled giveaways are announced like giveaways that have ended.
 func TestWhatIsSaidOfAGiveawayIsSaidByTheBot(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())

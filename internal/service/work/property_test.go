@@ -22,8 +22,8 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// impatient is the platform of callers who do not wait for the bot's answer: they are told
-// at once what they would be told after ten seconds.
+// impatient is the platform of callers that do not wait for the bot's answer: they get at once the
+// error that they would get after ten seconds.
 type impatient struct{ *chat.Work }
 
 func (p impatient) SendMessage(ctx context.Context, m chat.Message) (string, error) {
@@ -34,13 +34,11 @@ func (p impatient) FindMessages(ctx context.Context, m chat.Message, since time.
 	return p.Work.FindMessages(chat.Background(ctx), m, since)
 }
 
-// Messages of one ticket, each posted again and again under its key, and its channel,
-// which follows the ticket, with a bot that fetches, answers late, twice, not at all or
-// no, posts and dies, and with leases, nonces and deadlines that run out. Whatever
-// happens, nothing is posted twice; what the bot has answered for stands in the
-// transcript once, and under the key; and in the end the channel is as the ticket is.
-//
-// RELIABILITY.md, Messages.
+// Messages of one ticket are posted again and again under their keys, while the ticket's channel
+// follows the ticket. The bot fetches work, answers late, twice, not at all or with a refusal,
+// posts and crashes; leases, nonces and deadlines expire. No message is ever posted twice; a
+// message that the bot has confirmed is in the transcript once, and its response is stored under
+// its key; and in the end the channel matches the ticket. RELIABILITY.md, Messages.
 func TestWorkProperty(t *testing.T) {
 	t.Parallel()
 	platform := &impatient{}
@@ -58,16 +56,16 @@ func TestWorkProperty(t *testing.T) {
 	})
 }
 
-// story is one sequence of a ticket's.
+// story is one random sequence of operations on a ticket.
 type story struct {
 	r        *rapid.T
 	t        *testing.T
 	api, bot *apitest.API
 	world    *world
 	id       string
-	held     []asked           // fetched, and perhaps answered
-	answers  map[string]string // what counted, by work
-	posted   map[string]string // what callers were told, by key
+	held     []asked           // work that was fetched and perhaps answered
+	answers  map[string]string // the answers that counted, by work
+	posted   map[string]string // the responses to callers, by key
 }
 
 var keys = []string{"a", "b"}
@@ -109,14 +107,13 @@ func (s *story) step() {
 		}
 	case 10:
 		change := rapid.SampledFrom([]string{"closeTicket", "reopenTicket"}).Draw(s.r, "change")
-		s.api.Settle(operation(s.t, change), "", apitest.Path("id", s.id)) // a ticket that is so already is refused
+		s.api.Settle(operation(s.t, change), "", apitest.Path("id", s.id)) // a ticket that is in this state already is refused
 	case 11:
 		s.sync()
 	}
 }
 
-// post posts the message of a key, and holds what the caller is told against what it was
-// told before.
+// post posts the message of a key and compares the response with earlier responses for the key.
 func (s *story) post(key string) int {
 	a := s.api.Key(s.id+key).Do(s.t, "createTicketMessage", `{"content":"`+s.id+key+`"}`, apitest.Path("id", s.id))
 	if a.Status == 201 {
@@ -142,7 +139,7 @@ func (s *story) fetch() {
 	}
 }
 
-// answer answers work, and holds what counts against what has counted before.
+// answer answers work and compares the answer that counts with the one that counted before.
 func (s *story) answer(a asked, body string) {
 	got := answer(s.t, s.bot, a, body).Want(s.t, 200, "")
 	counts := got.Str(s.t, "data.result")
@@ -171,7 +168,7 @@ func (s *story) sync() {
 	}
 }
 
-// end has the bot answer everything, and compares.
+// end lets the bot answer everything and checks the final state.
 func (s *story) end() {
 	for range 6 {
 		s.fetch()
@@ -234,10 +231,8 @@ func operation(t *testing.T, id string) apitest.Operation {
 	return apitest.Operation{}
 }
 
-// Many callers at once post messages under keys until they are told that they stand there,
-// while a bot is slow, answers twice, or posts and dies.
-//
-// RELIABILITY.md, Messages.
+// Many callers concurrently post messages under keys and retry until they succeed, while the bot is
+// slow, answers twice, or posts and crashes. RELIABILITY.md, Messages.
 func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -250,7 +245,7 @@ func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 		what := random.IntN(4)
 		mu.Unlock()
 		switch what {
-		case 0: // dies, and is there again when the lease is over
+		case 0: // crashes, and fetches again when the lease has ended
 			there.carryOut(a)
 			dbtest.Exec(t, api.DB(), `UPDATE stream_deliveries SET due_at = now() WHERE due_at > now()`)
 			return true
@@ -291,7 +286,7 @@ func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 	}
 }
 
-// An answer that comes in over one node is seen on another within half a second.
+// An answer that is sent to one node is seen on another within half a second.
 func TestAnAnswerIsSeenOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	one := apitest.New(t, apitest.ByBot())
@@ -300,7 +295,7 @@ func TestAnAnswerIsSeenOnAnotherNode(t *testing.T) {
 	testutil.Eventually(t, "the bot is asked", func() bool { return dbtest.Value[int](t, one.DB(), `SELECT count(*) FROM bot_work`) == 1 })
 	work := dbtest.Value[string](t, one.DB(), `SELECT id FROM bot_work`)
 	began := time.Now()
-	dbtest.Do(t, one.DB(), func(ctx context.Context, tx *db.Tx) error { // no node is woken by this
+	dbtest.Do(t, one.DB(), func(ctx context.Context, tx *db.Tx) error { // a direct write, which wakes no node
 		_, _, err := chat.SettleWork(ctx, tx, one.Guild, work, "bk_x", chat.Answer{MessageID: "12"})
 		return err
 	})

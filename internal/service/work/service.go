@@ -1,6 +1,5 @@
-// Package work takes what the operator's bot answers where it does what has to be done on
-// the chat platform. How it is asked is package chat's; what follows an answer is the
-// domains'.
+// Package work receives the answers of the operator's bot, if the bot acts on the chat platform.
+// Package chat asks the bot; the domains handle the consequences of an answer.
 package work
 
 import (
@@ -12,7 +11,7 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Follow does what follows an answer, in the unit that takes it.
+// Follow handles the consequences of an answer, in the transaction that stores it.
 type Follow func(ctx context.Context, tx *db.Tx, a chat.Answered) error
 
 // Service implements the operation of the tag Work.
@@ -20,7 +19,7 @@ type Service struct {
 	Tickets, Giveaways Follow
 }
 
-// AnswerBotWork takes the bot's answer. The first one counts.
+// AnswerBotWork stores the bot's answer. The first answer counts.
 func (s *Service) AnswerBotWork(ctx context.Context, r gen.AnswerBotWorkRequestObject) (gen.AnswerBotWorkResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	var a chat.Answer
@@ -52,8 +51,8 @@ func (s *Service) settle(ctx context.Context, tx *db.Tx, guild, id, by string, a
 	return done, s.Giveaways(ctx, tx, done)
 }
 
-// Expire refuses what nobody has answered until its deadline. It is the work of a sweep;
-// several may run at once.
+// Expire refuses work that was not answered before its deadline. A sweep calls it; several may run
+// at once.
 func (s *Service) Expire(ctx context.Context, d *db.DB) error {
 	return db.Sweep{What: "work that nobody has answered", Due: chat.WorkOverdue, Look: 1000, Chunk: 100, AtOnce: 2, Do: s.expire}.Run(ctx, d)
 }

@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// closing has the bot asked to close a channel, and returns that.
+// closing makes the bot be asked to close a channel, and returns that request.
 func closing(t *testing.T, api, bot *apitest.API) asked {
 	t.Helper()
 	id := ticket(t, api, "closing")
@@ -37,9 +37,8 @@ func TestAKeyAnswersTheWorkOfItsGuildsOnly(t *testing.T) {
 	answer(t, api.Bot(t, api.Guild), a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
 }
 
-// The bot moves a closed ticket before it answers that the old channel is closed: it is
-// asked to close the new one, too.
-// RELIABILITY.md, Messages.
+// The bot moves a closed ticket to another channel before it answers that the old channel is
+// closed: it is also asked to close the new one. RELIABILITY.md, Messages.
 func TestWorkOnAChannelIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -56,9 +55,8 @@ func TestWorkOnAChannelIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	}
 }
 
-// The message of a giveaway is another one by the time that the bot answers, with the same
-// text: that one is edited, and its entries are asked for, as well.
-// RELIABILITY.md, Giveaways.
+// When the bot answers, the giveaway has another message with the same text: that message is edited
+// too, and its entries are requested. RELIABILITY.md, Giveaways.
 func TestWorkOnAMessageIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -85,8 +83,8 @@ func TestWorkOnAMessageIsNotAnsweredByWorkOnAnother(t *testing.T) {
 	}
 }
 
-// A guild that has come from another's file may have things of the same ids. An answer that
-// is sent twice answers for the one guild alone.
+// After an import from another guild's file, two guilds may contain things with the same ids. An
+// answer that is sent twice counts for one guild only.
 func TestWorkOfEqualThingsInTwoGuildsIsAnsweredInEach(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())

@@ -40,8 +40,7 @@ func TestATicketMessageIsPostedByTheBot(t *testing.T) {
 	api.WantEvent(t, "ticket.message", `{"data":{"channel_message_id":"1000000"}}`)
 }
 
-// transcript is what the messages of a ticket's transcript say, and their ids on the
-// platform.
+// transcript returns the texts of a ticket's transcript and their message ids on the platform.
 func transcript(t *testing.T, api *apitest.API, ticket string) string {
 	t.Helper()
 	return dbtest.Value[string](t, api.DB(), `
@@ -49,7 +48,7 @@ func transcript(t *testing.T, api *apitest.API, ticket string) string {
 		FROM ticket_messages WHERE ticket_id = $1 AND kind = 'message'`, ticket)
 }
 
-// sweep ends what those who posted messages have left.
+// sweep finishes messages whose senders have disappeared.
 func sweep(t *testing.T, api *apitest.API) {
 	t.Helper()
 	if err := tickets.SweepIntents(background(t), messages(api)); err != nil {
@@ -90,10 +89,8 @@ func TestAMessageThatIsAnsweredLateStandsInTheTranscript(t *testing.T) {
 	}
 }
 
-// The bot mirrors what it has posted before it answers, and that late: the repeat of the
-// request is answered with the entry that the bot has made.
-//
-// RELIABILITY.md, Messages.
+// The bot mirrors the message that it has posted before it answers, and answers late: a repeat of
+// the request gets the transcript entry that the bot has made. RELIABILITY.md, Messages.
 func TestAMessageThatIsMirroredBeforeALateAnswerIsShown(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -121,7 +118,7 @@ func TestTheSameKeyResumesTheSameWork(t *testing.T) {
 	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
 	keyed, body := api.Key("k"), `{"content":"Hello","author_id":"5"}`
 	keyed.Do(t, "createTicketMessage", body, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
-	// The nonce would be forgotten by now, were it the platform's to keep.
+	// The platform itself would have forgotten the nonce by now.
 	dbtest.Exec(t, api.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '10 minutes'`, "first_sent_at", "created_at"))
 	posted := inBackground(t, keyed, id, body)
 	a := one(t, bot, "post_message")
@@ -155,9 +152,8 @@ func TestWhatTheBotRefusesIsNotPosted(t *testing.T) {
 	}
 }
 
-// A bot that dies between posting and answering gets the work again.
-//
-// RELIABILITY.md, Messages.
+// A bot that crashes between posting and answering gets the same work again. RELIABILITY.md,
+// Messages.
 func TestWorkThatIsNotAnsweredComesAgain(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -173,9 +169,7 @@ func TestWorkThatIsNotAnsweredComesAgain(t *testing.T) {
 	}
 }
 
-// The answer is committed between the moment in which the sender gives up and the unit in
-// which it says so.
-//
+// The answer commits between the sender's timeout and the transaction that records the timeout.
 // RELIABILITY.md, Messages.
 func TestAnAnswerThatComesAsTheSenderGivesUpIsNotLost(t *testing.T) {
 	t.Parallel()
@@ -244,7 +238,7 @@ func TestAChannelFollowsItsTicketInOrder(t *testing.T) {
 				t.Errorf("after the answer the channel is tried again: %v", tried)
 			}
 			sync()
-			if action == "delete" { // the ticket is open, and what the bot has deleted is no channel of it
+			if action == "delete" { // the ticket is open, and a deleted channel is no longer its channel
 				api.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"open","channel_id":null}}`)
 				due := dbtest.Value[bool](t, api.DB(), `SELECT channel_due_at IS NOT NULL FROM tickets WHERE id = $1`, id)
 				if due || there.channels["7001"] != action {
@@ -271,22 +265,21 @@ func TestAChannelFollowsItsTicketInOrder(t *testing.T) {
 	}
 }
 
-// hasty is the chat platform of a worker beside which the bot answers: before the worker
-// has given the channel back, and with the answer's own job at once.
+// hasty is a worker's chat platform on which the bot answers before the worker has released the
+// channel, and whose answer is followed up at once.
 type hasty struct {
 	*chat.Work
 	beside func()
 }
 
-// ArchiveChannel asks the bot, which answers.
+// ArchiveChannel asks the bot, which answers at once.
 func (h hasty) ArchiveChannel(ctx context.Context, c chat.Channel, l chat.Lock) error {
 	defer h.beside()
 	return h.Work.ArchiveChannel(ctx, c, l)
 }
 
-// The job of an answer finds the channel in the hands of who has asked: he goes on.
-//
-// RELIABILITY.md, Messages.
+// The follow-up of an answer finds the channel leased by the worker that has asked; that worker
+// continues. RELIABILITY.md, Messages.
 func TestAnAnswerBesideTheWorkerIsFollowed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -310,12 +303,12 @@ func TestAnAnswerBesideTheWorkerIsFollowed(t *testing.T) {
 	if there.channels["7001"] != "archive" || due() {
 		t.Errorf("the channel's last word is %q", there.channels["7001"])
 	}
-	// It is asked to open the channel, and answers as the channel is to be closed again.
+	// The bot is asked to open the channel, and answers when the ticket is closed again.
 	api.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 	sync(platform(api))
 	api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 	sync(hasty{platform(api), answered})
-	answered() // what it was asked for after that
+	answered() // the requests that follow
 	if there.channels["7001"] != "archive" || due() {
 		t.Errorf("at the end the channel's last word is %q", there.channels["7001"])
 	}
