@@ -1,11 +1,11 @@
-// Package guildhall embeds the contract. The file stands at the root of the
-// repository, where go:embed of a package below cannot reach it.
+// Package guildhall embeds the contract. It is the root package because go:embed can only embed
+// files below its package.
 package guildhall
 
 import _ "embed"
 
-// OpenAPI is the contract as openapi.yaml has it: OpenAPI 3.0.3 with the extensions by
-// which the server is configured. Callers read the forms that package gen holds.
+// OpenAPI is openapi.yaml: OpenAPI 3.0.3 with the extensions that configure the server. Callers
+// read the published forms, which package gen embeds.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

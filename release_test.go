@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// A release is named by its date and says which contract it has.
+// A section of the changelog is named by a release's date and states its contract version.
 func TestTheChangelogHasOneSectionARelease(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("CHANGELOG.md")
@@ -54,7 +54,7 @@ func TestTheChangelogHasOneSectionARelease(t *testing.T) {
 	}
 }
 
-// A number is releasable when its section has a date and its contract is frozen.
+// A version can be released when its section has a date and its contract is frozen.
 func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
 	t.Parallel()
 	const contract = "info:\n  version: 2.2.0\n"
@@ -98,8 +98,8 @@ func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
 	}
 }
 
-// Two packages of one commit are equal. A package's settings are root's alone, an upgrade lets
-// the service run, and its removal ends it.
+// Two packages built from one commit are identical. The package's settings can be read by root
+// only, an upgrade restarts a running service, and removing the package stops it.
 func TestThePackageForDebian(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "dpkg-deb")
@@ -133,7 +133,7 @@ func TestThePackageForDebian(t *testing.T) {
 	}
 	control := filepath.Join(folder, "control")
 	run("dpkg-deb", "--control", packages[0], control)
-	// systemctl is one that writes down what it is asked for, on a machine that has systemd.
+	// A fake systemctl that records its arguments, on a machine that seems to have systemd.
 	for script, calls := range map[string]string{
 		"postinst configure":    "daemon-reload",
 		"prerm upgrade 26.12.1": "",
@@ -152,7 +152,7 @@ func TestThePackageForDebian(t *testing.T) {
 	}
 }
 
-// Every module that is linked into the program comes with its licence.
+// The notices contain the licence of every module that is linked into the program.
 func TestTheNoticesNameEveryLinkedModule(t *testing.T) {
 	t.Parallel()
 	notices, err := exec.CommandContext(t.Context(), ".ci/notices").Output()
