@@ -12,7 +12,7 @@ var (
 	namedCall      = regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/[^`?]*)[^`]*`")
 )
 
-// The documents for callers name only operations that the contract has.
+// Every operation that the documents for callers name exists in the contract.
 func TestDocumentsNameOperationsThatThereAre(t *testing.T) {
 	t.Parallel()
 	operations, calls := map[string]bool{}, map[string]bool{}

@@ -10,8 +10,8 @@ import (
 	"guildhall/gen"
 )
 
-// The documents are valid by the library that enforces them, every example
-// matches its schema, and every pattern and default is sound.
+// The documents are valid for the library that enforces them, every example matches its schema, and
+// every pattern and default is valid.
 func TestDocumentsAreValid(t *testing.T) {
 	t.Parallel()
 	for name, src := range map[string][]byte{"enforced": guildhall.OpenAPI, "3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {

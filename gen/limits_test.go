@@ -13,8 +13,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// ownLimits are the members whose limits differ from those of members with the same name
-// in other schemas.
+// ownLimits lists members whose limits differ from those of members with the same name in other
+// schemas, each with the reason.
 var ownLimits = map[string]string{
 	"Guild.id":                                 "a guild's id is the chat platform's",
 	"BotGuild.id":                              "a guild's id is the chat platform's",
@@ -49,10 +49,11 @@ var ownLimits = map[string]string{
 	"RecordGiveawayEntry.entries":              "0 takes the entries away",
 }
 
-// A limit that is changed in one schema and not in the others is named here.
+// Members with the same name have the same limits in all schemas, so a limit that is changed in one
+// schema only is found.
 func TestMembersOfOneNameHaveTheSameLimits(t *testing.T) {
 	t.Parallel()
-	limits := map[string]map[string][]string{} // places by limits, by name of the member
+	limits := map[string]map[string][]string{} // places of each set of limits, by the member's name
 	for name, ref := range document(t).Components.Schemas {
 		for member, is := range ref.Value.Properties {
 			if limits[member] == nil {
@@ -105,7 +106,8 @@ func limitsOf(s *openapi3.Schema) string {
 	return text
 }
 
-// columns are the columns with a CHECK, and the members that show them or filter by them.
+// columns lists the columns with a CHECK constraint, with the members that show them or filter by
+// them.
 var columns = map[string][]string{
 	"cases.number":                      {"Case.number"},
 	"cases.reason":                      {"Case.reason"},
@@ -137,7 +139,7 @@ var columns = map[string][]string{
 	"webhook_endpoints.delivery":        {"WebhookEndpoint.delivery", "WebhookEndpointWithSecret.delivery", "CreateWebhookEndpointRequest.delivery"},
 }
 
-// notShown are the tables and columns with a CHECK that no member shows.
+// notShown lists the tables and columns with a CHECK constraint that no member shows.
 var notShown = []string{
 	"api_tokens", "audit_log", "auth_epoch", "bot_keys", "bot_work", "chat_intents", "facts_turn", "guilds", "idempotency_keys", "oldest_program",
 	"rank_indexes", "rank_requests", "secret_key_check", "webhook_hours", "webhook_schedule", "giveaway_draws.entries_hash", "giveaway_draws.seed",
@@ -151,9 +153,8 @@ var (
 	quotedValue   = regexp.MustCompile(`'([^']+)'::text`)
 )
 
-// The limits of the document and the constraints of the database are the same. Members of
-// one name have the same limits, so one of them is compared; lists are compared wherever
-// they stand.
+// The limits of the document equal the constraints of the database. Members with the same name have
+// the same limits, so one of them is compared; lists of values are compared in every place.
 func TestLimitsAreTheDatabases(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../migrations/schema.sql")
@@ -166,7 +167,7 @@ func TestLimitsAreTheDatabases(t *testing.T) {
 			table, _, _ = strings.Cut(name, " ")
 		}
 		_, check, ok := strings.Cut(line, " CHECK ")
-		if !ok || strings.Contains(check, " NULL") { // a rule between columns is no limit
+		if !ok || strings.Contains(check, " NULL") { // a rule that involves several columns is not a limit
 			continue
 		}
 		m := checkOfColumn.FindStringSubmatch(check)

@@ -16,12 +16,12 @@ import (
 	"guildhall/gen"
 )
 
-// released is the folder of the released documents. The commit of a release adds its own;
-// before the first release there is no such folder.
+// released is the directory of the released documents. The commit of a release adds its document;
+// before the first release the directory does not exist.
 const released = "../.github/contract/released"
 
-// A changed document has a new version, and CHANGELOG.md names that version. make doclint
-// checks that the change breaks no client.
+// A changed document needs a new version, which CHANGELOG.md must mention. make doclint checks that
+// the change is compatible with existing clients.
 func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile("../CHANGELOG.md")
@@ -80,8 +80,8 @@ func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	}
 }
 
-// versioned returns an error when the version of a document does not fit the frozen
-// documents, which are given by version, or CHANGELOG.md.
+// versioned returns an error if the version of a document does not fit CHANGELOG.md or the frozen
+// documents, which are given by version.
 func versioned(version, text string, frozen map[string]string, changelog string) error {
 	if !semver.IsValid("v" + version) {
 		return fmt.Errorf("info.version %q is no semantic version", version)
@@ -104,8 +104,8 @@ func versioned(version, text string, frozen map[string]string, changelog string)
 	return nil
 }
 
-// Generated clients pass parameters and members by position, so an addition in the middle
-// shifts those behind it.
+// Generated clients pass parameters and members by position, so an addition in the middle would
+// shift the following ones.
 func TestInsertions(t *testing.T) {
 	t.Parallel()
 	const was = `
@@ -126,8 +126,7 @@ components: {schemas: {A: {properties: {b: {}, a: {}, c: {}}}}}`: {"get /a: r", 
 	}
 }
 
-// insertions returns the parameters of operations and the members of schemas that the
-// document now has before the last one that was there.
+// insertions returns the added parameters and members that do not stand after all existing ones.
 func insertions(t *testing.T, was, now string) (found []string) {
 	t.Helper()
 	before, after := lists(t, was), lists(t, now)

@@ -87,7 +87,7 @@ func TestOperations(t *testing.T) {
 		if _, collected := op.Extensions["x-batched"]; collected != slices.Contains(together, op.OperationID) {
 			t.Errorf("%v alone are x-batched", together)
 		}
-		// A call that waits takes what it gets until it says otherwise: it counts as a read.
+		// Only these two are long polls, which count as reads and take no idempotency key.
 		_, waits := op.Extensions["x-long-poll"]
 		if waits != (op.OperationID == "pullWebhookEvents" || op.OperationID == "pullBotEvents") {
 			t.Error("pullWebhookEvents and pullBotEvents alone are x-long-poll")
@@ -98,8 +98,9 @@ func TestOperations(t *testing.T) {
 			if p.Value.In == "query" {
 				query = append(query, p.Value.Name)
 			}
-			// A form to try the call with fills examples in: what may be left out
-			// would then be sent by accident, one key with every call.
+			// Forms for trying a call are filled with the examples, so an optional parameter with
+			// an example would be sent by accident, and every call would have the same idempotency
+			// key.
 			filter := !p.Value.Required && p.Value.Name != "page" && p.Value.Name != "per_page"
 			if shown := p.Value.Example != nil; shown == filter {
 				t.Errorf("the parameter %s: an example is %v, it may be left out is %v", p.Value.Name, shown, filter)
@@ -111,7 +112,7 @@ func TestOperations(t *testing.T) {
 		if write && len(query) > 0 {
 			t.Errorf("a write takes no query, not %v", query)
 		}
-		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages && !waits && !slices.Equal(query, []string{"user_ids"}) { // which names the rows of its one page
+		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages && !waits && !slices.Equal(query, []string{"user_ids"}) { // user_ids determines the rows, which fit on one page
 			if !slices.Contains(query, "page") || !slices.Contains(query, "per_page") {
 				t.Error("a list takes page and per_page")
 			}
@@ -123,8 +124,8 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// responses holds the answers of an operation to the contract: one success,
-// described inline with an example, and every failure by reference.
+// responses checks the responses of an operation: one success, described inline with an example,
+// and every failure by reference.
 func responses(t *testing.T, write, waits, byID, scoped bool, op *openapi3.Operation) {
 	t.Helper()
 	want := []string{"400", "401", "403", "429", "500", "503"}
@@ -175,8 +176,8 @@ func responses(t *testing.T, write, waits, byID, scoped bool, op *openapi3.Opera
 	}
 }
 
-// Every code that an answer may hold is listed in FailureDetail, and the other way
-// round; a wrong method has no operation whose answer it could be.
+// FailureDetail lists exactly the codes that responses may contain. The code for a wrong method
+// belongs to no operation's response.
 func TestErrorCodes(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -192,8 +193,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-// Every event type has a schema of its own and a callback, and all but ping
-// can be subscribed to. Only the stream of work has its own type.
+// Every event type has a schema and a callback, and all except ping can be subscribed to. One type
+// exists only in the stream of work.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -228,7 +229,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Schemas keep to what every generator and fuzzer understands.
+// Schemas use only what every generator and fuzzer understands.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	var file struct {
@@ -261,15 +262,15 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// comesIn is whether a schema is of what others write: requests, guild files and records.
+// comesIn reports whether a schema describes input: requests, guild files and records.
 func comesIn(name string) bool {
 	return strings.HasSuffix(name, "Request") || strings.HasPrefix(name, "GuildFile") || strings.HasPrefix(name, "Record") ||
 		name == "GuildRecord"
 }
 
-// Rules beyond those of single members stand in a request's `not`, as far as generators
-// of clients make no class of it and fuzzers find what remains.
-// .github/contract/refusals.toml lists the rest.
+// Rules that involve several members of a request are expressed by `not`, where generators make no
+// class of it and fuzzers can still find valid requests. .github/contract/refusals.toml lists the
+// other rules.
 func TestRequestsAreExact(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -299,7 +300,7 @@ func TestRequestsAreExact(t *testing.T) {
 	}
 }
 
-// incomplete says which members of an answer are not always there.
+// incomplete returns the members of a response that may be absent.
 func incomplete(name string, s map[string]any) (errs []string) {
 	if comesIn(name) || name == "NetworkHit" || name == "WrittenRecord" {
 		return nil
@@ -313,8 +314,8 @@ func incomplete(name string, s map[string]any) (errs []string) {
 	return errs
 }
 
-// unbounded says where a schema, or one within it, lacks a bound or uses what
-// generators do not agree on.
+// unbounded returns the places where a schema, or one within it, lacks a bound or uses something on
+// which generators do not agree.
 func unbounded(at string, s map[string]any, request bool) (errs []string) {
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { _, ok := s[k]; return ok })
@@ -371,7 +372,7 @@ func unbounded(at string, s map[string]any, request bool) (errs []string) {
 	return errs
 }
 
-// known returns the open list of values of a property.
+// known returns the known values of a property whose list of values may grow.
 func known(t *testing.T, doc *openapi3.T, schema, prop string) []string {
 	t.Helper()
 	list, ok := doc.Components.Schemas[schema].Value.Properties[prop].Value.Extensions["x-extensible-enum"].([]any)
@@ -409,8 +410,8 @@ func examples(t *testing.T, what string, content openapi3.Content) {
 	}
 }
 
-// A generator that does not put the schema's name before the values of a closed
-// list, as openapi-generator's Go does not, makes no name twice.
+// Constant names stay unique even in generators that do not prefix an enum's values with the
+// schema's name, such as openapi-generator's for Go.
 func TestNamesOfValuesAreUnique(t *testing.T) {
 	t.Parallel()
 	used := map[string]string{}
@@ -438,8 +439,8 @@ func TestNamesOfValuesAreUnique(t *testing.T) {
 	}
 }
 
-// Patterns use nothing that the regular expressions of PHP, Python and
-// JavaScript do not share, and a receiver is shown with https alone.
+// Patterns use only what the regular expressions of PHP, Python and JavaScript have in common. The
+// URL of a receiver must be https.
 func TestPatternsArePortable(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string][]byte{"3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {
@@ -459,7 +460,7 @@ func TestPatternsArePortable(t *testing.T) {
 	}
 }
 
-// patterns are those of all schemas below a value of the document.
+// patterns returns the patterns of all schemas below a value of the document.
 func patterns(v any) (found []string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -477,8 +478,8 @@ func patterns(v any) (found []string) {
 	return found
 }
 
-// The parts of the document stand in one order, which CONTRIBUTING.md tells:
-// whoever looks for a part knows where it is.
+// The parts of the document stand in the order that CONTRIBUTING.md describes, so that each part
+// can be found.
 func TestPartsStandInOrder(t *testing.T) {
 	t.Parallel()
 	var file yaml.Node
@@ -490,7 +491,7 @@ func TestPartsStandInOrder(t *testing.T) {
 	components := member(doc, "components")
 	wantOrder(t, "components", components, "securitySchemes", "parameters", "headers", "responses", "schemas", "examples")
 
-	// Paths and schemas are grouped by tag, each group under a comment with its name.
+	// Paths and schemas are grouped by tag, and each group follows a comment with the tag's name.
 	bySchema := append(append([]string{"All tags"}, tags...), "Guild files")
 	paths, schemas := groups(member(doc, "paths")), groups(member(components, "schemas"))
 	if !slices.Equal(paths, tags) {
@@ -522,7 +523,7 @@ func wantOrder(t *testing.T, what string, n *yaml.Node, want ...string) {
 	}
 }
 
-// groups are the comments that stand before keys.
+// groups returns the comments that stand before keys.
 func groups(n *yaml.Node) (names []string) {
 	for i := 0; i < len(n.Content); i += 2 {
 		if c := n.Content[i].HeadComment; c != "" {
@@ -541,8 +542,8 @@ func member(n *yaml.Node, key string) *yaml.Node {
 	return &yaml.Node{}
 }
 
-// The schemas that Go makes by embedding another one (overlay.yaml) are that one and
-// the members that are named here, as published.
+// Schemas that Go implements by embedding another schema's struct (overlay.yaml) have exactly that
+// schema's members and the ones listed here.
 func TestSchemasThatAreAnotherAndMore(t *testing.T) {
 	t.Parallel()
 	schemas := document(t).Components.Schemas

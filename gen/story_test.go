@@ -20,17 +20,17 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// object is a JSON object of an example.
+// object is a JSON object in an example.
 type object = map[string]any
 
-// story is every example of the document: the examples show one guild over a few
-// days, so what one of them says, the others must not contradict.
+// story holds all examples of the document. Together they show one guild over a few days, so they
+// must not contradict one another.
 type story struct {
 	doc      *openapi3.T
-	requests map[string][]object // by operation
-	answers  map[string]object   // successes, by operation
-	events   map[string]object   // by type
-	emits    map[string]string   // the event that an operation says it emits
+	requests map[string][]object // request bodies by operation
+	answers  map[string]object   // response bodies of successes by operation
+	events   map[string]object   // payloads by event type
+	emits    map[string]string   // the event type that an operation's description says it emits
 }
 
 func readStory(t *testing.T) story {
@@ -61,7 +61,7 @@ func readStory(t *testing.T) story {
 	return s
 }
 
-// exampleValues are the examples of a body in the order of their names.
+// exampleValues returns the examples of a body in the order of their names.
 func exampleValues(t *testing.T, content openapi3.Content) (list []object) {
 	t.Helper()
 	media := content.Get("application/json")
@@ -77,7 +77,7 @@ func exampleValues(t *testing.T, content openapi3.Content) (list []object) {
 	return list
 }
 
-// things calls fn with every object of the answers and events, and where it stands.
+// things calls fn with every object in the responses and events, and with its place.
 func (s story) things(fn func(at string, o object)) {
 	var walk func(at string, v any)
 	walk = func(at string, v any) {
@@ -101,7 +101,7 @@ func (s story) things(fn func(at string, o object)) {
 	}
 }
 
-// data is what an operation answers with, under data.
+// data returns the member `data` of an operation's response.
 func (s story) data(t *testing.T, operation string) object {
 	t.Helper()
 	data, ok := s.answers[operation]["data"].(object)
@@ -111,7 +111,7 @@ func (s story) data(t *testing.T, operation string) object {
 	return data
 }
 
-// rows are what a list shows.
+// rows returns the items of a list's response.
 func (s story) rows(t *testing.T, operation string) (rows []object) {
 	t.Helper()
 	list, ok := s.answers[operation]["data"].([]any)
@@ -124,7 +124,7 @@ func (s story) rows(t *testing.T, operation string) (rows []object) {
 	return rows
 }
 
-// event is the data of the event of a type.
+// event returns the data of an event type's example.
 func (s story) event(t *testing.T, typ string) object {
 	t.Helper()
 	data, ok := s.events[typ]["data"].(object)
@@ -147,7 +147,7 @@ func instant(t *testing.T, o object, name string) (at time.Time, ok bool) {
 	return at, true
 }
 
-// wantAlike compares the members that two things share.
+// wantAlike compares the members that two objects have in common.
 func wantAlike(t *testing.T, one, other string, a, b object) {
 	t.Helper()
 	for name, value := range a {
@@ -157,8 +157,8 @@ func wantAlike(t *testing.T, one, other string, a, b object) {
 	}
 }
 
-// One id names one thing: it looks the same wherever it stands, unless it has
-// changed in between, and what never changes is the same even then.
+// An id always names the same thing, which looks the same in every example unless it has changed
+// between them. Members that never change are always the same.
 func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -169,10 +169,10 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 	byID, ofMessage := map[string][]seen{}, map[string]string{}
 	s.things(func(at string, o object) {
 		id, ok := o["id"].(string)
-		if !ok || strings.HasPrefix(at, "listBotGuilds") { // shows of a guild when it changed, and getGuild does not
+		if !ok || strings.HasPrefix(at, "listBotGuilds") { // listBotGuilds shows when a guild changed, getGuild does not
 			return
 		}
-		if _, ok := o["health"]; ok { // an endpoint's health changes and its updated_at does not
+		if _, ok := o["health"]; ok { // an endpoint's health changes without changing updated_at
 			o = maps.Clone(o)
 			delete(o, "health")
 		}
@@ -209,7 +209,7 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 	}
 }
 
-// Of two instants the one that happens first is the earlier.
+// If one thing must happen before another, its instant is earlier.
 func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -235,7 +235,7 @@ func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 			first, ok := instant(t, o, pair[0])
 			second, both := instant(t, o, pair[1])
 			if _, member := o["left_at"]; member && pair[1] == "joined_at" {
-				continue // a member is told of some time after joining
+				continue // a member's data is stored some time after joining
 			}
 			if ok && both && second.Before(first) {
 				t.Errorf("%s: %s %v lies before %s %v", at, pair[1], second, pair[0], first)
@@ -258,8 +258,8 @@ func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 	}
 }
 
-// The answer of an operation and the event that it emits tell of the same change, and
-// the event bears the change's instant.
+// The example of an operation's response and that of its event show the same change, and the event
+// has the change's instant.
 func TestExamplesOfEventsTellWhatTheirOperationsAnswer(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -269,7 +269,7 @@ func TestExamplesOfEventsTellWhatTheirOperationsAnswer(t *testing.T) {
 	for operation, typ := range s.emits {
 		answer, told := s.data(t, operation), s.event(t, typ)
 		switch typ {
-		case "xp.level_up": // shown without a rise, which emits nothing
+		case "xp.level_up": // the response's example shows no new level, so no event
 			continue
 		case "giveaway.rerolled":
 			told = told["giveaway"].(object)
@@ -308,7 +308,7 @@ func TestExamplesOfEventsTellWhatTheirOperationsAnswer(t *testing.T) {
 	}
 }
 
-// Numbers that can be counted or computed from other examples are right.
+// Numbers that can be counted or computed from other examples are correct.
 func TestExamplesCount(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -348,7 +348,7 @@ func TestExamplesCount(t *testing.T) {
 	}
 }
 
-// wantPart holds the rows that a page shows against how many there are.
+// wantPart compares the number of rows on a page with the total.
 func wantPart(t *testing.T, list string, page object, shown int, total any) {
 	t.Helper()
 	all := page["page"] == 1.0 && page["has_more"] == false
@@ -357,7 +357,7 @@ func wantPart(t *testing.T, list string, page object, shown int, total any) {
 	}
 }
 
-// A member's coins and XP are the same wherever they are told.
+// A member's coins and XP are the same in all examples.
 func TestExamplesOfMoneyAndXPAddUp(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -413,7 +413,7 @@ func levelOf(curve object, total float64) (level, into, cost float64) {
 	}
 }
 
-// The draws are those of the giveaway whose end and reroll the events tell of.
+// The draws are those of the giveaway in the events of its end and its reroll.
 func TestExamplesOfDrawsAreTheGiveaways(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -449,8 +449,8 @@ func TestExamplesOfDrawsAreTheGiveaways(t *testing.T) {
 	}
 }
 
-// The delivery that is shown carried an event that is shown, with headers that
-// verify against the secret that is shown: a receiver can be tried with them.
+// The example of a delivery carries the example of an event, with headers that verify with the
+// example secret, so a receiver can be tested with it.
 func TestExamplesOfADeliveryVerify(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
