@@ -16,14 +16,13 @@ const (
 	banner31 = "# The contract of the Guildhall API as OpenAPI 3.1. Generated from openapi.yaml by make generate."
 )
 
-// published are the extensions that callers use: they show a scope, the codes of a
-// failure, how stable an operation is, the known values of an open list, and the names
-// that generators give to values. All other extensions configure the server and our
-// generator, and are not published.
+// published lists the extensions that callers use: for required scopes, error codes, an operation's
+// stability, the known values of lists that may grow, and the names that generators give to values.
+// All other extensions configure the server and our generator and are not published.
 var published = []string{"x-required-scope", "x-error-codes", "x-stability-level", "x-extensible-enum", "x-enum-varnames"}
 
-// extension matches an extension whose value ends with its line, on a line of its own, or
-// whose value is a scalar, among the members of one line.
+// extension matches an extension that is a line of its own, or one with a scalar value within a
+// mapping written in one line.
 var extension = regexp.MustCompile(`(?m)^ *(x-[a-z-]+): .*\n|, (x-[a-z-]+): [^,\[\]{}\n]+`)
 
 // header matches the comments above the document.
@@ -116,10 +115,9 @@ func strip(n *yaml.Node) {
 	}
 }
 
-// webhooks moves the callbacks of every operation to the top of the document,
-// under their own names: in 3.1 they need no operation to hang on. They are no
-// calls to make: marked as internal they stay out of the clients of
-// openapi-generator, which would send them, and whose typescript-fetch would not
+// webhooks moves the callbacks of every operation to the top level of the document, under their own
+// names, as 3.1 allows. They are marked as internal, so that openapi-generator leaves them out of
+// clients: it would generate functions that send them, and the typescript-fetch client would not
 // compile.
 func webhooks(doc *yaml.Node) error {
 	hooks := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
@@ -147,8 +145,8 @@ func webhooks(doc *yaml.Node) error {
 	return err
 }
 
-// scopes puts each operation's required scope where 3.1 allows it for any kind
-// of security scheme: into each requirement, beside the scheme that proves who calls.
+// scopes copies each operation's required scope into its security requirements, where 3.1 allows
+// scopes for any kind of scheme.
 func scopes(doc *yaml.Node) {
 	schemes := get(get(doc, "components"), "securitySchemes")
 	operations(doc, func(op *yaml.Node) {
@@ -197,7 +195,7 @@ func schemas(doc *yaml.Node) error {
 			switch k.Value {
 			case "schema":
 				each(k, v)
-			case "schemas", "example", "examples", "default", "enum": // done above; data, not description
+			case "schemas", "example", "examples", "default", "enum": // handled above, or data instead of a schema
 			default:
 				find(v)
 			}
@@ -241,7 +239,7 @@ func schema(s *yaml.Node) error {
 	return err
 }
 
-// nullable makes null one of the types, and one of the values of an enum.
+// nullable adds null to a schema's types and to the values of its enum.
 func nullable(s *yaml.Node) error {
 	n := get(s, "nullable")
 	if n == nil {
@@ -262,7 +260,7 @@ func nullable(s *yaml.Node) error {
 	return nil
 }
 
-// exclusive replaces a bound and the flag beside it by one exclusive bound.
+// exclusive replaces a bound with its flag by one exclusive bound.
 func exclusive(s *yaml.Node, bound, flag string) {
 	f, b := get(s, flag), get(s, bound)
 	if f == nil {
@@ -276,7 +274,7 @@ func exclusive(s *yaml.Node, bound, flag string) {
 	remove(s, bound)
 }
 
-// names says of the names of an object's members what 3.0 has no word for.
+// names adds propertyNames, which 3.0 does not have, from x-property-names.
 func names(s *yaml.Node) {
 	if pattern := get(s, "x-property-names"); pattern != nil {
 		rename(s, "x-property-names", "propertyNames")
@@ -284,8 +282,8 @@ func names(s *yaml.Node) {
 	}
 }
 
-// examples gathers what 3.0 says in example and in x-extensible-enum, values
-// that are known today, of a list that stays open.
+// examples collects a schema's example and the values of x-extensible-enum, the known values of a
+// list that may grow, under examples.
 func examples(s *yaml.Node) {
 	known, example := get(s, "x-extensible-enum"), get(s, "example")
 	switch {

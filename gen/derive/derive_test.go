@@ -83,7 +83,7 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// flat lets the expectations ignore quotes where YAML does too.
+// flat removes quotes, which YAML does not need in these places, before a comparison.
 func flat(s string) string { return strings.ReplaceAll(s, "'", "") }
 
 func TestDeriveRefuses(t *testing.T) {
@@ -105,7 +105,7 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
-// The files that are committed are those that make generate would write.
+// The committed files equal what make generate would write.
 func TestCommittedForms(t *testing.T) {
 	t.Parallel()
 	contract := read(t, "../../openapi.yaml")
@@ -120,8 +120,8 @@ func TestCommittedForms(t *testing.T) {
 	}
 }
 
-// The published document has the extensions that callers use and no other, and differs
-// from openapi.yaml in nothing else.
+// The published document has exactly the extensions that callers use, and otherwise equals
+// openapi.yaml.
 func TestOnlyExtensionsAreNotPublished(t *testing.T) {
 	t.Parallel()
 	var source, shown any

@@ -2,8 +2,7 @@ package main
 
 import "go.yaml.in/yaml/v3"
 
-// The few things derive does to YAML mappings; all of them take nil for an
-// absent one.
+// The functions of this file work on YAML mappings. All of them accept nil for an absent mapping.
 
 func get(m *yaml.Node, key string) *yaml.Node {
 	var found *yaml.Node
@@ -45,7 +44,7 @@ func rename(m *yaml.Node, from, to string) {
 	}
 }
 
-// insertAfter adds a pair behind the one with the key after, or at the end.
+// insertAfter adds a pair after the pair with the key `after`, or at the end.
 func insertAfter(m *yaml.Node, after, key string, value *yaml.Node) {
 	at := len(m.Content)
 	if i := index(m, after); i >= 0 {
