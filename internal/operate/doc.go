@@ -1,5 +1,6 @@
-// Package operate holds what operators run: it examines, restores and watches an installation, and converts what comes to it.
+// Package operate holds what operators run: diagnosis, monitoring, background work, the check after
+// a restore, and converters for other bots' data.
 //
-// It is one of the six floors of internal, each a folder. Its packages import one
-// another and server, service, outbound, access and base, never a floor above.
+// It is one of the layers of internal, each of which is a directory. Its packages import one
+// another, server, service, outbound, access and base, never a layer above.
 package operate
