@@ -1,6 +1,6 @@
-// Package chores is what a worker does without being asked, besides delivering: it posts
-// announcements, brings channels in line with tickets, draws giveaways, runs the sweeps,
-// keeps the maps of leaderboards, and deletes what nobody can ask for any more.
+// Package chores assembles a worker's background work besides sending deliveries: it posts
+// announcements, updates the channels of tickets, draws giveaways, runs the sweeps, maintains the
+// rank indexes of leaderboards, and deletes expired rows.
 package chores
 
 import (
@@ -29,18 +29,18 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// Config is what chores need of their host.
+// Config holds what the chores need.
 type Config struct {
 	DB      *db.DB
 	Chat    chat.Platform
-	Sealer  idempotency.Sealer // of the responses that are kept
-	Expired []db.Expiry        // expiries of tables of other packages
+	Sealer  idempotency.Sealer // encrypts stored responses
+	Expired []db.Expiry        // expiries of further packages' tables
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	Tracer  *tracing.Tracer // nil where traces are off
+	Tracer  *tracing.Tracer // nil: no traces
 }
 
-// Chores are those of a node.
+// Chores is the background work of one node.
 type Chores struct {
 	jobs, giveaways *lanes.Worker
 	sweeper         *lanes.Sweeper
@@ -71,7 +71,7 @@ func New(c Config) (*Chores, error) {
 	}, nil
 }
 
-// Run does them until ctx ends.
+// Run does the work until ctx ends.
 func (c *Chores) Run(ctx context.Context) error {
 	var all errgroup.Group
 	for _, run := range []func(context.Context) error{c.jobs.Run, c.giveaways.Run, c.sweeper.Run, c.maintainer.Run} {
@@ -80,7 +80,7 @@ func (c *Chores) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// oldestInterval is how often the age of the oldest job is measured.
+// oldestInterval is how often the age of each lane's oldest row is measured.
 const oldestInterval = 15 * time.Second
 
 // oldest returns the sweep that measures how long the oldest row of each lane has waited.
@@ -103,7 +103,7 @@ func (c Config) oldest(list []lanes.Lane) lanes.Sweep {
 	}}
 }
 
-// sweeps is the work that runs at intervals.
+// sweeps returns the work that runs at intervals.
 func (c Config) sweeps() []lanes.Sweep {
 	d, platform := c.DB, c.Chat
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: c.Sealer}}

@@ -14,10 +14,9 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// A sweep goes on until nothing is left, however much there is, takes no step that
-// has nothing to do, and ends in time though a kind of rows comes as fast as it is
-// deleted, which keeps no other waiting.
-// RELIABILITY.md, Operation.
+// A sweep continues until no expired row is left, however many there are, runs no empty step, and
+// ends in time even if the rows of one table expire as fast as they are deleted; other tables do
+// not have to wait for that one. RELIABILITY.md, Operation.
 func TestPruningReachesEveryKindAndKeepsUp(t *testing.T) {
 	t.Parallel()
 	found := map[string][]int{
@@ -54,9 +53,8 @@ func TestPruningReachesEveryKindAndKeepsUp(t *testing.T) {
 	}
 }
 
-// Of each table that is pruned the gauge shows for how long its oldest expired row
-// has been so, and an index leads to it.
-// RELIABILITY.md, Operation.
+// For each pruned table the gauge shows how long ago its oldest expired row expired, and an index
+// leads to that row. RELIABILITY.md, Operation.
 func TestTheAgeOfExpiredRowsIsMeasured(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
