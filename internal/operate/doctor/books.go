@@ -8,15 +8,15 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// One statement reads this many at most: wallets with their ledgers, and guilds.
+// How many wallets with their ledgers, and how many guilds, one statement reads at most.
 const (
 	walletStep = 200
 	guildStep  = 500
 )
 
-// books holds every balance against the sum of its ledger, and every ledger
-// against its wallet, a few members at a time: each statement sees one state of
-// the database, so that writes which go on meanwhile are no difference.
+// books checks that every balance equals the sum of its ledger and that every ledger has a wallet.
+// It reads a few members at a time; each statement sees one state of the database, so concurrent
+// writes cause no difference.
 func (x *examination) books(ctx context.Context) Finding {
 	var wrong []string
 	var wallets int
@@ -49,16 +49,16 @@ func (x *examination) books(ctx context.Context) Finding {
 	return ok("%d wallets are the sum of their ledgers", wallets)
 }
 
-// balance is a wallet's, and what its ledger adds up to. Both are null where
-// there is no such row; as text, because sums have no limit.
+// balance is the balance of a wallet and the sum of its ledger. Each is null if there is no such
+// row. Both are text, because a sum may exceed every integer type.
 type balance struct {
 	User    string `db:"user_id"`
 	Balance string `db:"balance"`
 	Sum     string `db:"sum"`
 }
 
-// balances returns the next wallets of a guild. The ledger of a member who is being
-// forgotten is on its way out, so their sum is taken to be right.
+// balances returns the next wallets of a guild. The ledger of a member whose data is being deleted
+// is incomplete, so its sum is taken to be correct.
 func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance, error) {
 	rows, err := db.Select[balance](ctx, q, `
 		SELECT w.user_id, w.balance::text,
@@ -72,8 +72,8 @@ func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance
 	return rows, fault.Wrap(err, "add up ledgers of guild", guild)
 }
 
-// withoutWallet returns members with a ledger and no wallet. It hops from member
-// to member through the ledger's index, whatever their ledgers' lengths.
+// withoutWallet returns members who have ledger entries but no wallet. It jumps from member to
+// member in the ledger's index, so long ledgers do not make it slower.
 func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []string, err error) {
 	for after, more := "", true; more; {
 		type member struct {
@@ -109,7 +109,7 @@ func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []stri
 	return lost, nil
 }
 
-// guilds finds those that were asked about and are not there.
+// guilds returns the ids that were asked for and that no guild has.
 func (x *examination) guilds(ctx context.Context) Finding {
 	there, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id = ANY ($1)`, db.Array(x.Guilds))
 	if err != nil {
@@ -123,7 +123,7 @@ func (x *examination) guilds(ctx context.Context) Finding {
 	return ok("there is each guild that was asked about")
 }
 
-// eachGuild calls do with each of the guilds that are to be looked at.
+// eachGuild calls do for each guild that is to be checked.
 func (x *examination) eachGuild(ctx context.Context, do func(guild string) error) error {
 	if len(x.Guilds) > 0 {
 		for _, g := range x.Guilds {

@@ -8,8 +8,8 @@ import (
 	"guildhall/migrations"
 )
 
-// missing finds indexes that the schema has and the database has not. Without one
-// that is unique, statements are refused that rely on it.
+// missing finds indexes of the schema that the database lacks. Without a unique index, statements
+// that need it for ON CONFLICT fail.
 func (x *examination) missing(ctx context.Context) (f Finding, missing bool) {
 	there, err := db.Select[string](ctx, x.db.Reader(), `
 		SELECT c.relname
@@ -43,7 +43,7 @@ func (x *examination) missing(ctx context.Context) (f Finding, missing bool) {
 	return f, true
 }
 
-// privileges finds what the role of the database's URL may not do and a node does.
+// privileges finds rights that a node needs and that the role of the database URL lacks.
 func (x *examination) privileges(ctx context.Context) Finding {
 	lacking, err := db.Select[string](ctx, x.db.Reader(), `
 		WITH ours AS (
@@ -68,8 +68,8 @@ func (x *examination) privileges(ctx context.Context) Finding {
 	return ok("the database's role may read and write every table")
 }
 
-// connections holds what a node takes against what the server admits. A pooler
-// shares connections out among more clients, and has bounds of its own.
+// connections compares the connections that a node uses with the server's limits. A pooler shares
+// connections among more clients and has limits of its own.
 func (x *examination) connections(ctx context.Context) Finding {
 	if x.ListenURL != x.DatabaseURL {
 		return ok("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), of a pooler, whose bounds are not known here", x.Connections)

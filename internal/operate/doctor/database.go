@@ -16,22 +16,22 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// From where on a difference between the clocks is worth a word, and from where
-// on receivers may refuse what is signed.
+// The differences between the clocks from which on doctor warns, and from which on receivers may
+// refuse signatures.
 const (
 	clockWarn = 5 * time.Second
 	clockFail = 30 * time.Second
 )
 
-// notificationTimeout is how long a notification may take to come back.
+// notificationTimeout is how long a notification may take to arrive.
 const notificationTimeout = 5 * time.Second
 
-// diskRows take about 300 kB as a table.
+// diskRows is a number of rows that take about 300 kB.
 const diskRows = 8192
 
-// database writes what needs new space on the disk, and keeps nothing of it: a
-// row would fit into a page that is there, on a full disk too. Rows of a temporary
-// table lie where the database's other tables do.
+// database writes rows that need new disk space, and keeps none: a single row would fit into an
+// existing page even on a full disk. It uses a temporary table, which is stored on the same disk as
+// the other tables.
 func (x *examination) database(ctx context.Context) Finding {
 	type answer struct {
 		Version   string `db:"version"`
@@ -104,7 +104,8 @@ func (x *examination) schema(ctx context.Context) Finding {
 }
 
 func (x *examination) clock(ctx context.Context) Finding {
-	// In a transaction, which has its connection: to open one can take a second.
+	// In a transaction, so that opening a connection, which may take a second, is not part of the
+	// measured time.
 	var ahead time.Duration
 	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		ahead, err = db.ClockOffset(ctx, tx, x.Now)
@@ -139,8 +140,8 @@ func (x *examination) secretKey(ctx context.Context) Finding {
 	return ok("GUILDHALL_SECRET_KEY opens what is sealed")
 }
 
-// directLine sends a notification through the database's URL and waits for it on
-// the line. A pooler takes LISTEN without a word, and nothing ever comes.
+// directLine sends a notification through the database URL and waits for it on the listener's
+// connection. A pooler accepts LISTEN without an error, but no notification arrives.
 func (x *examination) directLine(ctx context.Context) Finding {
 	ctx, cancel := context.WithTimeout(ctx, notificationTimeout)
 	defer cancel()
@@ -173,8 +174,8 @@ func (x *examination) directLine(ctx context.Context) Finding {
 		"GUILDHALL_LISTEN_URL names the direct way")
 }
 
-// From where on waiting work is worth a word. Deliveries are sent within a
-// second of being due, jobs that fail are tried for a day.
+// The ages of waiting work from which on doctor warns. Deliveries are sent within a second of being
+// due; failing work of lanes is retried for a day.
 const (
 	dueWarn  = time.Minute
 	dueFail  = 15 * time.Minute
@@ -219,11 +220,11 @@ func (x *examination) pending(ctx context.Context) Finding {
 	return ok(text, due, jobs, job)
 }
 
-// expiresSoon is how long before its end a bot key is pointed out.
+// expiresSoon is how long before its expiry a bot key is reported.
 const expiresSoon = 14 * 24 * time.Hour
 
-// botKeys judges the keys of the operator's bot that work: each opens every guild
-// that it serves, and the bot stands still when it ends.
+// botKeys checks the active bot keys: each gives access to every guild that it lists, and the bot
+// stops working when its key expires.
 func (x *examination) botKeys(ctx context.Context) Finding {
 	keys, err := auth.ListKeys(ctx, x.db)
 	if err != nil {
@@ -258,8 +259,8 @@ func (x *examination) botKeys(ctx context.Context) Finding {
 	return ok("bot keys in use: %d, each with an allowlist", working)
 }
 
-// fetches tells of pull endpoints and streams that nobody has fetched from for days, which
-// end soon.
+// fetches reports pull endpoints and streams that nobody has fetched from for days and that will
+// soon be ended.
 func (x *examination) fetches(ctx context.Context) Finding {
 	late, err := db.Select[string](ctx, x.db.Reader(), unfetched, delivery.UnfetchedWarning.Seconds(), db.Array(x.Guilds), maxEndpoints)
 	if err != nil {
@@ -276,15 +277,15 @@ func (x *examination) fetches(ctx context.Context) Finding {
 	return ok("no pull endpoint and no stream is left unread")
 }
 
-// unfetchedStreams names the streams that nobody has fetched from for so many seconds.
-// That of work is there where nothing uses it, and does not end.
+// unfetchedStreams selects the names of streams that nobody has fetched from for $1 seconds. The
+// stream of work always exists and is never ended.
 const unfetchedStreams = `
 	SELECT 'stream ' || name
 	FROM bot_streams
 	WHERE ended_at IS NULL AND id <> '` + delivery.StreamWork + `' AND coalesce(fetched_at, created_at) < now() - $1 * interval '1 second'
 	ORDER BY name`
 
-// unfetched names the pull endpoints that nobody has fetched from for so many seconds.
+// unfetched selects the pull endpoints that nobody has fetched from for $1 seconds.
 const unfetched = `
 	SELECT endpoint_id || ' of guild ' || guild_id
 	FROM webhook_schedule

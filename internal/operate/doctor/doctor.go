@@ -1,7 +1,7 @@
-// Package doctor examines an installation from outside, as an operator would:
-// what serves it (database, clock, line for notifications, Redis, chat platform,
-// certificate), whether its key opens what it keeps, and whether its work gets
-// done. It keeps nothing of what it tries: no row, no endpoint, no message.
+// Package doctor diagnoses an installation from outside, as an operator would: the services it
+// depends on (database, clock, listener's connection, Redis, chat platform, certificate), whether
+// the secret key fits the database, and whether background work gets done. It leaves nothing
+// behind: no row, no endpoint, no message.
 package doctor
 
 import (
@@ -19,12 +19,11 @@ import (
 // The statuses of a finding.
 const (
 	OK   = "ok"
-	Warn = "warn" // it serves, but somebody should look at it
+	Warn = "warn" // it works, but somebody should have a look
 	Fail = "fail" // something does not work
 )
 
-// The names of the checks, in the order in which they are made. Programs may
-// rely on them.
+// The names of the checks, in the order in which they run. Programs may rely on the names.
 const (
 	Settings    = "settings"
 	Database    = "database"
@@ -46,52 +45,52 @@ const (
 	Books       = "books"
 )
 
-// Finding is what one check has come to.
+// Finding is the result of one check.
 type Finding struct {
 	Status  string `json:"status"`
 	Check   string `json:"check"`
-	Message string `json:"message"` // a sentence; it holds no secret
-	// About names what the sentence is about, where that is more than it can
-	// hold: endpoints, guilds, wallets.
+	Message string `json:"message"` // a sentence without secrets
+	// About lists what the sentence is about, if that is more than fits into the sentence:
+	// endpoints, guilds, wallets.
 	About []string `json:"about"`
 }
 
 // Config is the installation as its settings describe it.
 type Config struct {
 	DatabaseURL string
-	ListenURL   string // of the same database, past any pooler
-	Distributed bool   // its tables are, by guild
-	Connections int    // that a node takes
+	ListenURL   string // the URL of the same database without a pooler
+	Distributed bool   // the tables are distributed by guild (Citus)
+	Connections int    // connections that a node uses
 	Box         *seal.Box
-	RedisURL    string        // empty: every node counts for itself
-	Chat        *chat.Discord // nil: no bot token, or the platform is off
+	RedisURL    string        // empty: each node counts for itself
+	Chat        *chat.Discord // nil: no bot token, or the platform is switched off
 	ChatOff     bool
-	ChatByBot   bool   // the operator's bot does what has to be done on the platform
+	ChatByBot   bool   // the operator's bot acts on the chat platform
 	CertFile    string // empty: no certificate
 	KeyFile     string
-	Hosts       []string                    // names that the certificate has to be good for
-	Traces      func(context.Context) error // asks the collector of traces; nil: there is none
+	Hosts       []string                    // names that the certificate must be valid for
+	Traces      func(context.Context) error // probes the collector of traces; nil: no collector
 	Guard       *egress.Guard
-	Guilds      []string // checks that go guild by guild look at these; none: all
-	Books       bool     // add up every ledger
+	Guilds      []string // guilds to check; none: all guilds
+	Books       bool     // also add up every ledger
 	Now         func() time.Time
 }
 
-// checkTimeout bounds each check, except adding up the books.
+// checkTimeout bounds each check except that of the ledgers.
 const checkTimeout = 30 * time.Second
 
-// maxNamed is how many things a sentence names.
+// maxNamed is how many things a sentence lists.
 const maxNamed = 5
 
-// examination is one run.
+// examination is one run of doctor.
 type examination struct {
 	Config
 	db *db.DB
 }
 
-// Examine makes the checks one after the other and tells each finding as it
-// comes. It leaves out the checks that need a database which does not answer. The error
-// is that of ctx, or of a database URL that is none.
+// Examine runs the checks one after the other and calls tell with each finding. It skips checks
+// that need a database if the database does not respond. It returns the error of ctx, or an error
+// for a malformed database URL.
 func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // it is this node's clock that is examined
@@ -104,13 +103,13 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	x := &examination{Config: cfg, db: d}
 	reachable, fits := true, true
 	var toPlatform *bool
-	if x.ChatByBot { // whose work is in the database
+	if x.ChatByBot { // the bot's work is in the database
 		toPlatform = &fits
 	}
 	for _, c := range []struct {
 		name          string
-		needs         *bool // it is made where this holds
-		result        *bool // true where this check has not failed
+		needs         *bool // the check runs only if this is true
+		result        *bool // set to whether the check has passed
 		run           func(context.Context) Finding
 		withoutLimits bool
 	}{
@@ -173,7 +172,7 @@ func fail(format string, args ...any) Finding {
 	return Finding{Status: Fail, Message: fmt.Sprintf(format, args...)}
 }
 
-// about names things: the first few in the sentence, all of them beside it.
+// about adds things to a finding: the first few to the sentence, all of them to About.
 func (f Finding) about(things []string) Finding {
 	if len(things) == 0 {
 		return f

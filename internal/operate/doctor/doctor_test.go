@@ -73,7 +73,7 @@ func (s *installed) endpoint(t *testing.T, id, url string) {
 		VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
 }
 
-// platform is a chat platform that the bot has its token for.
+// platform starts a chat platform and configures the bot's token for it.
 func (s *installed) platform(t *testing.T, token string) *chattest.Server {
 	t.Helper()
 	server := chattest.New(t)
@@ -122,7 +122,7 @@ func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	}
 }
 
-// The rights that every guild needs of the bot, and those that archive or delete
+// The permissions that the bot needs in every guild, and those it needs to archive or to delete
 // channels.
 const (
 	always   = 1<<6 | 1<<10 | 1<<11 | 1<<16 | 1<<34 | 1<<38
@@ -130,8 +130,7 @@ const (
 	toDelete = 1 << 4
 )
 
-// Each check finds what it is there to find, and says so in the one line.
-// RELIABILITY.md, Operation.
+// Each check finds its problem and describes it in one line. RELIABILITY.md, Operation.
 func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -482,7 +481,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// botKey makes a bot key that ends after a time, or never, and returns its id.
+// botKey creates a bot key, with or without an expiry, and returns its id.
 func (s *installed) botKey(t *testing.T, expiresIn time.Duration, allow ...string) string {
 	t.Helper()
 	k, err := auth.CreateKey(t.Context(), s.DB, auth.NewKey{Env: "live", Name: "bot", AllowIP: allow, ExpiresIn: expiresIn})
@@ -501,7 +500,7 @@ func containsAny(text string, parts []string) bool {
 	return false
 }
 
-// wallet is one of member 7 whose ledger has these changes.
+// wallet adds a wallet of member 7 whose ledger has these changes.
 func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
@@ -512,7 +511,7 @@ func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	}
 }
 
-// An operator makes what is missing anew while the installation runs, as doctor says.
+// The command that doctor prints recreates what is missing, while the installation runs.
 func TestWhatIsMissingIsMadeAnewAsDoctorSays(t *testing.T) {
 	t.Parallel()
 	s := newInstalled(t)
@@ -533,7 +532,7 @@ func TestWhatIsMissingIsMadeAnewAsDoctorSays(t *testing.T) {
 	if len(said.About) != 2 {
 		t.Fatalf("%+v", said)
 	}
-	pool, err := sql.Open("postgres", s.URL) // db's own runs everything in a transaction
+	pool, err := sql.Open("postgres", s.URL) // package db would run every statement in a transaction
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -551,7 +550,7 @@ func TestWhatIsMissingIsMadeAnewAsDoctorSays(t *testing.T) {
 	}
 }
 
-// A check that needs one which has failed is left out, and the rest is not.
+// A check is skipped if it needs another check that has failed; all others run.
 func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	t.Parallel()
 	s := newInstalled(t)
@@ -559,7 +558,7 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	s.Config.Books = true
 	for byBot, want := range map[bool]string{
 		false: "database redis chat_platform certificate traces",
-		true:  "database redis certificate traces", // the work for the bot is in the database
+		true:  "database redis certificate traces", // the bot's work needs the database
 	} {
 		s.ChatByBot = byBot
 		var checks []string
@@ -572,8 +571,8 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	}
 }
 
-// asRole has the installation use a role of its own, with what the statements say
-// once the role's name stands at their end.
+// asRole makes the installation use a new role. Each of the statements gets the role's name
+// appended.
 func (s *installed) asRole(t *testing.T, grants ...string) {
 	t.Helper()
 	role := "doctor_" + strings.ToLower(rand.Text())
@@ -596,7 +595,7 @@ func (s *installed) asRole(t *testing.T, grants ...string) {
 	s.DatabaseURL, s.ListenURL = u.String(), u.String()
 }
 
-// It keeps nothing of what it tries: no row has come, and none has changed.
+// Doctor leaves nothing behind: no row is added or changed.
 func TestNothingOfAnExaminationStays(t *testing.T) {
 	t.Parallel()
 	s := newInstalled(t)
@@ -623,7 +622,7 @@ func TestNothingOfAnExaminationStays(t *testing.T) {
 	}
 }
 
-// askedBefore is an installation whose bot was asked for something before a while.
+// askedBefore returns a setup in which the bot was asked for something some time ago.
 func askedBefore(ago string) func(*testing.T, *installed) {
 	return func(t *testing.T, s *installed) {
 		s.ChatByBot = true

@@ -26,18 +26,18 @@ import (
 
 const (
 	redisTimeout = 2 * time.Second
-	// maxGuilds bounds the guilds that the chat platform is asked about: it takes
-	// 50 calls a second of a bot, and its other calls go on.
+	// maxGuilds bounds the guilds that the chat platform is asked about: the platform allows a bot
+	// 50 calls a second, and the bot needs some of them.
 	maxGuilds = 100
-	// maxEndpoints bounds the endpoints that are looked up.
+	// maxEndpoints bounds the endpoints whose hosts are looked up.
 	maxEndpoints = 5000
-	// maxLookups is how many names are asked for at the same time.
+	// maxLookups is the number of concurrent DNS lookups.
 	maxLookups = 16
 )
 
 func (x *examination) redis(ctx context.Context) Finding {
 	if x.RedisURL == "" {
-		// Without a database the check of the database has failed.
+		// An error is ignored: the check of the database reports it.
 		nodes, _ := db.Get[int](ctx, x.db.Reader(), `SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds'`)
 		if nodes > 1 {
 			return warn("GUILDHALL_REDIS_URL is not set, and each of %d nodes admits the whole of every rate limit", nodes)
@@ -56,7 +56,7 @@ func (x *examination) redis(ctx context.Context) Finding {
 	return ok("Redis decides within %.1f ms", ms(took))
 }
 
-// traces asks the collector. Nothing else depends on it.
+// traces probes the collector of traces. No other check depends on it.
 func (x *examination) traces(ctx context.Context) Finding {
 	if x.Traces == nil {
 		return ok("OTEL_EXPORTER_OTLP_ENDPOINT is not set: nothing is traced")
@@ -69,7 +69,7 @@ func (x *examination) traces(ctx context.Context) Finding {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// platform asks who the bot is, and what it may do in each guild.
+// platform asks the chat platform for the bot and for its permissions in each guild.
 func (x *examination) platform(ctx context.Context) Finding {
 	if x.ChatByBot {
 		return x.work(ctx)
@@ -154,21 +154,21 @@ func (x *examination) certificate(context.Context) Finding {
 	return ok("the certificate is valid until %s", until)
 }
 
-// endpoint is where a guild's events go.
+// endpoint is a webhook endpoint of a guild.
 type endpoint struct {
 	Guild string `db:"guild_id"`
 	ID    string `db:"id"`
 	URL   string `db:"url"`
 }
 
-// endpoints looks up the names of those that events are sent to, each name once,
-// under the rules that hold when they are registered.
+// endpoints looks up the hosts of webhook endpoints, each host once, with the rules that apply when
+// an endpoint is registered.
 func (x *examination) endpoints(ctx context.Context) Finding {
 	rows, disabled, err := x.registered(ctx)
 	if err != nil {
 		return fail("%v", err)
 	}
-	at := map[string][]endpoint{} // by what is looked up: scheme, name and port
+	at := map[string][]endpoint{} // keyed by what is looked up: scheme, host and port
 	for _, e := range rows {
 		key := e.URL
 		if u, err := url.Parse(e.URL); err == nil {
@@ -197,7 +197,7 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 			return nil
 		})
 	}
-	_ = g.Wait() // none returns an error
+	_ = g.Wait() // none of the functions returns an error
 	slices.Sort(bad)
 	of := fmt.Sprint(len(rows))
 	if len(rows) == maxEndpoints {
@@ -221,8 +221,8 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	return ok("the names of %s endpoints resolve", of)
 }
 
-// failing returns a line for each endpoint that fails or that the service has disabled: its
-// state, since when, and what is wrong.
+// failing returns a line for each endpoint that fails or that Guildhall has disabled: its state,
+// since when, and the problem.
 func (x *examination) failing(ctx context.Context) ([]string, error) {
 	guilds, err := db.Select[string](ctx, x.db.Reader(), `
 		SELECT guild_id
@@ -257,7 +257,7 @@ func (x *examination) failing(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// maxFailing bounds the guilds whose failing endpoints are named.
+// maxFailing bounds the guilds whose failing endpoints are listed.
 const maxFailing = 100
 
 func (x *examination) lookUp(ctx context.Context, place string) error {
@@ -268,9 +268,8 @@ func (x *examination) lookUp(ctx context.Context, place string) error {
 	return x.Guard.Check(ctx, u)
 }
 
-// registered returns the enabled endpoints of the guilds that are looked at to which
-// events are sent, and
-// how many the service has disabled.
+// registered returns the enabled push endpoints of the guilds to check, and the number of those
+// that Guildhall has disabled.
 func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled int, err error) {
 	q := x.db.Reader()
 	guilds := db.Array(x.Guilds)

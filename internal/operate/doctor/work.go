@@ -7,14 +7,14 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// slowWork is after how long work that nobody has answered is told of.
+// slowWork is the age from which on unanswered work of the bot is reported.
 const slowWork = 10 * time.Minute
 
-// work looks for what the operator's bot was asked to do and has not answered.
+// work finds work that the operator's bot was asked for and has not answered.
 func (x *examination) work(ctx context.Context) Finding {
 	type waiting struct {
 		Pieces int  `db:"pieces"`
-		Oldest *int `db:"oldest"` // seconds
+		Oldest *int `db:"oldest"` // in seconds
 	}
 	open, err := db.Get[waiting](ctx, x.db.Reader(), `
 		SELECT count(*) AS pieces, extract(epoch FROM now() - min(created_at))::int AS oldest
