@@ -1,5 +1,5 @@
-// Package monitor shows operators how the database is doing as a node sees it:
-// the clocks, the standbys and the connections.
+// Package monitor exports how the database looks from a node: its clock, its standbys and its
+// connections.
 package monitor
 
 import (
@@ -16,14 +16,14 @@ import (
 const (
 	// clockInterval is how often a node compares its clock with the database's.
 	clockInterval = time.Minute
-	// clockOff is from where on it is an alarm. Receivers of webhooks commonly
-	// refuse signatures that are five minutes old or young.
+	// clockOff is the difference that raises an alert. Receivers of webhooks commonly refuse
+	// signatures that are more than five minutes off.
 	clockOff = 30 * time.Second
 )
 
-// Clock tells operators when this machine's time and the database's disagree.
-// Expiry goes by the database's clock alone; signatures are dated by this one, since
-// receivers compare them with their own.
+// Clock reports when this machine's clock and the database's differ. Expiry is decided by the
+// database's clock, but signatures carry this machine's time, which receivers compare with their
+// own.
 type Clock struct {
 	db     *db.DB
 	log    *slog.Logger
@@ -31,7 +31,7 @@ type Clock struct {
 	offset prometheus.Gauge
 }
 
-// NewClock compares nothing before Watch.
+// NewClock returns a Clock. Only Watch compares.
 func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Clock {
 	return &Clock{db: d, log: log, now: time.Now, offset: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 		Name: "guildhall_clock_offset_seconds",
@@ -47,7 +47,7 @@ func (c *Clock) Watch(ctx context.Context) error {
 	return nil
 }
 
-// watch looks at once and then after each interval, until ctx ends.
+// watch calls look at once and then at each interval, until ctx ends.
 func watch(ctx context.Context, interval time.Duration, look func(context.Context) error, failed func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -14,8 +14,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// A node whose clock is off says so.
-// RELIABILITY.md, Operation.
+// A node whose clock is off reports it. RELIABILITY.md, Operation.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -12,18 +12,18 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// replicationInterval is how often a node asks how far the standbys are.
+// replicationInterval is how often a node queries the lag of standbys.
 const replicationInterval = 15 * time.Second
 
-// Replication shows how far the database's standbys are behind, where there are
-// some and the node's role may know: as a superuser, or a member of pg_monitor.
+// Replication exports how far the database's standbys lag behind, if there are any and the role may
+// see it as a superuser or a member of pg_monitor.
 type Replication struct {
 	db  *db.DB
 	log *slog.Logger
 	lag *prometheus.GaugeVec
 }
 
-// NewReplication asks nothing before Watch.
+// NewReplication returns a Replication. Only Watch queries.
 func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Replication {
 	return &Replication{db: d, log: log, lag: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "guildhall_db_replication_lag_seconds",
@@ -31,7 +31,7 @@ func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *
 	}, []string{"application_name"})}
 }
 
-// Watch asks until ctx ends.
+// Watch queries the lag until ctx ends.
 func (r *Replication) Watch(ctx context.Context) error {
 	watch(ctx, replicationInterval, r.measure, func(err error) {
 		r.log.DebugContext(ctx, "the standbys could not be looked at", "error", err)
@@ -46,9 +46,9 @@ func (r *Replication) measure(ctx context.Context) error {
 		Name string  `db:"application_name"`
 		Lag  float64 `db:"lag"`
 	}
-	// Without the right to know, all is null. A connection that applies nothing has no
-	// replay_lsn: a base backup, an archiver. The copying of a subscription's table has one
-	// for a while. An idle standby that has caught up has no lag.
+	// Without the right to see them, all columns are null. A connection that replays nothing, such
+	// as a base backup, an archiver or the initial copy of a subscription, has no replay_lsn. A
+	// standby that has caught up and is idle has no lag.
 	standbys, err := db.Select[standby](ctx, r.db.Reader(), `
 		SELECT application_name, max(coalesce(extract(epoch FROM replay_lag), 0))::float8 AS lag
 		FROM pg_stat_replication
@@ -57,7 +57,7 @@ func (r *Replication) measure(ctx context.Context) error {
 	if err != nil {
 		return fault.Wrap(err, "look at the standbys")
 	}
-	r.lag.Reset() // one that is gone is not known any more
+	r.lag.Reset() // drops standbys that no longer exist
 	for _, s := range standbys {
 		r.lag.WithLabelValues(s.Name).Set(s.Lag)
 	}

@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A standby's lag is shown as long as there is one, and nothing of those that
-// this role may not look at, nor of what copies the server and applies nothing: a
-// base backup, an archiver.
+// The lag of a standby is exported while the standby exists. Nothing is exported if the role may
+// not see it, or for connections that copy the server but replay nothing, such as a base backup or
+// an archiver.
 func TestReplicationLag(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -22,7 +22,7 @@ func TestReplicationLag(t *testing.T) {
 			SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lsn, replay_lag)`)
 	}
 	standbys(`('one', 'streaming', '0/1'::pg_lsn, interval '7 s')`)
-	// A view in the place of the catalog's, which shows nothing without a standby.
+	// A view that replaces the catalog's, which would be empty without a standby.
 	d, err := db.Open(db.Config{URL: base.URL + "&search_path=public,pg_catalog", Writers: 1, Readers: 1})
 	if err != nil {
 		t.Fatal(err)
