@@ -1,7 +1,7 @@
-// Package restore finds what a restored backup has undone: tokens and bot keys that
-// were revoked since and work again, endpoints that were deleted or changed. A
-// restored database knows nothing of that; the one it replaces does, as long as
-// it can be read.
+// Package restore finds what restoring a backup has undone: tokens and bot keys that were revoked
+// after the backup and work again, and endpoints that were deleted or changed. The restored
+// database does not know of these changes. The database that it replaces does, as long as it can be
+// read.
 package restore
 
 import (
@@ -16,28 +16,28 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// The kinds of things that are looked at.
+// The kinds of things that are compared.
 const (
 	Token    = "token"
 	BotKey   = "bot_key"
 	Endpoint = "endpoint"
 )
 
-// The restored database makes one of these of a thing that has changed.
+// The states of a changed thing in the restored database.
 const (
-	Same     = "same"     // it is as it was
-	Revived  = "revived"  // it was revoked or deleted, and works again
-	Lost     = "lost"     // it is not there any more
-	Reverted = "reverted" // it is as it was before it was changed
+	Same     = "same"     // unchanged
+	Revived  = "revived"  // was revoked or deleted, and works again
+	Lost     = "lost"     // does not exist any more
+	Reverted = "reverted" // is as it was before a change
 )
 
-// Before is how long before the backup a change may bear its instant and yet be
-// missing there: an instant is its transaction's beginning or within it, and the
-// backup holds what was committed. No write lasts longer than 12 s, no command that
-// revokes everything longer than this.
+// Before is how much earlier than the backup a change's instant may be although the backup does not
+// contain the change: the instant is taken during the transaction, and the backup contains what was
+// committed. No write takes longer than 12 s, and no command that revokes everything takes longer
+// than Before.
 const Before = time.Minute
 
-// Limit bounds the changes that are looked at.
+// Limit bounds the changes that are reported.
 const Limit = 10_000
 
 // Change is one change of a thing.
@@ -50,16 +50,16 @@ type Change struct {
 type Thing struct {
 	Kind    string   `json:"kind"`
 	ID      string   `json:"id"`
-	GuildID *string  `json:"guild_id"` // null: it is no one guild's
+	GuildID *string  `json:"guild_id"` // null: does not belong to one guild
 	Changes []Change `json:"changes"`  // oldest first
-	// State is what the restored database makes of it; empty when none was asked.
+	// State is the thing's state in the restored database; empty if none was compared.
 	State string `json:"state,omitempty"`
 }
 
-// Since returns the tokens, bot keys and endpoints that the database knows to have changed
-// at the instant, up to a minute before it or after it, in the order of their first change, and whether
-// there are more than Limit changes. It asks the audit log, which tells of a
-// deletion too, and the rows, which tell of changes made past the program.
+// Since returns the tokens, bot keys and endpoints that, by this database, have changed since the
+// instant or up to a minute before it, in the order of their first change, and whether there are
+// more than Limit changes. It reads the audit log, which also contains deletions, and the rows,
+// which also show changes that were made without the program.
 func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, more bool, err error) {
 	type change struct {
 		Kind   string    `db:"kind"`
@@ -111,7 +111,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 	return things, len(rows) > Limit, nil
 }
 
-// Itself reports whether both are one database of one server.
+// Itself reports whether both are the same database of the same server.
 func Itself(ctx context.Context, old, restored db.Querier) (bool, error) {
 	const name = `SELECT pg_postmaster_start_time() || ' ' || current_database()`
 	was, err := db.Get[string](ctx, old, name)
@@ -122,9 +122,9 @@ func Itself(ctx context.Context, old, restored db.Querier) (bool, error) {
 	return was == is, fault.Wrap(err, "ask the restored database for its name")
 }
 
-// Differing returns the tokens and endpoints of the old database, and of the
-// restored one, that do not stand in both as they are, whatever the log says of
-// them and when: up to Limit, and whether there are more. They bear no changes.
+// Differing returns the tokens and endpoints that are not the same in the old and the restored
+// database, whatever the audit log says: up to Limit, and whether there are more. Their Changes are
+// empty.
 func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, more bool, err error) {
 	for _, kind := range []string{Token, BotKey, Endpoint} {
 		was, err := statesOf(ctx, old, kind, nil)
@@ -155,8 +155,7 @@ func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, m
 	return things[:min(len(things), Limit)], len(things) > Limit, nil
 }
 
-// Compare fills in what the restored database makes of things that have changed
-// in the old one.
+// Compare sets the State of things that have changed in the old database.
 func Compare(ctx context.Context, old, restored db.Querier, things []Thing) error {
 	for chunk := range slices.Chunk(things, 500) {
 		for _, kind := range []string{Token, BotKey, Endpoint} {
@@ -178,16 +177,16 @@ func Compare(ctx context.Context, old, restored db.Querier, things []Thing) erro
 	return nil
 }
 
-// state is how a thing stands in a database. Its zero value: there is none.
+// state is the state of a thing in a database. The zero value means that it does not exist.
 type state struct {
 	ID      string `db:"id"`
 	GuildID string `db:"guild_id"`
 	Ended   bool   `db:"ended"` // revoked
-	Form    string `db:"form"`  // what else there is to it
+	Form    string `db:"form"`  // all other properties
 }
 
-// judge says what became of a thing that was in the old database as was and is in
-// the restored one as is.
+// judge returns the State of a thing that is `was` in the old database and `is` in the restored
+// one.
 func judge(was, is state) string {
 	works := func(s state) bool { return s.ID != "" && !s.Ended }
 	switch {
@@ -201,7 +200,7 @@ func judge(was, is state) string {
 	return Reverted
 }
 
-// statesOf reads how things stand, all of the kind when none are named.
+// statesOf reads the states of things, or of all things of the kind if none are given.
 func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (map[string]state, error) {
 	var ids []string
 	for _, t := range things {

@@ -11,12 +11,12 @@ import (
 	"guildhall/internal/operate/restore"
 )
 
-// The old database knows what happened after the backup, the deletions by its audit
-// log; the restored one shows what became of it.
+// The old database contains what happened after the backup, with deletions in its audit log; the
+// comparison with the restored one shows what was undone.
 func TestWhatARestoreUndoes(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
-	for _, d := range []*db.DB{old, restored} { // at the time of the backup, the day before
+	for _, d := range []*db.DB{old, restored} { // at the time of the backup, a day ago
 		dbtest.AddGuilds(t, d, "1")
 		dbtest.Fill(t, d,
 			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
@@ -79,8 +79,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 	}
 }
 
-// A backup that was taken while a token was being revoked does not know of it,
-// though the revocation bears an earlier instant.
+// A backup that was taken during a revocation does not contain it, though the revocation's instant
+// is earlier than the backup.
 func TestWhatWasUnderWayAtTheBackupIsFound(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
