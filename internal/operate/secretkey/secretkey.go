@@ -1,4 +1,5 @@
-// Package secretkey knows by which secret key the installation seals, and exchanges it.
+// Package secretkey checks that the configured secret key fits the database, and re-encrypts stored
+// secrets with a new key.
 package secretkey
 
 import (
@@ -13,15 +14,15 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// ErrOther says that the key is not the one of this installation.
+// ErrOther says that the key is not the installation's.
 var ErrOther = errors.New("this key opens nothing of what is kept in this database: give the key it was sealed with, " +
 	"behind a comma if there is a new one in front, and run `guildhall reseal` to get rid of it")
 
-// checkBound is the place that the installation's row is sealed for.
+// checkBound is the text that the installation's check value is bound to.
 const checkBound = "secret_key_check"
 
-// Check returns ErrOther when the secrets in the database are sealed with a key
-// that is not in box. On the first start with a key it notes which one it is.
+// Check returns ErrOther if the secrets in the database were sealed with a key that is not in box.
+// At the first start with a key it stores a check value, sealed with that key.
 func Check(ctx context.Context, d *db.DB, box *seal.Box) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		sealed, err := sealedCheck(ctx, tx)
@@ -29,7 +30,8 @@ func Check(ctx context.Context, d *db.DB, box *seal.Box) error {
 			return err
 		}
 		if sealed == nil {
-			// An installation that is older than the row: its secrets tell.
+			// An installation older than this table has no check value: its stored secrets show
+			// whether the key fits.
 			some, opens, err := webhooks.SampleSecrets(ctx, tx, box)
 			if err != nil {
 				return err
@@ -43,7 +45,7 @@ func Check(ctx context.Context, d *db.DB, box *seal.Box) error {
 			if err != nil {
 				return fault.Wrap(err, "note the secret key")
 			}
-			// Another node may have been first, with another key.
+			// Another node may have stored a check value first, with another key.
 			if sealed, err = sealedCheck(ctx, tx); err != nil {
 				return err
 			}
@@ -54,23 +56,22 @@ func Check(ctx context.Context, d *db.DB, box *seal.Box) error {
 		return nil
 	})
 	if db.UndefinedTable(err) {
-		return nil // on the schema before the row there is nothing to hold the key against
+		return nil // a schema without the table has no check value to compare with
 	}
 	return err
 }
 
-// State is what Inspect has found.
+// State is the result of Inspect.
 type State int
 
 // The states of a key that fits.
 const (
-	First  State = iota // the first key of the box opens what is sealed
-	Older               // another of its keys does
-	Unused              // nothing is sealed yet
+	First  State = iota // the first key of the box opens the check value
+	Older               // another key of the box opens it
+	Unused              // nothing was sealed yet
 )
 
-// Inspect is Check that writes nothing: which of box's keys opens what is
-// sealed in the database, or ErrOther.
+// Inspect is Check without writing. It returns which key of box opens the check value, or ErrOther.
 func Inspect(ctx context.Context, q db.Querier, box *seal.Box) (State, error) {
 	sealed, err := sealedCheck(ctx, q)
 	if err != nil && !db.UndefinedTable(err) {
@@ -97,7 +98,7 @@ func Inspect(ctx context.Context, q db.Querier, box *seal.Box) (State, error) {
 	return First, nil
 }
 
-// sealedCheck returns the installation's row; nil when there is none yet.
+// sealedCheck returns the installation's check value, or nil if there is none.
 func sealedCheck(ctx context.Context, q db.Querier) ([]byte, error) {
 	sealed, err := db.Get[[]byte](ctx, q, `SELECT sealed FROM secret_key_check`)
 	if err != nil && !db.Missing(err) {
@@ -106,16 +107,15 @@ func sealedCheck(ctx context.Context, q db.Querier) ([]byte, error) {
 	return sealed, nil
 }
 
-// Resealed counts what Reseal has looked at.
+// Resealed counts the results of Reseal by kind.
 type Resealed struct {
 	Endpoints seal.Count `json:"endpoints"`
 	Answers   seal.Count `json:"answers"`
 }
 
-// Reseal rewrites under the first key of box whatever another of its keys has
-// sealed, a few rows at a time, while nodes serve. Another writer that changes a row
-// meanwhile seals with the first key as well; a row that no key opens stays as it is
-// and is counted. Doing it again does no harm.
+// Reseal re-encrypts with the first key of box what its other keys have sealed, a few rows at a
+// time, while nodes serve. Others who change a row meanwhile seal with the first key too. A row
+// that no key opens is counted and left unchanged. Repeating Reseal does no harm.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	var done Resealed
 	var err error
@@ -125,7 +125,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	if done.Answers, err = idempotency.Reseal(ctx, d, box); err != nil {
 		return done, err
 	}
-	// Last, so that the older key is asked for until nothing needs it.
+	// This comes last, so that the older key stays required until nothing needs it.
 	return done, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		sealed, err := sealedCheck(ctx, tx)
 		if err != nil || sealed == nil {
@@ -140,16 +140,16 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	})
 }
 
-// Responses seals the stored responses of writes. One that no key opens is
-// service_unavailable: the write was done and must not be done again, and what
-// was answered can be read once the key it was sealed with is given again, or
-// does not matter any more when the key's 24 hours are over.
+// Responses seals the stored responses of writes. If no key opens one, the error is
+// service_unavailable: the write was done and must not be done again. The response can be read once
+// the key it was sealed with is configured again, and is no longer needed when the idempotency
+// key's 24 hours are over.
 type Responses struct{ *seal.Box }
 
 var errUnreadable = fault.New(fault.Unavailable, "service_unavailable",
 	"The request was carried out, but its stored answer cannot be read until the operator of this installation gives the key it was sealed with.").After(time.Minute)
 
-// Open returns what was sealed for bound.
+// Open decrypts what was sealed for bound.
 func (a Responses) Open(sealed []byte, bound string) ([]byte, error) {
 	plain, err := a.Box.Open(sealed, bound)
 	if err != nil {
