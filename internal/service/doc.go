@@ -1,5 +1,6 @@
-// Package service holds the resources of the contract, a package each, and what they share.
+// Package service holds the domains, one package for each tag of the contract, and the packages
+// that they share.
 //
-// It is one of the six floors of internal, each a folder. Its packages import one
-// another and outbound, access and base, never a floor above.
+// It is one of the layers of internal, each of which is a directory. Its packages import one
+// another, outbound, access and base, never a layer above.
 package service
