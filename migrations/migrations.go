@@ -1,11 +1,10 @@
-// Package migrations holds the database's history: forward-only SQL files,
-// numbered, one purpose each.
+// Package migrations holds the database's schema as numbered SQL files, each with one purpose.
+// There are no down migrations.
 //
-// An ordinary migration runs before the program that brings it. One in contract/
-// takes away what older programs need: it runs after all ordinary ones, when no
-// program is at work that does not know its number, and has a version table of
-// its own, so that ordinary ones follow it in any order. Both take their numbers
-// from one row.
+// An ordinary migration runs before its program is installed. A migration in contract/ removes what
+// older programs need: it runs after all ordinary ones, once every running program knows its
+// number. It has a version table of its own, so that later ordinary migrations can run before it.
+// Both kinds share one sequence of numbers.
 package migrations
 
 import (
@@ -14,29 +13,28 @@ import (
 	"strings"
 )
 
-// Files is every migration.
+// Files holds all migrations.
 //
 //go:embed [0-9]*.sql contract
 var Files embed.FS
 
-// Contract is the folder of those that take away what older programs need.
+// Contract is the directory of the migrations that remove what older programs need.
 const Contract = "contract"
 
-// NotNeeded is the line of an ordinary migration without which the program's
-// statements run as well: serve starts before it and after it. Every other one has
-// to be run before the program that brings it.
+// NotNeeded is a line in an ordinary migration that the program's statements can run without: serve
+// starts before and after it. Any other ordinary migration has to run before its program starts.
 const NotNeeded = "-- The program runs without this migration."
 
-// Schema is what all migrations together make, as statements.
+// Schema is the schema that all migrations together make, as SQL statements.
 //
 //go:embed schema.sql
 var Schema string
 
-// Index is one that the schema has.
+// Index is an index of the schema.
 type Index struct {
 	Name, Table string
-	Unique      bool   // statements rely on it, and not for their speed alone
-	Definition  string // what makes it anew; of an index, while others write, and in no transaction
+	Unique      bool   // statements need it for correctness, not only for speed
+	Definition  string // the statement that recreates it; for an index, one that does not block writes and runs outside a transaction
 }
 
 var (
