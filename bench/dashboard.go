@@ -16,16 +16,15 @@ import (
 const (
 	oldGuild  = "1"
 	endpoint  = "e0"
-	mostTime  = 50 * time.Millisecond // until the first byte of a page, at the 95th percentile
+	mostTime  = 50 * time.Millisecond // the limit for the first byte of a page, at the 95th percentile
 	besides   = 32                    // connections of one session
-	mostMoved = 0.1                   // of the API's p50, beside them
+	mostMoved = 0.1                   // the limit by which the API's p50 may change beside them
 )
 
-// dashboardBench measures how long each page of the dashboard takes until its
-// first byte, for a guild with a long past: tokens, a hundred endpoints, a million
-// deliveries and lines of its audit log, a month of usage; alone in its database,
-// and beside many others. Then it measures a call of the API beside pages and forms of one
-// session.
+// dashboardBench measures the time to the first byte of each page of the dashboard, for a guild
+// with a long history: tokens, a hundred endpoints, a million deliveries and audit rows, a month of
+// usage counters. It measures with that guild alone in the database and among many others. Then it
+// measures an API call while one session loads pages and sends forms.
 func dashboardBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	deliveries := flags.Int("deliveries", 1_000_000, "deliveries of the guild")
 	endpoints := flags.Int("endpoints", 100, "endpoints of the guild")
@@ -49,25 +48,25 @@ func dashboardBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	}
 }
 
-// browser asks for pages as somebody who is signed in.
+// browser requests pages with the cookie of a session.
 type browser struct {
 	*rig.Place
 	samples int
 	cookie  string
 }
 
-// pastRows give each guild of pasts what it has behind it.
+// pastRows is a statement that gives each guild in the table pasts its history.
 //
 //go:embed past.sql
 var pastRows string
 
-// fill makes the guilds that a statement puts into pasts.
+// fill creates the guilds that a statement inserts into pasts, with their history.
 func (b *browser) fill(pasts string, args ...any) {
 	b.Exec(pasts, args...)
 	b.Exec(pastRows)
 }
 
-// signIn opens the dashboard by an operator's link.
+// signIn signs in by an operator's link.
 func (b *browser) signIn(n *rig.Node) {
 	link, err := dashboard.NewLink(b, b.DB, oldGuild, time.Hour)
 	b.Must(err)
@@ -88,7 +87,7 @@ func (b *browser) request(method, path string) []byte {
 		"Content-Length: 0\r\nCookie: %s\r\n\r\n", method, path, b.cookie)
 }
 
-// measure asks for every page, in turns, so that a disturbance meets them all.
+// measure requests all pages in turn, so that other load on the machine affects all of them.
 func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 	c := &rig.Caller{Address: n.HTTP}
 	defer c.Close()
@@ -97,7 +96,7 @@ func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 		for _, p := range pages() {
 			a := c.Send(b, b.request("GET", p.path))
 			b.Need(a.Status == http.StatusOK, "%s answers %d", p.name, a.Status)
-			if round < 5 { // the first fill the caches and prepare the statements
+			if round < 5 { // the first rounds fill caches and prepare statements
 				all[p.name] = &rig.Tally{}
 				continue
 			}
@@ -107,7 +106,7 @@ func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 	return all
 }
 
-// compare prints what every page took with the guild alone and among others.
+// compare prints each page's times for the guild alone and among others.
 func (b *browser) compare(alone, among map[string]*rig.Tally, guilds int) {
 	b.Say("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s",
 		mostTime.Milliseconds(), guilds, "page", "p50", "p95", "p50", "p95")
@@ -120,8 +119,8 @@ func (b *browser) compare(alone, among map[string]*rig.Tally, guilds int) {
 	}
 }
 
-// beside measures a call of the API alone and beside one session that loads pages and
-// sends forms over many connections, in turns.
+// beside measures an API call, alone and while one session loads pages and sends forms over many
+// connections, alternately.
 func (b *browser) beside() {
 	n := b.Serve("GUILDHALL_DASHBOARD_URL=https://bench", "GUILDHALL_ROLES=api")
 	g := "/dashboard/guilds/" + oldGuild + "/"
@@ -143,10 +142,10 @@ func (b *browser) beside() {
 	b.Hold(alone.AllOK() && crowded.AllOK() && moved <= mostMoved, "the API's p50 moves by at most %.0f %% (%.0f)", 100*mostMoved, 100*moved)
 }
 
-// page is a page that is measured.
+// page is a page to measure.
 type page struct{ name, path string }
 
-// pages are the pages that are measured.
+// pages returns the pages to measure.
 func pages() []page {
 	g := "/dashboard/guilds/" + oldGuild + "/"
 	one := g + "webhooks/" + endpoint

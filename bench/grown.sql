@@ -1,5 +1,5 @@
--- What an installation has: a few rows of each kind for each guild that grown numbers, of
--- which each tenth has a map of its leaderboard, as large ones have. Nothing is due.
+-- An installation: a few rows of each kind for each guild numbered in the table grown. Every tenth
+-- guild has a rank index, as large guilds have. Nothing is due.
 
 INSERT INTO guilds (id, name, owner_id, last_case, last_ticket)
 SELECT (1000000 + n)::text, 'Growth', '1', 1, 1 FROM grown;

@@ -26,11 +26,10 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// growthBench shows what requests, sweeps and an idle node cost Postgres in
-// installations of different size: with 10, 1,000 and 100,000 guilds, each of the
-// same few rows. None of it may grow with the number of guilds. Blocks that were
-// touched are what counts, since they are the same on every machine; an index that
-// is one level deeper is one more.
+// growthBench shows what requests, sweeps and an idle node cost Postgres in installations of
+// different size: with 10, 1,000 and 100,000 guilds, each with the same few rows. No cost may grow
+// with the number of guilds. It counts touched blocks, which are the same on every machine; an
+// index that is one level deeper adds one block.
 func growthBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	var all population
 	guilds := numbers(flags, "guilds", []int{10, 1000, 100_000}, "numbers of guilds")
@@ -42,7 +41,7 @@ func growthBench(flags *flag.FlagSet) func(*rig.Run, string) {
 		for i, n := range *guilds {
 			r.Part(func(part *rig.Run) {
 				p := all
-				// Durability is no matter here: what is counted is what is read.
+				// Fast: it counts reads, so durability does not matter.
 				p.Place = part.Place(rig.Config{Program: server, Fast: true, Statements: true})
 				p.fill(n)
 				p.sweeps()
@@ -58,20 +57,19 @@ func growthBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	}
 }
 
-// mostIdle is how many statements a second an idle node may ask for.
+// mostIdle is the limit of statements a second for an idle node.
 const mostIdle = 30
 
-// line is what Postgres has done for one kind of work, each time that it was done, or each
-// second of an idle node.
+// line is what Postgres did for one kind of work: for each execution, or for each second of an idle
+// node.
 type line struct {
 	name                   string
 	Statements, Blocks, Us float64
 }
 
-// show prints a line for each kind of work and a column for each size, and holds that
-// none of it costs more with many guilds than with few. An index may be deeper; an idle
-// node looks through a bounded number of endpoints each time, and is held to the number
-// of its statements.
+// show prints a line for each kind of work with a column for each size, and checks that none costs
+// more with many guilds than with few. Two exceptions: an index may be deeper, and an idle node,
+// which reads a bounded number of endpoints each time, is judged by the number of its statements.
 func show(r *rig.Run, guilds []int, found [][]line) {
 	head := fmt.Sprintf("\n%-34s", "statements, blocks, us of Postgres")
 	for _, n := range guilds {
@@ -93,13 +91,13 @@ func show(r *rig.Run, guilds []int, found [][]line) {
 	}
 }
 
-// population is an installation with so many guilds.
+// population is an installation with a given number of guilds.
 type population struct {
 	*rig.Place
 	requests int
 	idle     time.Duration
 	verbose  bool
-	middle   string // the guild that is asked about: one with a map of its leaderboard
+	middle   string // the guild that requests are about, one with a rank index
 	lines    []line
 }
 
@@ -114,7 +112,7 @@ func (p *population) fill(guilds int) {
 	p.Vacuum()
 }
 
-// count notes what Postgres does each of n times that a kind of work is done.
+// count measures what Postgres does for each of the n executions in work.
 func (p *population) count(name string, n float64, work func()) {
 	p.Exec(`SELECT pg_stat_statements_reset()`)
 	work()
@@ -127,8 +125,7 @@ func (p *population) count(name string, n float64, work func()) {
 	p.lines = append(p.lines, l)
 }
 
-// again counts a kind of work that is done n times, after it was done until Postgres
-// has settled for plans.
+// again measures n executions of work, after enough executions for Postgres to use generic plans.
 func (p *population) again(name string, n int, work func()) {
 	for range 10 {
 		work()
@@ -146,9 +143,8 @@ func (p *population) poll(ctx context.Context, q lanes.Queue) error {
 	return err
 }
 
-// sweeps runs each sweep in turn, with nothing due, and the maintainer of leaderboards
-// with one that was asked for. Those of the delivery engine, and the engine's looks,
-// are what an idle node does.
+// sweeps runs each sweep in turn with nothing due, and the maintainer of leaderboards with one
+// request. Sweeps and polls of the delivery engine are measured as part of the idle node.
 func (p *population) sweeps() {
 	log := slog.New(slog.DiscardHandler)
 	maintainer := &leaderboard.Maintainer{DB: p.DB, Log: log}
@@ -181,7 +177,7 @@ func (p *population) sweeps() {
 	}
 }
 
-// ask sends requests about one guild to a node that does nothing else.
+// ask sends requests about one guild to an otherwise idle node.
 func (p *population) ask(n *rig.Node) {
 	const change = `{"user_id":"1","delta":1}`
 	token := p.Token(p.middle)
@@ -214,10 +210,10 @@ func (p *population) ask(n *rig.Node) {
 	}
 }
 
-// idleNode is what rest measures.
+// idleNode is the name of what rest measures.
 const idleNode = "a second of an idle node"
 
-// rest watches a node that no caller asks for anything.
+// rest measures a node without requests.
 func (p *population) rest() {
 	rig.Pause(p, 5*time.Second)
 	p.count(idleNode, p.idle.Seconds(), func() { rig.Pause(p, p.idle) })

@@ -1,5 +1,5 @@
-// Command bench measures on one machine, with a Postgres of its own. Only ratios
-// within one run mean something.
+// Command bench measures the program on one machine with a private Postgres. Only ratios within one
+// run are meaningful.
 //
 //	make bench
 //	go run ./bench -short -only getWallet,adjustBalance
@@ -19,13 +19,13 @@ import (
 	"guildhall/bench/rig"
 )
 
-// A bench declares its flags, and is run once they are read.
+// A bench declares its flags and returns the function to run once they are parsed.
 type bench struct {
 	name, about string
 	declare     func(flags *flag.FlagSet) (run func(r *rig.Run, server string))
 }
 
-// benches are all there are; the first runs when none is named.
+// benches lists all benchmarks; the first runs if none is named.
 var benches = []bench{
 	{"requests", "a real server against the plainest program that does the same work", requestBench},
 	{"webhooks", "claims, latency and throughput of deliveries", webhookBench},
@@ -36,7 +36,7 @@ var benches = []bench{
 
 func main() { rig.Main("bench", run) }
 
-// run runs the bench that is named, with the flags that follow, or all.
+// run runs the named benchmark with the flags that follow, or all of them.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	name := benches[0].name
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -65,13 +65,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// section is a part of a bench that can be run alone.
+// section is a part of a benchmark that can be run alone.
 type section struct {
 	name string
 	run  func()
 }
 
-// sections runs those that wanted names, with commas between them.
+// sections runs the sections in the comma-separated list wanted.
 func sections(r *rig.Run, wanted string, all ...section) {
 	for _, name := range strings.Split(wanted, ",") {
 		i := slices.IndexFunc(all, func(s section) bool { return s.name == name })
@@ -80,7 +80,7 @@ func sections(r *rig.Run, wanted string, all ...section) {
 	}
 }
 
-// numbers declares a flag of numbers.
+// numbers declares a flag for a list of numbers.
 func numbers(flags *flag.FlagSet, name string, list []int, usage string) *[]int {
 	flags.Func(name, fmt.Sprintf("%s (default %v)", usage, list), func(text string) error {
 		list = nil

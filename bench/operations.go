@@ -11,34 +11,33 @@ import (
 
 const guildID = "402187554310020096"
 
-// manyGuilds is how many further guilds are loaded, each with members of its own.
+// manyGuilds is the number of further guilds that are loaded, each with its own members.
 const (
 	manyGuilds   = 1000
 	guildMembers = 100
 )
 
-// changesACall is how many changes the operations take that make several.
+// changesACall is how many changes one call makes, for operations that make several.
 const changesACall = 100
 
-// operation is one thing to measure: a request to the server, and what its speed
-// is held against.
+// operation is an operation to measure: its request, and what its speed is compared with.
 type operation struct {
 	name    string
 	request call
-	plain   bool            // the plainest program, by throughput
-	page    call            // or this page of the same server, by latency
-	goals   map[int]float64 // of the ratio, by clients
-	clients []int           // where it is not measured with the numbers asked for
+	plain   bool            // compared by throughput with the plainest program
+	page    call            // or compared by latency with this page of the same server
+	goals   map[int]float64 // required ratio, by number of clients
+	clients []int           // numbers of clients, if not those of the flag
 	prepare func(*rig.Place)
 }
 
-// call makes the n-th request of a connection.
+// call returns the nth request of a connection.
 type call func(connection, n int) []byte
 
-// member is the id of the n-th member that was loaded, n from 1.
+// member returns the id of the nth member, n from 1.
 func member(n int) int64 { return 100_000_000_000_000_000 + int64(n)*7919 }
 
-// guild is the id of the n-th further guild, n from 1.
+// guild returns the id of the nth further guild, n from 1.
 func guild(n int) string { return strconv.Itoa(500_000_000_000_000_000 + n) }
 
 func get(token, path string) call {
@@ -46,7 +45,7 @@ func get(token, path string) call {
 	return func(_, _ int) []byte { return request }
 }
 
-// members are those of a guild that requests are about.
+// members is the number of members of a guild that requests are about.
 type members int
 
 func (m members) any() int64 { return member(1 + rand.IntN(int(m))) }
@@ -55,7 +54,7 @@ func (m members) get(token, path string) call {
 	return func(_, _ int) []byte { return rig.Request("GET", path+strconv.FormatInt(m.any(), 10), token, nil) }
 }
 
-// post sends bodies with one of the tokens, and keys where they are wanted.
+// post returns a call that sends bodies with one of the tokens, and with idempotency keys if keyed.
 func post(path string, keyed bool, body func() []byte, tokens ...string) call {
 	return func(_, _ int) []byte {
 		token := tokens[rand.IntN(len(tokens))]
@@ -66,7 +65,7 @@ func post(path string, keyed bool, body func() []byte, tokens ...string) call {
 	}
 }
 
-// change is a body that changes one member.
+// change returns a body that changes one member.
 func (m members) change() []byte {
 	return fmt.Appendf(nil, `{"user_id":"%d","delta":%d}`, m.any(), 1+rand.IntN(40))
 }
@@ -75,7 +74,7 @@ func (m members) warn() []byte {
 	return fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"%d","type":"warn","reason":"measured"}`, m.any(), 1+rand.IntN(40))
 }
 
-// changes makes as many changes in a call as it takes.
+// changes returns a body with changesACall changes.
 func (m members) changes() []byte {
 	list := make([][]byte, changesACall)
 	for i := range list {
@@ -97,7 +96,7 @@ func operations(h *host) []operation {
 		{name: "adjustBalance", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(1.15, 1.5)},
 		{name: "adjustBalance with a key", request: post(adjust, true, m.change, h.token), plain: true, goals: goals(1.0, 1.5)},
 		{name: "adjustBalance, 1,000 guilds", request: post(adjust, false, few.change, h.tokens...), plain: true, goals: goals(1.1, 1.4)},
-		// A request of these makes a hundred changes.
+		// Each request makes a hundred changes.
 		{name: "adjustBalances", request: post("/economy/adjustments", false, m.changes, h.token), clients: []int{8}},
 		{name: "adjustBalances with a key", request: post("/economy/adjustments", true, m.changes, h.token), clients: []int{8}},
 		{name: "adjustXpOfMembers", request: post("/levelling/adjustments", false, m.changes, h.token), clients: []int{8}},
@@ -113,7 +112,7 @@ func operations(h *host) []operation {
 		{name: "adjustXp", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32}},
 		{name: "createCase", request: post("/cases", false, m.warn, h.token), clients: []int{8}},
 		{name: "lookupNetworkUser", request: m.get(h.token, "/network/lookup/"), clients: []int{8}},
-		// The last, since the receiver stays. Deliveries count as the change's.
+		// This comes last, since the receiver stays. Its deliveries count as a part of the change.
 		{
 			name: "adjustBalance, one listens", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(0.6, 0.8),
 			prepare: func(p *rig.Place) { p.Register(guildID, p.Receiver().URL) },

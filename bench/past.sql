@@ -1,6 +1,6 @@
--- What each guild of pasts has behind it: tokens, of which some are used, a month of usage,
--- an audit log, and deliveries that are spread over thirty days and the endpoints. One in
--- fifty failed, and a few wait or are held.
+-- The history of each guild in the table pasts: tokens, of which some are used, a month of usage
+-- counters, an audit log, and deliveries spread over thirty days and all endpoints. One in fifty
+-- has failed, and a few are waiting or held.
 
 INSERT INTO guilds (id, name, owner_id) SELECT guild, 'A guild with a past', '1' FROM pasts;
 
@@ -66,12 +66,12 @@ SELECT guild, 'd' || n, 1, now() - n * interval '30 days' / deliveries, n % 300,
        CASE WHEN n % 50 = 1 THEN 500 ELSE 200 END, CASE WHEN n % 50 = 1 THEN 'The receiver answered 500.' END
 FROM pasts, generate_series(0, deliveries - 1) n;
 
--- The engine counts these while it settles.
+-- The delivery engine counts these when it records results.
 INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries)
 SELECT guild_id, endpoint_id, date_trunc('hour', completed_at), state, count(*)
 FROM webhook_deliveries JOIN pasts ON guild = guild_id WHERE state IN ('delivered', 'failed') GROUP BY 1, 2, 3, 4;
 
 TRUNCATE pasts;
 
--- As autovacuum does in time.
+-- As autovacuum would do in time.
 ANALYZE;

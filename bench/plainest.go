@@ -56,12 +56,12 @@ const (
 		SELECT id, balance, updated_at FROM changed, entered`
 )
 
-// plainest is what the whole stack is held against: net/http, lib/pq, tokens in
-// memory, bodies checked by hand, one statement a request outside of any
-// transaction. No limits, no log, no events, no scopes.
+// plainest is the program that the server is compared with: net/http, lib/pq, tokens in memory,
+// bodies checked by hand, one statement per request without a transaction; no rate limits, no log,
+// no events, no scopes.
 type plainest struct {
 	pool   *sql.DB
-	guilds map[string]string // by token
+	guilds map[string]string // guilds by token
 }
 
 // servePlainest serves the plainest program until ctx ends.
@@ -70,7 +70,7 @@ func servePlainest(ctx context.Context, address string) (err error) {
 	if err := json.NewDecoder(os.Stdin).Decode(&p.guilds); err != nil {
 		return err
 	}
-	// Statements are prepared once per connection, as the server's are.
+	// Statements are prepared once per connection, as by the server.
 	if p.pool, err = db.OpenSQL(os.Getenv("GUILDHALL_DATABASE_URL"), "bench-plainest", 32); err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (c *plainestCase) columns(int) []any {
 	return []any{&c.ID, &c.Number, &c.UserID, &c.ModeratorID, &c.Type, &c.Reason, &c.Status, &c.Source, &c.CreatedAt.Time, &c.UpdatedAt.Time}
 }
 
-// plainestList answers with the rows of a statement; columns says where those of a row
-// go, whose number it is given.
+// plainestList returns a handler that responds with the rows of a statement; columns returns the
+// scan targets of a row, given its number.
 func plainestList[T any](p plainest, statement string, columns func(*T, int) []any) func(http.ResponseWriter, *http.Request, string) error {
 	return func(w http.ResponseWriter, r *http.Request, guild string) error {
 		rows, err := p.pool.QueryContext(r.Context(), statement, guild)

@@ -1,5 +1,5 @@
--- The tables of the plainest program. They hold the wallets that the guild file has brought,
--- and no more indexes than it needs.
+-- The tables of the plainest program: the wallets from the guild file, with only the indexes that
+-- it needs.
 
 CREATE TABLE plainest_wallets (
   guild_id text COLLATE "C" NOT NULL, user_id text COLLATE "C" NOT NULL, balance bigint NOT NULL, updated_at timestamptz NOT NULL);

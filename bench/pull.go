@@ -17,15 +17,14 @@ type pulls struct {
 	node          *rig.Node
 	key           string
 	calls, guilds int
-	length        time.Duration // of one measurement
+	length        time.Duration // duration of one measurement
 
 	mu      sync.Mutex
-	arrived map[string]time.Time // by the event's reason
+	arrived map[string]time.Time // when events arrived, by their reason
 	fetches int
 }
 
-// pullBench measures what it costs to fetch events, and how fast that is. Goals stand in
-// parentheses.
+// pullBench measures the cost and speed of fetching events. It prints goals in parentheses.
 func pullBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	p := &pulls{arrived: make(map[string]time.Time)}
 	flags.IntVar(&p.calls, "calls", 5000, "`calls` that wait on one node, each for an endpoint of its own")
@@ -43,10 +42,10 @@ func pullBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	}
 }
 
-// home is the n-th guild. Neighbours are of different shards.
+// home returns the id of the nth guild. Consecutive guilds belong to different shards.
 func home(n int) string { return strconv.Itoa((n + 1_000_000) << 22) }
 
-// request is one about a guild.
+// request returns a request about a guild.
 func (p *pulls) request(guild, method, path, body string) []byte {
 	return rig.Request(method, path, p.key, []byte(body), "Guild-Id: "+guild)
 }
@@ -67,8 +66,8 @@ func (p *pulls) fetch(ctx context.Context, guild, path, of, pull string) {
 	})
 }
 
-// lags changes balances at a rate, in turn in some guilds, and prints how long each took
-// from its answer until it was fetched.
+// lags changes balances at a rate, in several guilds in turn, and prints how long each event took
+// from the write's response until it was fetched.
 func (p *pulls) lags(rate, guilds int) {
 	p.mu.Lock()
 	clear(p.arrived)
@@ -89,14 +88,14 @@ func (p *pulls) lags(rate, guilds int) {
 		rate, guilds, lags.Ms(0.5), lags.Ms(0.99), calls.Ms(0.5), calls.Ms(0.99))
 }
 
-// statements is how many statements have had a text like that.
+// statements returns how often statements with such a text were executed.
 func (p *pulls) statements(like string) int {
 	return p.Count(`SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ $1 AND query !~ 'INSERT INTO|pg_stat'`, like)
 }
 
-// waiting has many calls wait for nothing, and then measures what happens in a hundred
-// guilds, with the others and without. The calls come evenly, as callers' do that do not
-// know of each other: each comes again after 20 s.
+// waiting starts many long polls without events and then measures events in a hundred guilds, with
+// these polls and without. The polls start evenly spread, as those of independent callers, and are
+// renewed every 20 s.
 func (p *pulls) waiting() {
 	paths := make([]string, p.calls)
 	for n := range paths {
@@ -112,7 +111,7 @@ func (p *pulls) waiting() {
 	waits := func(calls int) {
 		all := func() bool {
 			rig.Pause(p, 200*time.Millisecond)
-			return p.node.Metric(p, "guildhall_webhook_waiting_callers") >= float64(calls*98/100) // the others are coming again
+			return p.node.Metric(p, "guildhall_webhook_waiting_callers") >= float64(calls*98/100) // the other polls are just being renewed
 		}
 		p.Hold(p.Await(2*time.Minute, all), "%d calls wait", calls)
 	}
@@ -130,14 +129,14 @@ func (p *pulls) waiting() {
 	stop()
 }
 
-// endpoint makes a pull endpoint in a guild, and returns the path of its events.
+// endpoint registers a pull endpoint in a guild and returns the path of its events.
 func (p *pulls) endpoint(guild string) string {
 	var made struct{ ID string }
 	p.Ask(p.node.HTTP, p.request(guild, "POST", "/webhooks", `{"delivery":"pull","events":["economy.balance_changed"]}`), &made)
 	return "/webhooks/" + made.ID + "/events"
 }
 
-// rate has four callers fetch what waits for one endpoint.
+// rate lets four callers fetch the waiting events of one endpoint.
 func (p *pulls) rate() {
 	guild := home(p.guilds)
 	path := p.endpoint(guild)
@@ -155,14 +154,14 @@ func (p *pulls) rate() {
 		waits, float64(waits)/took.Seconds())
 }
 
-// put begins or changes the stream, and waits until the guilds know of it.
+// put creates or changes the stream and waits for its backfill.
 func (p *pulls) put(events string) {
 	p.Ask(p.node.HTTP, p.request(home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`), nil)
 	known := p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`)
 	p.Hold(known, "all guilds know of the stream")
 }
 
-// stream has four shards fetch what happens in many guilds.
+// stream lets four shards fetch the events of many guilds.
 func (p *pulls) stream() {
 	const of = `stream_deliveries|bot_streams`
 	p.put("economy.balance_changed")
@@ -177,7 +176,7 @@ func (p *pulls) stream() {
 		500*p.length.Seconds()/each, float64(p.statements(of)-before)/each)
 }
 
-// adjust changes balances without a stream and beside one that wants others, in turn.
+// adjust changes balances without a stream and with one that wants other events, alternately.
 func (p *pulls) adjust() {
 	change := func(_, _ int) []byte {
 		return p.request(home(1), "POST", "/economy/adjust", string(members(500).change()))

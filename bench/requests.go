@@ -18,7 +18,7 @@ import (
 	"guildhall/bench/rig"
 )
 
-// host is everything that runs while requests are measured.
+// host holds everything that runs while requests are measured.
 type host struct {
 	*rig.Place
 	wallets int
@@ -27,18 +27,17 @@ type host struct {
 	clients []int
 	only    []string
 	profile string
-	against *host // another program, which takes the plainest program's part
+	against *host // another build, measured in place of the plainest program
 
 	node            *rig.Node
 	token           string
-	tokens          []string // one for each of the further guilds
+	tokens          []string // tokens of the further guilds, one each
 	plainestAddress string
 }
 
-// requestBench loads a million wallets, starts `guildhall serve` and the plainest
-// program (plainest.go), and drives one after the other, again and again, so that
-// what else the machine does falls on both. The ratio within a run is what counts;
-// medians of the rounds are shown.
+// requestBench loads a million wallets, starts `guildhall serve` and the plainest program
+// (plainest.go), and measures them alternately, so that other load on the machine affects both. The
+// ratio within a run is what matters; it prints medians of the rounds.
 func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	h := &host{}
 	flags.IntVar(&h.wallets, "wallets", 1_000_000, "wallets and level records to load")
@@ -63,7 +62,7 @@ func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 			*only, *seconds, h.rounds, h.clients = h.profile, 30, 1, h.clients[len(h.clients)-1:]
 		}
 		h.only, h.length = strings.Split(*only, ","), time.Duration(*seconds*float64(time.Second))
-		// Not Fast: what is measured includes waiting for the disk.
+		// Not Fast: waiting for the disk is part of the measurement.
 		h.Place = r.Place(rig.Config{Program: server})
 		if *other != "" {
 			r.Need(h.profile == "", "-profile drives one server alone: leave out -against")
@@ -79,9 +78,9 @@ func requestBench(flags *flag.FlagSet) func(*rig.Run, string) {
 //go:embed besides.sql
 var besidesRows string
 
-// start loads a guild file and what the guild has besides, makes the plainest program's
-// tables of them, starts both programs, and waits until what a running installation has
-// anyway is there: the leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
+// start loads a guild file and the guild's other data, creates the plainest program's tables from
+// it, starts both programs, and waits for what a running installation has: rank indexes, current
+// statistics, vacuumed tables, a checkpoint.
 func (h *host) start() {
 	begun := time.Now()
 	h.Say("imported %d records in %.1f s", h.Load(h.wealth), time.Since(begun).Seconds())
@@ -105,7 +104,7 @@ func (h *host) start() {
 	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
 }
 
-// beside names the side that the server is measured against.
+// beside returns the name of the side that the server is compared with.
 func (h *host) beside() string {
 	if h.against != nil {
 		return "other"
@@ -113,11 +112,10 @@ func (h *host) beside() string {
 	return "plainest"
 }
 
-// comparesPlainest reports whether the plainest program is what this server is measured
-// against.
+// comparesPlainest reports whether the server is compared with the plainest program.
 func (h *host) comparesPlainest() bool { return h.against == nil && !h.Foreign }
 
-// wealth is the guild that most requests are about.
+// wealth writes the guild that most requests are about.
 func (h *host) wealth(w io.Writer) {
 	fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guildID)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -130,7 +128,7 @@ func (h *host) wealth(w io.Writer) {
 	}
 }
 
-// startPlainest starts the plainest program, which knows the same tokens.
+// startPlainest starts the plainest program with the same tokens.
 func (h *host) startPlainest() {
 	tokens := map[string]string{h.token: guildID}
 	for n, token := range h.tokens {
@@ -141,15 +139,15 @@ func (h *host) startPlainest() {
 	h.plainestAddress = h.FreeAddress()
 	self, err := os.Executable()
 	h.Must(err)
-	// Without a context: it is stopped in order, after the measurements.
+	// Without a context, so that it is stopped in order after the measurements.
 	cmd := exec.Command(self, "-plainest", h.plainestAddress)
 	cmd.Stdin = bytes.NewReader(known)
 	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.URL)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	h.Must(cmd.Start())
 	h.Cleanup(func() error {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // how it ends says nothing about the measurements
+		_ = cmd.Process.Kill() // it may have ended already
+		_ = cmd.Wait()         // the exit status does not matter
 		return nil
 	})
 	board := get(h.token, "/economy/leaderboard")(0, 0)
@@ -157,7 +155,7 @@ func (h *host) startPlainest() {
 	h.Need(answers, "the plainest program does not answer")
 }
 
-// measure runs every operation and prints the table.
+// measure measures every operation and prints the table.
 func (h *host) measure() {
 	const head = "%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s"
 	h.Say("\n"+head, "", "", h.beside(), "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
@@ -197,15 +195,15 @@ func (h *host) measure() {
 	h.Say("resident memory of the server: %d MB after all requests", h.node.Resident())
 }
 
-// load sends requests for a while, each of which must succeed.
+// load sends requests for a while. All must succeed.
 func (h *host) load(address string, request call, clients int) *rig.Tally {
 	t := new(rig.Tally).Run(h, rig.Load{Address: address, Connections: clients, For: h.length, Request: request})
 	h.Need(t.AllOK(), "requests fail: %v", t)
 	return t
 }
 
-// line measures one operation with one number of clients, each side in turn. other is the
-// same operation of the other program, if there is one.
+// line measures one operation with one number of clients, alternating between the sides. other is
+// the same operation of the other program, if there is one.
 func (h *host) line(op, other operation, clients int) {
 	address, request := h.plainestAddress, op.request
 	switch {
@@ -256,7 +254,7 @@ func (h *host) delivered() {
 	h.Need(ended, "deliveries of the changes wait for five minutes")
 }
 
-// shown is the medians of some rounds: rate, p50 and p99.
+// shown formats the medians of some rounds: rate, p50 and p99.
 func shown(rounds []*rig.Tally) string {
 	var rates, halves, tails []float64
 	for _, t := range rounds {

@@ -10,31 +10,31 @@ import (
 	"guildhall/bench/rig"
 )
 
-// webhookOptions say how big the measurements are.
+// webhookOptions are the sizes of the measurements.
 type webhookOptions struct {
 	*rig.Run
 	server  string
 	rate    int           // events a second
-	length  time.Duration // of one measurement
-	claims  []int         // numbers of endpoints that wait or are down
+	length  time.Duration // duration of one measurement
+	claims  []int         // numbers of endpoints that wait or fail
 	others  int           // endpoints in trouble
-	each    int           // deliveries that wait for each of those with a backlog
-	slow    time.Duration // how long receivers of backlogs take to answer
+	each    int           // waiting deliveries of each endpoint with a backlog
+	slow    time.Duration // how long the receivers with backlogs take to respond
 	beside  []string      // kinds of trouble, by key
-	verbose bool          // print the nodes' statements of each measurement
+	verbose bool          // print the nodes' statements for each measurement
 	backlog int           // events to drain
-	most    int           // nodes that drain
+	most    int           // nodes that drain the backlog
 }
 
-// webhookBench measures deliveries with everything on one machine: a Postgres with
-// fsync on, nodes that are written to and deliver, and the receivers. It prints
+// webhookBench measures deliveries with everything on one machine: a Postgres with fsync on, nodes
+// that write and deliver, and the receivers. It prints
 //
-//   - what one claim costs while more and more endpoints wait or are down;
-//   - how long events take from the response of the write to the receiver, alone and beside
-//     endpoints that are in trouble;
-//   - how fast a backlog goes out with one node and with two.
+//   - what one claim costs while more and more endpoints wait or fail;
+//   - how long events take from the write's response to the receiver, alone and beside endpoints in trouble;
+//   - how fast a backlog is sent with one node and with two.
 //
-// The statements of an event are those of its write too. An idle node is growth's to measure.
+// The statements of an event include those of its write. The benchmark growth measures an idle
+// node.
 func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	var o webhookOptions
 	flags.IntVar(&o.rate, "rate", 200, "events per `second`")
@@ -62,14 +62,13 @@ type webhookPlace struct {
 	watched  *rig.Watched
 }
 
-// nodeRole is the database role of the nodes, which tells their statements apart.
+// nodeRole is the database role of the nodes, by which their statements are told apart.
 const nodeRole = "bench_node"
 
-// at measures something at a place of its own, with so many endpoints whose events are
-// watched.
+// at runs a measurement at a new place with that many watched endpoints.
 func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
 	o.Part(func(part *rig.Run) {
-		// Not Fast: what is measured includes waiting for the disk.
+		// Not Fast: waiting for the disk is part of the measurement.
 		p := &webhookPlace{Place: part.Place(rig.Config{Program: o.server, Statements: true}), o: o, receiver: part.Receiver()}
 		p.Exec(`CREATE ROLE ` + nodeRole + ` LOGIN SUPERUSER`)
 		p.Place = p.Through(func(u *url.URL) { u.User = url.User(nodeRole) })
@@ -81,8 +80,8 @@ func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
 	})
 }
 
-// counts are running totals of the nodes: units of work, the milliseconds
-// in them, and what Postgres did for them.
+// counts are running totals of the nodes: transactions, their milliseconds, and what Postgres did
+// for them.
 type counts struct {
 	claims, claimMs, settles, settleMs float64
 	Statements, ClaimMs                float64
@@ -96,7 +95,7 @@ func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 		c.settles += max(0, n.Metric(p, name+`_count{kind="record"`))
 		c.settleMs += max(0, 1000*n.Metric(p, name+`_sum{kind="record"`))
 	}
-	// The statements of a claim: two that look, one that locks, one that takes.
+	// The statements of a claim: two polls, one lock, one lease.
 	p.Get(&c, `
 		SELECT coalesce(sum(calls), 0)::float8 AS statements,
 		       coalesce(sum(total_exec_time) FILTER (WHERE query ~
@@ -107,7 +106,7 @@ func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 	return c
 }
 
-// since is what one claim, one settling and one of so many events took.
+// since returns what one claim, one recording of results and one event have cost since before.
 func (c counts) since(before counts, events int) counts {
 	claims, settles := max(c.claims-before.claims, 1), max(c.settles-before.settles, 1)
 	return counts{
@@ -116,12 +115,11 @@ func (c counts) since(before counts, events int) counts {
 	}
 }
 
-// steady has events written at the rate, with one node, and returns how
-// they fared.
+// steady writes events at the rate, with one node, and returns their times and costs.
 func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
 	p.Part(func(part *rig.Place) {
 		n := part.Serve()
-		p.watched.For(n, p.o.rate, 3*time.Second) // connections, statements and endpoints are known after this
+		p.watched.For(n, p.o.rate, 3*time.Second) // opens connections, and caches statements and endpoints
 		before := p.counts(n)
 		events = p.watched.For(n, p.o.rate, p.o.length)
 		each = p.counts(n).since(before, events.N())
@@ -129,8 +127,8 @@ func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
 	return events, each
 }
 
-// claimed prints what a claim costs while one endpoint is sent to and others
-// wait: half of them for the next attempt, half of them blocked.
+// claimed prints what a claim costs while one endpoint is sent to and others wait: half of them for
+// the next attempt, half for the end of a block.
 func (o webhookOptions) claimed() {
 	o.Say("%-44s %9s %12s %14s %10s", "one claim, while this many endpoints wait", "claims", "wall ms", "in Postgres ms", "ratio")
 	var first float64
@@ -148,7 +146,7 @@ func (o webhookOptions) claimed() {
 	}
 }
 
-// latencyOf measures and prints a line, and returns the p99.
+// latencyOf measures, prints a line, and returns the p99.
 func (p *webhookPlace) latencyOf(name string) float64 {
 	events, each := p.steady()
 	p.Say("%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f",
@@ -156,8 +154,8 @@ func (p *webhookPlace) latencyOf(name string) float64 {
 	return events.Ms(0.99)
 }
 
-// trouble prints how long events take from the response of the write to the receiver,
-// alone and then beside endpoints that are in trouble.
+// trouble prints how long events take from the write's response to the receiver, alone and then
+// beside endpoints in trouble.
 func (o webhookOptions) trouble() {
 	o.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", fmt.Sprintf("10 endpoints, and beside them %d that", o.others),
 		"events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
@@ -179,9 +177,8 @@ func (o webhookOptions) trouble() {
 	}
 }
 
-// drain prints how fast a backlog goes out, with one node and with more, and what
-// is pending when the last of it has been answered: to a hundred endpoints, and to
-// a single one that answers at once.
+// drain prints how fast a backlog is sent with one node and with more, to a hundred endpoints and
+// to a single fast one, and what is still pending when the last delivery was answered.
 func (o webhookOptions) drain() {
 	o.Say("%-44s %8s %10s %8s %10s %10s %11s",
 		fmt.Sprintf("a backlog of %d", o.backlog), "s", "events/s", "pending", "claim ms", "settle ms", "stmts/event")
@@ -203,7 +200,7 @@ func (o webhookOptions) drain() {
 	}
 }
 
-// drained lets nodes send out a backlog, and returns how many events a second that were.
+// drained lets nodes send a backlog and returns the events per second.
 func (p *webhookPlace) drained(name string, nodes, endpoints int, delay time.Duration) (rate float64) {
 	if delay > 0 {
 		p.receiver.Answer("/backlog", rig.After(delay, 200))
