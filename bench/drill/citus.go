@@ -18,13 +18,12 @@ import (
 // cluster is a Citus coordinator with two workers.
 type cluster struct {
 	*place
-	servers [3]*embedded.Server // the coordinator first
-	guilds  [2]string           // the first on the first worker, the second on the second
+	servers [3]*embedded.Server // the coordinator is the first
+	guilds  [2]string           // the first guild is on the first worker, the second on the second
 }
 
-// citus kills one of two workers under three nodes that write, deliver and post for
-// a guild on each worker, and starts it again. It needs servers of its own, of a Postgres
-// that has Citus.
+// citus kills one of two workers under three nodes that write, deliver and post for a guild on each
+// worker, and restarts it. It starts its own servers with Citus.
 func citus(p *place) {
 	c := p.startCluster()
 	p = c.place
@@ -53,7 +52,7 @@ func citus(p *place) {
 	p.compare(all[0], hook)
 }
 
-// lose has both write while the second worker is there, is gone, and is there again.
+// lose lets both guilds write before, during and after the second worker's outage.
 func (c *cluster) lose(all [2]*writers) {
 	length := sized(c.place, 6*time.Second, time.Second)
 	stops := [2]func(){all[0].begin(c.place, 4), all[1].begin(c.place, 4)}
@@ -78,12 +77,12 @@ func (c *cluster) lose(all [2]*writers) {
 	}
 }
 
-// outageAnswer is when a caller that cannot be served is told so at the latest: a
-// statement is given up after five seconds.
+// outageAnswer is when a request that cannot be served has to be answered at the latest. A
+// statement times out after five seconds.
 const outageAnswer = 8 * time.Second
 
-// meanwhile holds what the guild on the worker that runs, and the one on the worker
-// that does not, were answered.
+// meanwhile checks the responses during the outage: of the guild on the running worker, and of the
+// guild on the killed one.
 func (c *cluster) meanwhile(there, gone *rig.Tally) {
 	served := sized(c.place, 99, 50)
 	n := there.N()
@@ -92,17 +91,17 @@ func (c *cluster) meanwhile(there, gone *rig.Tally) {
 		there.Count(rig.OK), n, served)
 	c.Say("meanwhile, the guild on the worker that is gone, whose refusals took at most %.1f ms: %v", rig.Ms(gone.At(1, rig.Failed)), gone)
 	told := gone.Count(func(a rig.Response) bool { return a.Status == 503 && a.RetryAfter != "" && a.Took < outageAnswer })
-	done := gone.Count(rig.OK) // on their way when the worker went, and answered as it did
+	done := gone.Count(rig.OK) // requests that were running when the worker was killed, and were still answered
 	c.Hold(told > 0 && told+done == gone.N(), "the guild on the worker that is gone is told so: 503 with Retry-After, within %s (%d of %d)",
 		outageAnswer, told, gone.N()-done)
 }
 
-// startCluster starts the servers, makes them know one another and distributes the
-// tables: the place is the coordinator's from then on.
+// startCluster starts the servers, forms a cluster and distributes the tables. From then on the
+// place is the coordinator.
 func (p *place) startCluster() *cluster {
 	c := &cluster{place: p}
-	// Each server's account has to enter, and the servers let one another in: they
-	// listen on the loopback address only.
+	// The servers' account must be able to enter the directory. The servers accept one another
+	// without a password, since they listen on loopback only.
 	folder := p.Folder()
 	p.Must(os.Chmod(folder, 0o755))
 	hba := filepath.Join(folder, "hba")
@@ -111,9 +110,9 @@ func (p *place) startCluster() *cluster {
 	for i := range c.servers {
 		server, err := embedded.Start(p, embedded.Config{TCP: true, Settings: []string{
 			"shared_preload_libraries=citus", "citus.node_conninfo=sslmode=disable", "hba_file=" + hba, "max_prepared_transactions=100",
-			// A coordinator's sessions do not hand theirs on.
+			// Settings of the workers: a coordinator's sessions do not pass theirs on.
 			"lock_timeout=2s", "enable_seqscan=off", "jit=off",
-			// Work over all guilds asks each worker over one connection, not over one for each shard.
+			// Work over all guilds uses one connection to each worker, not one for each shard.
 			"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
 		}})
 		if err != nil && strings.Contains(err.Error(), `could not access file "citus"`) {
@@ -135,7 +134,7 @@ func (p *place) startCluster() *cluster {
 		p.Say("%s", out)
 		p.Must(err)
 	}
-	c.place = p.with(p.At(p.URL)) // where the tables are distributed
+	c.place = p.with(p.At(p.URL)) // opened again, now that the tables are distributed
 	for i := range c.guilds {
 		p.Get(&c.guilds[i], `
 			SELECT n::text
@@ -149,9 +148,8 @@ func (p *place) startCluster() *cluster {
 	return c
 }
 
-// stories loads the demo guild and has clients of examples/ live through their story
-// in it, on a server. A tool that a client's language needs and that is not here makes
-// its story fail.
+// stories loads the demo guild and runs the example clients (examples/) against the server. The
+// story of a client whose tools are missing fails.
 func (p *place) stories(n *rig.Node, ca string) {
 	var demo bytes.Buffer
 	p.Must(guildfile.Demo(&demo))

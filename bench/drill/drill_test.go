@@ -17,7 +17,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// program is the server, built once for all tests.
+// program is the path of the server, built once for all tests.
 var program string
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// Each drill holds with small figures what a busy machine cannot change.
+// Each drill keeps, with small numbers, the promises that do not depend on the machine's load.
 func TestEveryDrillHolds(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {
@@ -53,7 +53,7 @@ func TestEveryDrillHolds(t *testing.T) {
 	}
 }
 
-// A drill proves a promise, and stands beside the tests that do.
+// Each drill is listed in RELIABILITY.md with the promises that it checks.
 func TestTheDrillsStandInTheListOfPromises(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../RELIABILITY.md")
@@ -74,7 +74,7 @@ func TestTheDrillsStandInTheListOfPromises(t *testing.T) {
 
 func TestDrillsAndStagesThatAreNotThereAreRefused(t *testing.T) {
 	t.Parallel()
-	ended, end := context.WithCancel(t.Context()) // nothing is to begin
+	ended, end := context.WithCancel(t.Context()) // with a context that has ended, so that nothing starts
 	end()
 	for _, c := range []struct{ args, names string }{
 		{"", "neighbour"},

@@ -10,9 +10,8 @@ import (
 	"guildhall/internal/base/db/embedded"
 )
 
-// failover kills the primary under two nodes that write, deliver and post, and
-// promotes the standby at once, as a program that watches over a database would. It
-// needs servers of its own.
+// failover kills the primary under two nodes that write, deliver and post, and promotes the standby
+// at once, as a failover manager would. It starts its own servers.
 func failover(p *place) {
 	length := sized(p, 10*time.Second, time.Second)
 	primary := p.Postgres(embedded.Config{TCP: true})
@@ -25,7 +24,7 @@ func failover(p *place) {
 		"the standby follows at each commit")
 	other, err := url.Parse(standby.URL)
 	p.Must(err)
-	// A URL may name two servers, of which one takes writes.
+	// The database URL lists two servers, of which one accepts writes.
 	p = p.with(p.At(p.Through(func(u *url.URL) {
 		u.Host += "," + other.Host
 		u.RawQuery += "&target_session_attrs=read-write"
@@ -65,7 +64,7 @@ func (p *place) revokeFirst() {
 	p.Must(auth.Revoke(p, p.DB, guildA, all[0].ID))
 }
 
-// refused holds that a token is not valid.
+// refused checks that a token is refused as invalid.
 func (p *place) refused(n *rig.Node, token string) {
 	a := p.Send(n.HTTP, rig.Request("GET", "/me", token, nil))
 	p.Hold(a.Status == 401, "a token that was revoked is refused (%d)", a.Status)

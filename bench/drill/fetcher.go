@@ -10,13 +10,13 @@ import (
 	"guildhall/bench/rig"
 )
 
-// fetcher is a program that fetches what is kept for a pull endpoint, from either node.
+// fetcher is a program that fetches the events of a pull endpoint from either node.
 type fetcher struct {
 	*place
 	rig.Fetcher
 }
 
-// fetcher makes a pull endpoint of guild A, as soon as it can be made.
+// fetcher registers a pull endpoint of guild A as soon as that succeeds.
 func (p *place) fetcher(token string, addresses []string, events ...string) *fetcher {
 	request := rig.Request("POST", "/webhooks", token, fmt.Appendf(nil, `{"delivery":"pull","events":["%s"]}`, strings.Join(events, `","`)))
 	c := &rig.Caller{Address: addresses[0]}
@@ -31,13 +31,13 @@ func (p *place) fetcherOf(path, token string, addresses []string) *fetcher {
 	return &fetcher{p, rig.Fetcher{Addresses: addresses, Token: token, Path: path, Pull: `"wait":1,"lease":10`}}
 }
 
-// begin starts the program. The function that it returns kills it.
+// begin starts the program. The returned function kills it.
 func (f *fetcher) begin() (kill func()) {
 	return f.Start(1, func(ctx context.Context, _ int) { f.Fetch(ctx, f.Fetcher) })
 }
 
-// takes starts the program, which takes so many events or a few more, and leaves those
-// that come then. The function that it returns kills it, and returns what it has taken.
+// takes starts a program that processes `most` events or a few more and then ignores further ones.
+// The returned function kills it and returns the processed events.
 func (f *fetcher) takes(most int) (kill func() map[string]bool) {
 	seen := map[string]bool{}
 	f.Take = func(_ context.Context, events []rig.Event) bool {
@@ -56,17 +56,17 @@ func (f *fetcher) takes(most int) (kill func() map[string]bool) {
 	}
 }
 
-// endpoint is the id of the endpoint that the program fetches from.
+// endpoint returns the id of the endpoint that the program fetches from.
 func (f *fetcher) endpoint() string { return strings.Split(f.Path, "/")[2] }
 
-// acknowledged waits until all that is kept for the program is acknowledged, and reports
-// whether it is.
+// acknowledged waits until all events for the program are acknowledged, and reports whether they
+// are.
 func (f *fetcher) acknowledged() bool {
 	return f.Becomes(2*time.Minute, 0, `SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state <> 'delivered'`, f.endpoint())
 }
 
-// fetches has a program fetch some events of guild A from now on. The function that it
-// returns holds that each has come, and ends the program.
+// fetches starts a program that fetches some event types of guild A. The returned function checks
+// that each event was fetched, and stops the program.
 func (p *place) fetches(token string, addresses []string, events ...string) (each func()) {
 	f := p.fetcher(token, addresses, events...)
 	kill := f.takes(math.MaxInt)

@@ -8,7 +8,7 @@ import (
 	"guildhall/bench/rig"
 )
 
-// keys deletes expired keys while new ones come.
+// keys prunes expired idempotency keys while new ones are inserted.
 func keys(p *place) {
 	old, callers, rate := sized(p, 400_000, 5000), sized(p, 64, 4), sized(p, 2000, 100)
 	p.LoadText(oneTicket, guildA)

@@ -9,9 +9,9 @@ import (
 	"guildhall/bench/rig"
 )
 
-// kills kills one of two nodes again and again, which pay, file cases, post messages,
-// run giveaways and deliver, and starts it anew at the same address. Then it looks
-// for what a dead node may have left behind.
+// kills kills one of two nodes again and again while they pay, create cases, post messages, run
+// giveaways and deliver, and restarts it at the same address. Then it checks that dead nodes have
+// left nothing unfinished.
 func kills(p *place) {
 	hook := p.Receiver()
 	p.LoadText(oneTicket, guildA)
@@ -37,7 +37,7 @@ func kills(p *place) {
 	each()
 }
 
-// everything has the writers do something of each kind that has work behind it.
+// everything returns a write of each kind that causes background work.
 func everything(writer int, key string) (path, body string) {
 	switch {
 	case writer == 2 && strings.HasSuffix(key, "0"):
@@ -52,7 +52,7 @@ func everything(writer int, key string) (path, body string) {
 //go:embed leftovers.sql
 var leftovers string
 
-// leftBehind waits until nothing is left behind.
+// leftBehind waits until no unfinished work is left.
 func (p *place) leftBehind() {
 	begun := time.Now()
 	var left []struct {

@@ -1,5 +1,5 @@
--- What only a node that is at work may hold, and what waits: each lease runs out within a minute,
--- and what it was for is due again then.
+-- What only a running node may hold, and waiting work: each lease ends within a minute, and its
+-- work is due again then.
 SELECT what, n
 FROM (
   SELECT 'leases of deliveries' AS what, count(*) AS n FROM webhook_deliveries WHERE lease_until IS NOT NULL
@@ -16,7 +16,7 @@ FROM (
   UNION ALL
   SELECT 'giveaways that have not ended', count(*) FROM giveaways WHERE status <> 'ended'
   UNION ALL
-  -- One that ended before a worker came to post it is not posted any more.
+  -- A giveaway that ended before its message was posted is not posted any more.
   SELECT 'giveaways without their message', count(*) FROM giveaways g
   WHERE message_id IS NULL AND EXISTS (SELECT FROM chat_intents i WHERE i.guild_id = g.guild_id AND i.id = g.post_id)
   UNION ALL

@@ -1,9 +1,9 @@
-// Command drill puts a real server under the load that it promises to survive, and says
-// for each promise whether it held: make drill NAME=neighbour. All of it stays on the
-// loopback address and ends with the drill.
+// Command drill puts a real server under the load that it promises to survive, and prints for each
+// promise whether it held: make drill NAME=neighbour. Everything runs on loopback addresses and is
+// removed at the end.
 //
-// A drill is a function; the same function runs in the tests with small figures, where
-// only those facts are held that a busy machine cannot change.
+// A drill is a function. Tests run the same function with small numbers and check only those
+// promises that do not depend on the machine's load.
 package main
 
 import (
@@ -18,14 +18,14 @@ import (
 	"guildhall/bench/rig"
 )
 
-// drill is one load with what has to hold under it.
+// drill is a load and the promises that have to hold under it.
 type drill struct {
 	name, about string
 	run         func(*place)
-	stages      []string // those that can be run alone
+	stages      []string // stages that can be run alone
 }
 
-// drills are those that the command knows.
+// drills lists all drills.
 var drills = []drill{
 	{"neighbour", "one guild does its worst; another one must hardly notice", neighbour, nil},
 	{"overload", "far more connections than can be served, three kinds of work", overload, []string{cheapCalls, deepLists, slowDatabase}},
@@ -41,32 +41,31 @@ var drills = []drill{
 	{"pooler", "PgBouncer in transaction mode between a node and its database", pooler, nil},
 }
 
-// place is what a drill stands on: a migrated, empty database that nobody else
-// uses, and the server program.
+// place is the environment of a drill: a migrated, empty private database and the server program.
 type place struct {
 	*rig.Place
-	small   bool   // the drill is a test
+	small   bool   // the drill runs as a test
 	waiting int    // deliveries that wait for one endpoint in the drill of webhooks
-	stage   string // the only one that is to run; empty: all
+	stage   string // the only stage to run; empty: all
 }
 
-// missing is a tool or a file that a drill needs, which is not here.
+// missing describes a tool or file that a drill needs and that is not installed.
 type missing struct{ name, need string }
 
 func (m missing) Error() string { return "this drill needs " + m.need }
 
-// with is the drill at another place. The first one stays as it is: it may still be the
-// context of a statement that ends.
+// with returns the drill at another place. The first place stays unchanged, since statements that
+// are ending may still use it as their context.
 func (p *place) with(at *rig.Place) *place {
 	other := *p
 	other.Place = at
 	return &other
 }
 
-// wants says whether a stage of that name is to run.
+// wants reports whether the stage is to run.
 func (p *place) wants(stage string) bool { return p.stage == "" || p.stage == stage }
 
-// sized is a figure of the drill: that of the command, or a small one in tests.
+// sized returns the number full, or small in a test.
 func sized[T any](p *place, full, small T) T {
 	if p.small {
 		return small
@@ -74,7 +73,7 @@ func sized[T any](p *place, full, small T) T {
 	return full
 }
 
-// bound holds what a busy machine can change: not in tests.
+// bound is Hold for promises that depend on the machine's load. In tests it does nothing.
 func (p *place) bound(held bool, format string, args ...any) {
 	if !p.small {
 		p.Hold(held, format, args...)
@@ -82,7 +81,7 @@ func (p *place) bound(held bool, format string, args ...any) {
 }
 
 func main() {
-	debug.SetGCPercent(400) // its own garbage keeps no core from what it measures
+	debug.SetGCPercent(400) // so that the drill's own garbage collection takes no CPU from what it measures
 	rig.Main("drill", run)
 }
 
@@ -102,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return fmt.Errorf("%s has no stage %q; those that can be run alone: %q", d.name, p.stage, d.stages)
 	}
 	err = rig.Do(ctx, out, func(r *rig.Run) {
-		// Not Fast: what the load does to the disk is part of it.
+		// Not Fast: the disk is part of the load.
 		p.Place = r.Place(rig.Config{Program: *program, TCP: true})
 		d.run(p)
 	})
@@ -112,7 +111,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// find returns the one drill that is named.
+// find returns the drill with that name.
 func find(names []string) (drill, error) {
 	var known []string
 	for _, d := range drills {

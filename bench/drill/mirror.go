@@ -10,9 +10,9 @@ import (
 	"guildhall/bench/rig"
 )
 
-// mirror keeps a copy of a guild by fetching its events and nothing else, while members
-// are paid and cases filed. Nodes are killed, and so is the program that keeps the copy:
-// events that it has not taken into the copy by then are gone.
+// mirror keeps a copy of a guild's data only by fetching its events, while members are paid and
+// cases are created. Nodes are killed, and so is the program with the copy: it loses the events
+// that it has not saved in the copy by then.
 func mirror(p *place) {
 	p.LoadText(oneTicket, guildA)
 	w := &writers{token: p.Token(guildA), request: paysManyAndFiles}
@@ -43,7 +43,7 @@ func mirror(p *place) {
 	c.compare()
 }
 
-// paysManyAndFiles has the writers pay fifty members in a call, or file a case.
+// paysManyAndFiles pays fifty members in one call, or creates a case.
 func paysManyAndFiles(writer int, key string) (path, body string) {
 	if writer < 2 {
 		return "/cases", fmt.Sprintf(`{"user_id":"7%d","moderator_id":"8","type":"note","reason":"%s"}`, writer, key)
@@ -55,17 +55,17 @@ func paysManyAndFiles(writer int, key string) (path, body string) {
 	return "/economy/adjustments", `{"adjustments":[` + strings.Join(pays, ",") + `]}`
 }
 
-// copier keeps the copy.
+// copier is the program with the copy.
 type copier struct {
 	*fetcher
-	kept copied // what a kill leaves
+	kept copied // the copy as of the last save, which survives a kill
 }
 
-// copied is balances by member and reasons of cases by id, each with the instant of the
-// event that told it.
+// copied holds balances by member and case reasons by id, each with the instant of the event it
+// came from.
 type copied map[string]struct{ Is, At string }
 
-// keep takes events into the copy, unless the program is killed meanwhile.
+// keep applies events to the copy, unless the program is killed meanwhile.
 func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
 	is := maps.Clone(c.kept)
 	for _, e := range events {
@@ -73,7 +73,7 @@ func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
 		if e.Type == "economy.balance_changed" {
 			name, value = "wallet "+e.Data.UserID, fmt.Sprint(e.Data.Balance)
 		}
-		if e.Timestamp > is[name].At { // they come in any order, and again
+		if e.Timestamp > is[name].At { // events arrive in any order and more than once
 			is[name] = struct{ Is, At string }{value, e.Timestamp}
 		}
 	}
@@ -84,7 +84,7 @@ func (c *copier) keep(ctx context.Context, events []rig.Event) bool {
 	return ctx.Err() == nil
 }
 
-// compare holds the copy against the database.
+// compare compares the copy with the database.
 func (c *copier) compare() {
 	var rows []struct{ Name, Value string }
 	c.Select(&rows, `

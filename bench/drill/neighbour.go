@@ -16,8 +16,8 @@ const guildA, guildB = "100000000000000001", "200000000000000002"
 
 func member(i int) int { return 300000000000000000 + i }
 
-// neighbour lets guild A do its worst inside its quotas, each thing in turn and
-// all at once, and watches what guild B and the machinery notice.
+// neighbour lets guild A do its worst within its quotas, one kind of attack at a time and then all
+// together, and measures the effect on guild B and on the machine.
 func neighbour(p *place) {
 	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, time.Second)
 	p.loadGuilds(map[string]int{guildA: rows, guildB: 1000})
@@ -45,7 +45,7 @@ func neighbour(p *place) {
 	stage("all of them at once", attacks...)
 }
 
-// loadGuilds makes guilds with so many wallets each, and as many rows of the ledger.
+// loadGuilds creates guilds with the given number of wallets and as many ledger entries.
 func (p *place) loadGuilds(wallets map[string]int) {
 	p.Load(func(w io.Writer) {
 		for guild, n := range wallets {
@@ -57,26 +57,25 @@ func (p *place) loadGuilds(wallets map[string]int) {
 	})
 }
 
-// victim is guild B: a little of everything, all the time.
+// victim is guild B, which makes all kinds of requests all the time.
 type victim struct {
 	*place
 	node   *rig.Node
 	tokens []string
-	fresh  []string // tokens that the server has not seen yet
+	fresh  []string // tokens that the server has not cached yet
 }
 
 func (p *place) victim(n *rig.Node) *victim {
 	return &victim{place: p, node: n, tokens: p.Tokens(guildB, 64), fresh: p.Tokens(guildB, 400)}
 }
 
-// seen is what B and the machinery saw during one stage.
+// seen is what was measured in one stage.
 type seen struct {
 	calls, strangers rig.Tally
 	asked, unready   int
 }
 
-// live runs B's calls for a while, beside what else is done. It returns once
-// both have ended.
+// live runs B's requests for a while, concurrently with beside. It returns when both have ended.
 func (b *victim) live(length time.Duration, beside func(context.Context)) *seen {
 	s := &seen{}
 	stage, cancel := context.WithTimeout(b, length)
@@ -104,7 +103,7 @@ func (b *victim) live(length time.Duration, beside func(context.Context)) *seen 
 	return s
 }
 
-// call is B's n-th request.
+// call returns B's nth request.
 func (b *victim) call(_, n int) []byte {
 	token, user := b.tokens[n%len(b.tokens)], member(n%1000)
 	switch n % 5 {
@@ -119,18 +118,18 @@ func (b *victim) call(_, n int) []byte {
 	}
 }
 
-// pays is a write that pays a member.
+// pays returns a request that pays a member.
 func pays(token string, user int, headers ...string) []byte {
 	return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, user), headers...)
 }
 
-// files is a write that files a case.
+// files returns a request that creates a case.
 func files(token string, user int, kind string) []byte {
 	body := fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"%s","reason":"drill"}`, user, kind)
 	return rig.Request("POST", "/cases", token, body)
 }
 
-// judge holds what was seen against the promises.
+// judge compares the measurements with the promises.
 func (b *victim) judge(stage string, s *seen) {
 	b.Say("%-24s guild B: %v", stage, &s.calls)
 	b.Hold(s.calls.Count(rig.Failed) == 0, "%s: no call of guild B fails (%d of %d)", stage, s.calls.Count(rig.Failed), s.calls.N())
@@ -139,18 +138,18 @@ func (b *victim) judge(stage string, s *seen) {
 	b.Hold(s.asked > 0 && s.unready == 0, "%s: ready all the time (%d of %d)", stage, s.asked-s.unready, s.asked)
 }
 
-// attacker is guild A at its worst.
+// attacker is guild A.
 type attacker struct {
 	address   string
-	rows      int // of the ledger
+	rows      int // number of its ledger entries
 	responses rig.Tally
 }
 
-// How often a token may read and write a minute, which it may do at once.
+// A token's quotas of reads and writes a minute, which may be used at once.
 const reads, writes = 600, 120
 
-// attack is one thing that guild A does, inside the quota of a token: requests over so many
-// connections, each as fast as it is answered, or something slow with each connection.
+// attack is one kind of attack within the quota of a token: requests over several connections, each
+// as fast as they are answered, or slow behaviour on each connection.
 type attack struct {
 	name               string
 	connections, total int
@@ -179,7 +178,7 @@ var attacks = []attack{
 	}, nil},
 }
 
-// run does one thing with a token that has spent nothing, until it is done or ctx ends.
+// run makes one attack with an unused token, until it is done or ctx ends.
 func (a *attacker) run(ctx context.Context, one attack, token string) {
 	if one.slow == nil {
 		a.responses.Run(ctx, rig.Load{Address: a.address, Connections: one.connections, Total: one.total, Request: func(_, n int) []byte {
@@ -195,14 +194,14 @@ func (a *attacker) run(ctx context.Context, one attack, token string) {
 				return
 			}
 			defer conn.Close()
-			_ = conn.(*net.TCPConn).SetReadBuffer(2048) // a hint
+			_ = conn.(*net.TCPConn).SetReadBuffer(2048) // the kernel may use another size
 			one.slow(ctx, conn, one.request(a, token, 0))
 		})
 	}
 	all.Wait()
 }
 
-// trickles announces a body and sends a byte a second of it.
+// trickles announces a body and sends one byte of it a second.
 func trickles(ctx context.Context, conn net.Conn, head []byte) {
 	_, err := conn.Write(head)
 	for err == nil && rig.Pause(ctx, time.Second) {
@@ -210,8 +209,8 @@ func trickles(ctx context.Context, conn net.Conn, head []byte) {
 	}
 }
 
-// readsNothing asks for long responses and never reads them.
+// readsNothing sends requests with long responses and never reads.
 func readsNothing(ctx context.Context, conn net.Conn, requests []byte) {
-	_, _ = conn.Write(requests) // the server may refuse to read more
+	_, _ = conn.Write(requests) // the server may stop reading
 	<-ctx.Done()
 }

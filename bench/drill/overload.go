@@ -10,27 +10,27 @@ import (
 	"guildhall/bench/rig"
 )
 
-// The kinds of work, each a stage of the drill.
+// The kinds of load, each a stage of the drill.
 const (
 	cheapCalls   = "cheap calls"
 	deepLists    = "lists of 100 at depth"
 	slowDatabase = "a slow database"
 )
 
-// The bounds that hold under overload, and how long loads last.
+// The limits that hold under overload, and how long loads last.
 const (
 	goodput      = 0.8
 	refusedAfter = 2 * time.Second
-	memoryBound  = 144                    // MB, 32 of which are pages of the program itself
-	brief        = 300 * time.Millisecond // a small one of which no share is judged
+	memoryBound  = 144                    // MB, of which 32 are the program's own pages
+	brief        = 300 * time.Millisecond // a short load whose numbers are not judged
 )
 
-// overload calls with more and more connections, each of which waits for its
-// answer, until far more come than can be served. The number of calls that are served
-// must not fall, and a caller that is not served must be told so in time.
+// overload increases the number of connections, each of which waits for its response, far beyond
+// what can be served. The number of served requests must not fall, and a request that is not served
+// must get an error in time.
 func overload(p *place) {
 	rows := sized(p, 200_000, 2000)
-	// Both guilds have the same, so that a call costs the same in each.
+	// Both guilds have the same data, so that a request costs the same in each.
 	p.loadGuilds(map[string]int{guildA: rows, guildB: rows})
 	tokens := append(p.Tokens(guildA, 32), p.Tokens(guildB, 32)...)
 	wallet := func(i, n int) []byte {
@@ -62,21 +62,21 @@ func overload(p *place) {
 	}
 }
 
-// overloaded is one kind of work on a server of its own.
+// overloaded is one kind of load on a server of its own.
 type overloaded struct {
 	*place
 	name  string
 	call  func(connection, n int) []byte
-	token string // of guild A
+	token string // a token of guild A
 	node  *rig.Node
 }
 
-// load keeps as many requests under way as there are connections, for a while.
+// load sends requests over n connections for a while.
 func (o *overloaded) load(n int, small time.Duration) *rig.Tally {
 	return new(rig.Tally).Run(o, rig.Load{Address: o.node.HTTP, Connections: n, For: sized(o.place, 6*time.Second, small), Request: o.call})
 }
 
-// run finds the best throughput of the work, and then asks for more.
+// run finds the best throughput, and then sends more.
 func (o *overloaded) run(delay time.Duration) {
 	if delay > 0 {
 		o.place = o.slowLink(delay)
@@ -84,7 +84,7 @@ func (o *overloaded) run(delay time.Duration) {
 	o.node = o.Serve()
 	each := o.fetches(o.token, []string{o.node.HTTP}, "case.created")
 	among := sized(o.place, []int{8, 32, 100}, []int{8})
-	o.load(among[0], brief) // connections, tokens and statements are there after this
+	o.load(among[0], brief) // opens connections, and caches tokens and statements
 	best, at := 0.0, 0
 	for _, n := range among {
 		if rate := o.load(n, brief).Rate(); rate > best {
@@ -93,7 +93,7 @@ func (o *overloaded) run(delay time.Duration) {
 	}
 	o.Say("%s: best with %d connections, %.0f /s", o.name, at, best)
 	for _, n := range append(sized(o.place, []int{2000}, nil), 5*at, 20*at) {
-		// Other work of the machine falls on both.
+		// Other load on the machine affects both measurements.
 		before := o.load(at, brief).Rate()
 		t := o.load(n, brief)
 		o.judge(fmt.Sprintf("%s, %d connections", o.name, n), t, (before+o.load(at, brief).Rate())/2)
@@ -103,7 +103,7 @@ func (o *overloaded) run(delay time.Duration) {
 	rig.Pause(o, 5*time.Second)
 	after := o.load(at, time.Second)
 	o.Must(o.Err())
-	// A slow database may not do for all even of the best number of connections.
+	// With a slow database even the best number of connections may not be served completely.
 	succeeded := func(t *rig.Tally) float64 { return float64(t.Count(rig.OK)) / float64(max(1, t.N())) }
 	was, is := succeeded(before), succeeded(after)
 	o.Hold(is > 0 && is >= was-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)", o.name, 100*is, 100*was)
@@ -114,7 +114,7 @@ func (o *overloaded) run(delay time.Duration) {
 	each()
 }
 
-// judge holds what callers got under overload against the promises.
+// judge compares the responses under overload with the promises.
 func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
 	last := t.At(1, func(a rig.Response) bool { return a.Status == 503 || a.Status == 429 })
 	peak := o.node.Peak()
@@ -128,8 +128,7 @@ func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
 	o.bound(peak <= memoryBound, "%s: %d MB at the peak, at most %d", what, peak, memoryBound)
 }
 
-// slowLink puts a TCP proxy before the database that passes each response on after
-// a delay.
+// slowLink puts a TCP proxy in front of the database that delays each response.
 func (p *place) slowLink(delay time.Duration) *place {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	p.Must(err)
@@ -153,7 +152,7 @@ func carry(client net.Conn, target string, delay time.Duration) {
 	}
 	defer server.Close()
 	go func() {
-		_, _ = io.Copy(server, client) // either end may close
+		_, _ = io.Copy(server, client) // either side may close the connection
 		_ = server.Close()
 	}()
 	buffer := make([]byte, 32<<10)

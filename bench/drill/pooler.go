@@ -17,22 +17,22 @@ import (
 	"guildhall/bench/rig"
 )
 
-// The pooler gives many clients few connections.
+// The pooler offers many client connections over few server connections.
 const (
 	poolerClients = 200
 	poolerServers = 20
 )
 
-// pooler puts PgBouncer in transaction mode between a node and its database: many
-// callers read and write through it, first without the direct line, which is told
-// of, then with it.
+// pooler puts PgBouncer in transaction mode between a node and its database. Many callers read and
+// write through it: first with the listener's connection through the pooler as well, which must be
+// reported, then with a direct one.
 func pooler(p *place) {
 	p.LoadText(oneTicket, guildA)
 	through := p.startPooler()
 	connections := "GUILDHALL_DB_CONNECTIONS=" + strconv.Itoa(poolerClients)
 	warning := regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`)
 	p.Hold(p.Await(time.Minute, func() bool {
-		out, _ := through.Output("doctor") // it fails for other reasons, and as long as the pooler starts
+		out, _ := through.Output("doctor") // it fails for other reasons, and while the pooler is starting
 		return warning.MatchString(out)
 	}), "doctor warns that the direct line is missing")
 	unreachable := through.Serve(connections)
@@ -49,8 +49,8 @@ func pooler(p *place) {
 	p.readAndWrite(n)
 }
 
-// readAndWrite has more callers than the pooler has connections, and compares what
-// they were told with what is there.
+// readAndWrite runs more callers than the pooler has server connections, and compares their
+// responses with the database.
 func (p *place) readAndWrite(n *rig.Node) {
 	hook := p.Receiver()
 	p.Register(guildA, hook.URL)
@@ -75,8 +75,8 @@ func (p *place) readAndWrite(n *rig.Node) {
 //go:embed pgbouncer.ini
 var poolerConfig string
 
-// startPooler starts PgBouncer as docs/operate/connections.md says, over the database,
-// and returns the place behind it.
+// startPooler starts PgBouncer for the database as docs/operate/connections.md describes, and
+// returns the place behind it.
 func (p *place) startPooler() *rig.Place {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -85,11 +85,11 @@ func (p *place) startPooler() *rig.Place {
 	var major, minor int
 	_, err = fmt.Sscanf(p.Tool(program, "--version"), "PgBouncer %d.%d", &major, &minor)
 	p.Must(err)
-	prepares := major > 1 || minor >= 21 // it keeps prepared statements in transaction mode
+	prepares := major > 1 || minor >= 21 // this version supports prepared statements in transaction mode
 	p.Say("PgBouncer %d.%d, which keeps prepared statements: %v", major, minor, prepares)
 	return p.Through(func(u *url.URL) {
 		password := ""
-		if secret, ok := u.User.Password(); ok { // an empty one is an error
+		if secret, ok := u.User.Password(); ok { // PgBouncer refuses an empty password
 			password = "password=" + secret
 		}
 		address := p.FreeAddress()
@@ -107,16 +107,16 @@ func (p *place) startPooler() *rig.Place {
 
 func (p *place) beginPooler(program, config string) {
 	file := filepath.Join(p.Folder(), "ini")
-	p.Must(os.Chmod(filepath.Dir(file), 0o755)) // its user need not be ours
+	p.Must(os.Chmod(filepath.Dir(file), 0o755)) // PgBouncer may run as another user
 	p.Must(os.WriteFile(file, []byte(config), 0o644))
 	cmd := exec.Command(program, file)
-	if os.Geteuid() == 0 { // which it refuses to be
+	if os.Geteuid() == 0 { // PgBouncer refuses to run as root
 		cmd = exec.Command(program, "--user", "nobody", file)
 	}
 	p.Must(cmd.Start())
 	p.Cleanup(func() error {
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once; it may have ended
-		_ = cmd.Wait()                          // how it ends says nothing about the drill
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // stops at once; it may have ended already
+		_ = cmd.Wait()                          // the exit status does not matter
 		return nil
 	})
 }

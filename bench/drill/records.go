@@ -11,14 +11,14 @@ import (
 	"guildhall/bench/rig"
 )
 
-// bot is a key of every guild, at a server.
+// bot is a bot with a key of every guild.
 type bot struct {
 	*place
 	address, key string
-	wallets      int // of the guild in which it writes
+	wallets      int // number of wallets of the guild in which it writes
 }
 
-// request is a call in a guild.
+// request returns a request in a guild.
 func (b *bot) request(guild, method, path string, body any) []byte {
 	text, err := json.Marshal(body)
 	b.Must(err)
@@ -28,7 +28,8 @@ func (b *bot) request(guild, method, path string, body any) []byte {
 	return rig.Request(method, path, b.key, text, "Guild-Id: "+guild)
 }
 
-// chronicle is records that a bot writes again and again, and when each last changed.
+// chronicle holds records that a bot writes again and again, with the time of each record's last
+// change.
 type chronicle struct {
 	*bot
 	caller rig.Caller
@@ -40,7 +41,7 @@ func (b *bot) chronicle() *chronicle {
 	return &chronicle{bot: b, caller: rig.Caller{Address: b.address}, last: map[string]string{}}
 }
 
-// add adds n records of a kind, of which the i-th counts points + i.
+// add adds n records of a kind; the ith has points + i as its counter.
 func (c *chronicle) add(n int, kind, counter string, points int) {
 	for i := range n {
 		user := fmt.Sprint(800000000000000000 + i)
@@ -52,7 +53,7 @@ func (c *chronicle) add(n int, kind, counter string, points int) {
 	}
 }
 
-// send writes the records that were added. A call that ctx interrupts does not count.
+// send writes the added records. A call that ctx interrupts does not count.
 func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
 	list := c.list
 	c.list = nil
@@ -74,7 +75,7 @@ func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
 	}
 }
 
-// write sends wallets, levels and cases, 500 a call, without pause until ctx ends.
+// write writes wallets, levels and cases, 500 in a call, without pause until ctx ends.
 func (b *bot) write(ctx context.Context, seen *rig.Tally) {
 	c := b.chronicle()
 	defer c.caller.Close()
@@ -97,9 +98,8 @@ func (b *bot) deepPage(ctx context.Context, seen *rig.Tally) {
 	seen.Run(ctx, rig.Load{Address: b.address, Connections: 1, Rate: 20, Request: func(_, _ int) []byte { return page }})
 }
 
-// records has a bot write 500 records a call without pause in a big guild with two
-// endpoints that listen, and then change levels in many guilds. Another guild must hardly
-// notice.
+// records makes a bot write 500 records in a call without pause in a large guild with two listening
+// endpoints, and then change levels in many guilds. Another guild must hardly notice.
 func records(p *place) {
 	length := sized(p, 20*time.Second, 3*time.Second)
 	b := &bot{place: p, wallets: sized(p, 1_000_000, 2000)}
@@ -121,10 +121,10 @@ func records(p *place) {
 		stop()
 	})
 	v.judge("beside records", beside)
-	// How much of that is the machine's: a bot without a pause keeps a core busy, however
+	// Measures for comparison a busy CPU core: a bot without pauses keeps one core busy, however
 	// little a call costs.
 	busy := v.live(length, func(ctx context.Context) {
-		_ = exec.CommandContext(ctx, "sh", "-c", "while :; do :; done").Run() // the end of ctx ends it
+		_ = exec.CommandContext(ctx, "sh", "-c", "while :; do :; done").Run() // the end of ctx stops it
 	})
 	p.Say("calls with 500 records: %v", &calls)
 	p.Say("a deep page: p95 %.1f ms alone, %.1f ms beside them", pagesAlone.Ms(0.95), pagesBeside.Ms(0.95))
@@ -137,8 +137,8 @@ func records(p *place) {
 	b.manyLevels(length)
 }
 
-// manyLevels changes levels in many guilds, each so many times a second, by one call a
-// second and guild.
+// manyLevels changes several levels a second in each of many guilds, with one call a second for
+// each guild.
 func (b *bot) manyLevels(length time.Duration) {
 	guilds, rate := sized(b.place, 100, 5), sized(b.place, 50, 20)
 	name := func(i int) string { return fmt.Sprint(400000000000000000 + i) }

@@ -21,9 +21,9 @@ const (
 	toInstant = "from a base backup and the write-ahead log, to an instant"
 )
 
-// restore takes a backup while deliveries wait, goes on, restores it, and looks at what
-// came back: a revoked token, deliveries that had arrived, events that were fetched. Then
-// the installation is taken into service again as docs/operate/backup.md says.
+// restore takes a backup while deliveries wait, continues, restores the backup, and checks what
+// came back: a revoked token, deliveries that had arrived, events that were fetched. Then it takes
+// the installation into service as docs/operate/backup.md describes.
 func restore(p *place) {
 	for _, stage := range []struct {
 		name string
@@ -38,7 +38,7 @@ func restore(p *place) {
 	}
 }
 
-// dumped restores a dump into a fresh database of the same server.
+// dumped restores a dump into a new database of the same server.
 func dumped(p *place) {
 	l, file := p.beginLife(), filepath.Join(p.Folder(), "dump")
 	l.goThrough(func() {
@@ -51,8 +51,8 @@ func dumped(p *place) {
 	l.intoServiceAgain(fresh)
 }
 
-// recovered restores a base backup, which is older than everything, and replays the
-// write-ahead log up to an instant. It needs servers of its own.
+// recovered restores an old base backup and replays the write-ahead log up to an instant. It starts
+// its own servers.
 func recovered(p *place) {
 	primary := p.Postgres(embedded.Config{TCP: true, Archive: true})
 	p.Must(db.Migrate(p, primary.URL))
@@ -72,19 +72,19 @@ func recovered(p *place) {
 	l.intoServiceAgain(p.with(p.At(past.URL)))
 }
 
-// life is what an installation went through before and after its backup.
+// life is what happened to an installation before and after its backup.
 type life struct {
 	*place
 	hook   *rig.Receiver
 	tokens []string
-	writes int            // before the backup, and as many after it
-	taken  time.Time      // from then on the backup knows nothing
-	before map[string]int // the events that had arrived when it was restored
-	path   string         // of the events of its pull endpoint
-	kept   []string       // the events that waited there in the backup
+	writes int            // writes before the backup, and as many after it
+	taken  time.Time      // when the backup was taken
+	before map[string]int // events that had arrived before the restore
+	path   string         // path of the events of its pull endpoint
+	kept   []string       // events that waited there when the backup was taken
 }
 
-// beginLife makes a guild with two tokens and a receiver.
+// beginLife creates a guild with two tokens and a receiver.
 func (p *place) beginLife() *life {
 	l := &life{place: p, hook: p.Receiver(), writes: sized(p, 2000, 20)}
 	p.LoadText(oneTicket, guildA)
@@ -93,9 +93,9 @@ func (p *place) beginLife() *life {
 	return l
 }
 
-// goThrough writes while no node delivers and a program fetches half of it, takes the
-// backup, and goes on: what waited arrives, or is fetched, the first token is revoked, a
-// third is made, the second writes.
+// goThrough writes while no node delivers and a program fetches half of the events, takes the
+// backup, and continues: waiting events arrive or are fetched, the first token is revoked, a third
+// token is created, and the second writes.
 func (l *life) goThrough(take func()) {
 	silent := l.Serve("GUILDHALL_ROLES=api")
 	f := l.fetcher(l.tokens[0], []string{silent.HTTP}, "economy.balance_changed")
@@ -119,8 +119,8 @@ func (l *life) goThrough(take func()) {
 	l.Must(n.Stop())
 }
 
-// intoServiceAgain takes the restored installation into service, and looks at what
-// it makes of the time before and after its backup.
+// intoServiceAgain takes the restored installation into service and checks what happens to
+// deliveries and tokens from before and after its backup.
 func (l *life) intoServiceAgain(fresh *place) {
 	out, err := fresh.Output("restore", "check", "--since", l.taken.Format(time.RFC3339Nano), "--old-database-url", l.URL)
 	l.Say("%s", out)
@@ -157,8 +157,7 @@ func (l *life) intoServiceAgain(fresh *place) {
 		"%d of %d events that waited in the backup are fetched again, and one that is new (%d)", came, len(l.kept), len(got)-came)
 }
 
-// fetchesAll has a program fetch and acknowledge all that is kept for it, and returns what
-// it has taken.
+// fetchesAll fetches and acknowledges all waiting events of a program and returns them.
 func (l *life) fetchesAll(at *place, n *rig.Node, token string) map[string]bool {
 	f := at.fetcherOf(l.path, token, []string{n.HTTP})
 	kill := f.takes(math.MaxInt)
@@ -166,7 +165,7 @@ func (l *life) fetchesAll(at *place, n *rig.Node, token string) map[string]bool 
 	return kill()
 }
 
-// countWrites looks for the writes that were acknowledged before the backup.
+// countWrites checks that the writes which were acknowledged before the backup exist.
 func (l *life) countWrites(fresh *place) {
 	var have struct{ Before, Twice, Since int }
 	fresh.Get(&have, `
@@ -179,7 +178,7 @@ func (l *life) countWrites(fresh *place) {
 		have.Before, l.writes, have.Twice, have.Since)
 }
 
-// pay makes as many keyed writes, and returns how many succeeded.
+// pay sends that many keyed writes and returns how many succeeded.
 func (p *place) pay(n *rig.Node, token, key string, writes int) int {
 	return new(rig.Tally).Run(p, rig.Load{Address: n.HTTP, Connections: 1, Total: writes, Request: func(_, i int) []byte {
 		name := fmt.Sprintf("%s-%d", key, i)
@@ -188,14 +187,14 @@ func (p *place) pay(n *rig.Node, token, key string, writes int) int {
 	}}).Count(rig.OK)
 }
 
-// client runs one of the Postgres client programs on the database.
+// client runs a Postgres client program on the database.
 func (p *place) client(name string, args ...string) {
 	programs, err := embedded.Find(p, 0)
 	p.Must(err)
 	p.Tool(append([]string{filepath.Join(programs.Dir, name), "--dbname", p.URL}, args...)...)
 }
 
-// empty makes a fresh database on the same server.
+// empty creates a new database on the same server.
 func (p *place) empty() *rig.Place {
 	name := "guildhall_drill_" + strings.ToLower(rand.Text())
 	p.Exec(`CREATE DATABASE ` + name + ` TEMPLATE template0`)

@@ -23,16 +23,16 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// upgrade begins with a node of this program, under load. A made-up next release
-// migrates, its node joins, this program's node is stopped, and the next release runs the
-// contracting migration that waited for that. No caller may notice.
+// upgrade runs a node of this program under load. A made-up next release migrates, its node joins,
+// this program's node is stopped, and the next release runs the contracting migration that waited
+// for that. No caller may notice.
 func upgrade(p *place) {
 	u := &upgrading{place: p.with(p.empty()), members: sized(p, 20_000, 5000), front: p.balancer()}
 	old := *u.Place
 	u.Program = p.nextRelease()
 	u.hook = u.Receiver()
 	u.token = u.furnish(&old)
-	// Rows of money and messages name their keys, and XP adds up.
+	// Writes of money and messages have idempotency keys, and changes of XP can be added up.
 	at := []string{u.front.Listener.Addr().String(), u.front.Listener.Addr().String()}
 	user := func() int { return member(rand.IntN(u.members)) }
 	u.money = &writers{name: "money-", addresses: at, token: u.token, again: true, request: func(writer int, key string) (path, body string) {
@@ -47,10 +47,10 @@ func upgrade(p *place) {
 	u.stages(&old)
 }
 
-// upgrading is what the stages share.
+// upgrading is the state that the stages share.
 type upgrading struct {
 	*place
-	members int // with a wallet and a level each
+	members int // members with a wallet and a level
 	token   string
 	hook    *rig.Receiver
 	front   *balancer
@@ -59,8 +59,8 @@ type upgrading struct {
 	reads     rig.Tally
 }
 
-// furnish migrates an empty database, fills it, and registers the receiver, all by
-// the old program's command line. It returns a token.
+// furnish migrates an empty database, fills it and registers the receiver, all by the old program's
+// commands. It returns a token.
 func (u *upgrading) furnish(old *rig.Place) string {
 	var file bytes.Buffer
 	fmt.Fprintf(&file, oneTicket, guildA)
@@ -83,7 +83,7 @@ func (u *upgrading) furnish(old *rig.Place) string {
 	return made.Token
 }
 
-// load writes and reads through the balancer until it is stopped.
+// load sends writes and reads through the balancer until stop is called.
 func (u *upgrading) load() (stop func()) {
 	money, xp := u.money.begin(u.place, 6), u.xp.begin(u.place, 3)
 	reads := u.Start(1, func(ctx context.Context, _ int) {
@@ -96,7 +96,7 @@ func (u *upgrading) load() (stop func()) {
 	}
 }
 
-// read reads a path.
+// read returns the request of a read.
 func (u *upgrading) read(_, n int) []byte {
 	deep := max(1, u.members/25)
 	return rig.Request("GET", []string{
@@ -106,7 +106,7 @@ func (u *upgrading) read(_, n int) []byte {
 	}[n%13], u.token, nil)
 }
 
-// stages goes through the upgrade.
+// stages runs the stages of the upgrade.
 func (u *upgrading) stages(old *rig.Place) {
 	length := sized(u.place, 10*time.Second, time.Second)
 	before := old.Serve()
@@ -135,11 +135,11 @@ func (u *upgrading) stages(old *rig.Place) {
 	rig.Pause(u, length)
 	stop()
 	u.comparePages("remaining", after)
-	u.judge() // while the new node still delivers
+	u.judge() // while the new node still sends deliveries
 	each()
 }
 
-// migrate runs the next release's migrations under load and returns what the command says.
+// migrate runs the next release's migrations under load and returns the command's output.
 func (u *upgrading) migrate(when string) string {
 	begun := time.Now()
 	out, err := u.Output("migrate")
@@ -148,12 +148,12 @@ func (u *upgrading) migrate(when string) string {
 	return out
 }
 
-// unfinished holds that the next release says what its contracting migration waits for:
-// in its log, by doctor and by migrate, which runs no further.
+// unfinished checks that the next release says what its contracting migration waits for: in its
+// log, in doctor, and in migrate, which stops there.
 func (u *upgrading) unfinished(n *rig.Node) {
 	log := n.Log()
 	u.Hold(strings.Count(log, "unfinished") == 1, "the new node's log says once that the upgrade is unfinished (%d times)", strings.Count(log, "unfinished"))
-	doctor, _ := u.Output("doctor") // fails by what it finds else
+	doctor, _ := u.Output("doctor") // fails because of other findings
 	for name, out := range map[string]string{"doctor": doctor, "migrate": u.migrate("once more")} {
 		u.Hold(strings.Contains(out, "unfinished") && strings.Contains(out, "node "), "%s says that it waits for the old node", name)
 	}
@@ -161,8 +161,8 @@ func (u *upgrading) unfinished(n *rig.Node) {
 	u.Hold(kept == 1, "the contracting migration has not run")
 }
 
-// finishMigrating runs the contracting migration, which had to wait for the old node's
-// end. The database may learn of that end some seconds later.
+// finishMigrating runs the contracting migration once the old node has ended, which the database
+// may notice some seconds late.
 func (u *upgrading) finishMigrating(old *rig.Place) {
 	var out string
 	done := u.Await(time.Minute, func() bool {
@@ -175,7 +175,7 @@ func (u *upgrading) finishMigrating(old *rig.Place) {
 	u.Hold(err != nil && strings.Contains(out, db.ErrProgramTooOld.Error()), "the old program does not run any more: %s", out)
 }
 
-// judge holds what callers were told against what is there and what has arrived.
+// judge compares the responses to callers with the database and with the events that have arrived.
 func (u *upgrading) judge() {
 	for _, w := range []*writers{u.money, u.xp} {
 		u.Say("writes of %s*:", w.name)
@@ -194,7 +194,7 @@ func (u *upgrading) judge() {
 	u.compare(u.money, u.hook)
 }
 
-// comparePages holds a node's pages of leaderboards against the rows, while no caller writes.
+// comparePages compares a node's leaderboard pages with the rows while there are no writes.
 func (u *upgrading) comparePages(which string, n *rig.Node) {
 	const size = 25
 	for path, query := range map[string]string{
@@ -203,7 +203,7 @@ func (u *upgrading) comparePages(which string, n *rig.Node) {
 	} {
 		var want []string
 		u.Select(&want, query, guildA)
-		last, wrong := len(want)/size, 0 // of those that are full
+		last, wrong := len(want)/size, 0 // pages that are full
 		for _, page := range []int{1, 2, last / 3, last / 2, last} {
 			var got []struct {
 				UserID string `json:"user_id"`
@@ -223,8 +223,8 @@ func (u *upgrading) comparePages(which string, n *rig.Node) {
 // contracted is the constraint that the next release's contracting migration drops.
 const contracted = "cases_reason_length"
 
-// nextRelease builds the program of a made-up next release, which is this tree with an
-// ordinary migration and a contracting one more, and returns where it is.
+// nextRelease builds a made-up next release, this source with one more ordinary and one contracting
+// migration, and returns the program's path.
 func (p *place) nextRelease() (program string) {
 	tree, err := exec.CommandContext(p, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	p.Need(err == nil, "find the source tree: %w", err)
@@ -248,8 +248,8 @@ func (p *place) nextRelease() (program string) {
 	return program
 }
 
-// balancer sends each request to one of the nodes that say they are ready, as the
-// one in front of an installation does. It never sends a request twice.
+// balancer is a load balancer that sends each request to a node that is ready. It never sends a
+// request twice.
 type balancer struct {
 	*httptest.Server
 	old, new backend
@@ -257,7 +257,7 @@ type balancer struct {
 
 // backend is a node behind the balancer.
 type backend struct {
-	ready  atomic.Pointer[rig.Node] // nil while it is not
+	ready  atomic.Pointer[rig.Node] // nil while the node is not ready
 	served atomic.Int64
 }
 
@@ -276,13 +276,13 @@ func (p *place) balancer() *balancer {
 			}
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-		ErrorLog:  log.New(io.Discard, "", 0), // its callers see the 502
+		ErrorLog:  log.New(io.Discard, "", 0), // its callers get a 502
 	})
 	p.Cleanup(func() error { b.Close(); return nil })
 	return b
 }
 
-// watch asks a node ten times a second whether it is ready, and returns once it is.
+// watch polls a node's readiness ten times a second, and returns once the node is ready.
 func (p *place) watch(n *rig.Node, b *backend) {
 	p.Start(1, func(ctx context.Context, _ int) {
 		for going := true; going; going = rig.Pause(ctx, 100*time.Millisecond) {

@@ -7,8 +7,8 @@ import (
 	"guildhall/bench/rig"
 )
 
-// webhooksStages are those that each have a server of their own from the beginning;
-// pruning fills the tables before it starts.
+// webhooksStages lists the stages that each start with their own server. The stage pruning is
+// separate, since it fills the tables before its server starts.
 var webhooksStages = []struct {
 	name string
 	run  func(*hooks)
@@ -31,9 +31,9 @@ func webhooksStageNames() (names []string) {
 	return names
 }
 
-// receiversAtTheirWorst lets receivers and guilds do what they do at their worst, and
-// watches how long the events of others take from the response of the write to the
-// receiver; then it changes an endpoint for which very much waits.
+// receiversAtTheirWorst makes receivers and guilds misbehave and measures how long other guilds'
+// events take from the write's response to the receiver. Then it changes an endpoint with a very
+// large backlog.
 func receiversAtTheirWorst(p *place) {
 	receiver := p.Receiver()
 	h := hooks{place: p, receiver: receiver, watched: p.Watch(receiver, sized(p, 20, 4))}
@@ -44,16 +44,16 @@ func receiversAtTheirWorst(p *place) {
 	}
 }
 
-// hooks is what the stages work with.
+// hooks is the state that the stages share.
 type hooks struct {
 	*place
 	receiver *rig.Receiver
 	watched  *rig.Watched
 	node     *rig.Node
-	name     string // of the stage
+	name     string // name of the stage
 }
 
-// stage runs one stage and then forgets all endpoints but the watched.
+// stage runs one stage and then deletes all endpoints except the watched ones.
 func (h *hooks) stage(name string, run func(*hooks)) {
 	h.Part(func(part *rig.Place) {
 		part.Cleanup(func() error {
@@ -75,19 +75,19 @@ func (h *hooks) stage(name string, run func(*hooks)) {
 
 func (h *hooks) serve() {
 	h.node = h.Serve()
-	// The server waits for its sends when it stops.
+	// When it stops, the server waits for running requests to receivers.
 	h.Cleanup(func() error { h.receiver.CloseClientConnections(); return nil })
 }
 
-// watch writes for each watched guild ten times a second.
+// watch writes ten times a second in each watched guild.
 func (h *hooks) watch() *rig.Tally {
 	return h.watched.For(h.node, 10*sized(h.place, 20, 4), sized(h.place, 15*time.Second, time.Second))
 }
 
-// beside watches before something is done and while it lasts. The events of the
-// others may take so many times as long, and a little more.
+// beside measures the events of watched guilds before and during `do`. They may take `times` as
+// long plus `more`.
 func (h *hooks) beside(what string, times float64, more time.Duration, do func()) {
-	h.watch() // connections, statements and endpoints are known after this
+	h.watch() // opens connections, and caches statements and endpoints
 	before := h.watch()
 	do()
 	during := h.watch()
@@ -97,7 +97,8 @@ func (h *hooks) beside(what string, times float64, more time.Duration, do func()
 	h.bound(during.Ms(0.99) <= limit, "%s: p99 of the others %.1f ms, at most %.1f", what, during.Ms(0.99), limit)
 }
 
-// recorded are $3 events of guild $1 as old as $4, with deliveries to endpoint $2 in a state.
+// recorded inserts $3 events of guild $1 with the age $4, with deliveries to endpoint $2 in a given
+// state.
 const recorded = `
 	WITH told AS (
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
@@ -109,14 +110,14 @@ const recorded = `
 	       CASE WHEN $5 IN ('delivered', 'failed') THEN now() END
 	FROM told`
 
-// flood records a great many events for one endpoint.
+// flood records a very large number of events for one endpoint.
 func (h *hooks) flood() {
 	const step = 100
 	all := sized(h.place, 50_000, 1000)
 	guilds, ids := h.Crowd(1, rig.Crowd{URL: h.receiver.URL + "/flood"})
 	h.beside(h.name, 1.3, 20*time.Millisecond, func() {
-		// Ten seconds for all of it, evenly: it is the guild's flood, not the drill's
-		// way to record it, that others are to be spared from.
+		// The events are recorded evenly over ten seconds: other guilds have to be protected from
+		// the guild's flood, not from the way in which the drill inserts it.
 		begun := time.Now()
 		for k := range all / step {
 			rig.Pause(h, time.Until(begun.Add(10*time.Second*time.Duration(k)*step/time.Duration(all))))
@@ -130,8 +131,8 @@ func (h *hooks) flood() {
 		"a flood of one guild: all of it arrives (%d of %d, the rest within %.0f s)", arrived(), all, time.Since(begun).Seconds())
 }
 
-// trouble is a stage in which others have endpoints with deliveries that wait for each. Their
-// receivers answer after a while, or never if it is 0.
+// trouble returns a stage in which other guilds have endpoints with waiting deliveries. Their
+// receivers respond after a while, or never if answer is 0.
 func trouble(times float64, more time.Duration, endpoints, each int, answer time.Duration) func(*hooks) {
 	return func(h *hooks) {
 		h.receiver.Answer("/slow", rig.After(answer, 200))
@@ -143,7 +144,7 @@ func trouble(times float64, more time.Duration, endpoints, each int, answer time
 	}
 }
 
-// bigBacklog changes an endpoint for which very much waits in every way.
+// bigBacklog changes an endpoint with a very large backlog in every possible way.
 func (h *hooks) bigBacklog() {
 	h.receiver.Answer("/big", rig.After(0, 500))
 	b := &big{hooks: h}
@@ -158,7 +159,7 @@ func (h *hooks) bigBacklog() {
 	b.remove()
 }
 
-// big is an endpoint for which very much waits.
+// big is an endpoint with a very large backlog.
 type big struct {
 	*hooks
 	id, token string
@@ -179,7 +180,7 @@ func (b *big) fill() {
 	b.Vacuum()
 }
 
-// change makes one call about the endpoint and looks at what follows.
+// change makes one API call about the endpoint and checks its effects.
 func (b *big) change(name, method, path, body string) {
 	what := fmt.Sprintf("%s with %d waiting", name, b.waiting)
 	b.beside(what, 1.5, 50*time.Millisecond, func() {
@@ -191,7 +192,7 @@ func (b *big) change(name, method, path, body string) {
 			rig.Pause(b, time.Second)
 			late := 0
 			for _, at := range b.receiver.Requests("/big") {
-				if at.After(answered.Add(100 * time.Millisecond)) { // on its way already
+				if at.After(answered.Add(100 * time.Millisecond)) { // the request was already running
 					late++
 				}
 			}
@@ -200,8 +201,7 @@ func (b *big) change(name, method, path, body string) {
 	})
 }
 
-// remove deletes the endpoint and watches what waited for it go, a chunk at a
-// time.
+// remove deletes the endpoint and waits while its deliveries are deleted in batches.
 func (b *big) remove() {
 	b.change("delete", "DELETE", "", "")
 	left := func() int {
@@ -222,7 +222,7 @@ func (b *big) remove() {
 	b.bound(longest < 2500, "delete: no statement takes long (%d ms)", longest)
 }
 
-// pruning forgets what is old behind very many that are held.
+// pruning deletes old rows behind a very large number of held deliveries.
 func (h *hooks) pruning() {
 	held, old := sized(h.place, 500_000, 2000), sized(h.place, 50_000, 500)
 	guilds, ids := h.Crowd(1, rig.Crowd{URL: h.receiver.URL})

@@ -16,24 +16,24 @@ const oneTicket = `{"record":"guild","id":"%[1]s"}
 {"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
 `
 
-// writers send keyed writes one after the other, each until it is answered with
-// success, to either address.
+// writers send keyed writes one after the other, to either address. Each is retried until it
+// succeeds.
 type writers struct {
-	name      string   // begins their keys
-	addresses []string // two
+	name      string   // the prefix of their idempotency keys
+	addresses []string // the two addresses
 	token     string
 	request   func(writer int, key string) (path, body string)
-	again     bool // acknowledged changes are sent once more
+	again     bool // repeat acknowledged writes once
 	responses rig.Tally
 
 	mu          sync.Mutex
 	rounds      int
-	done        map[string]time.Time // by key, when it was acknowledged
+	done        map[string]time.Time // when each key was acknowledged
 	unsettled   atomic.Int64
 	notReplayed atomic.Int64
 }
 
-// paysAndPosts has two of the writers post messages, and the others pay members.
+// paysAndPosts makes two of the writers post messages, and the others pay members.
 func paysAndPosts(writer int, key string) (path, body string) {
 	if writer < 2 {
 		return "/tickets/the-ticket/message", fmt.Sprintf(`{"content":"%s","author_id":"55"}`, key)
@@ -41,11 +41,11 @@ func paysAndPosts(writer int, key string) (path, body string) {
 	return "/economy/adjust", fmt.Sprintf(`{"user_id":"7%d","delta":1,"reason":"%s"}`, writer, key)
 }
 
-// settleTimeout is how long a write is sent again.
+// settleTimeout is how long a write is retried.
 const settleTimeout = time.Minute
 
-// begin starts n of them. The function it returns ends them once their last writes
-// have settled.
+// begin starts n writers. The returned function stops them after their current writes have
+// succeeded or timed out.
 func (w *writers) begin(p *place, n int) (stop func()) {
 	if w.done == nil {
 		w.done = map[string]time.Time{}
@@ -88,7 +88,7 @@ func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key 
 	w.unsettled.Add(1)
 }
 
-// firstAfter is when the first write was acknowledged after an instant.
+// firstAfter returns when the first write after an instant was acknowledged.
 func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 	return first
 }
 
-// settled holds how the writes ended.
+// settled checks how the writes ended.
 func (p *place) settled(w *writers) {
 	p.Say("%d writes: %v", len(w.done), &w.responses)
 	unsettled := int(w.unsettled.Load())
@@ -109,8 +109,8 @@ func (p *place) settled(w *writers) {
 	p.Hold(internal == 0, "no answer is an internal error (%d are)", internal)
 }
 
-// compare holds what was acknowledged against what is there, and events against
-// what has arrived. Changes by clients of examples/ in the demo guild are no part of it.
+// compare compares the acknowledged writes with the database, and the events with those that
+// arrived. Changes by the example clients in the demo guild are ignored.
 func (p *place) compare(w *writers, hook *rig.Receiver) {
 	var rows []struct {
 		Key   string
@@ -142,7 +142,7 @@ func (p *place) compare(w *writers, hook *rig.Receiver) {
 	p.Hold(missing == 0 && len(events) >= len(w.done), "each of %d events arrives (%d have not)", len(events), missing)
 }
 
-// lacking is how many ids have not been seen.
+// lacking returns how many of the ids were not seen.
 func lacking[T any](ids []string, seen map[string]T) (n int) {
 	for _, id := range ids {
 		if _, there := seen[id]; !there {
