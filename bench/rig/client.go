@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Request is one request as it is sent. An empty body is none.
+// Request returns the bytes of one HTTP request. An empty body means no body.
 func Request(method, path, token string, body []byte, headers ...string) []byte {
 	b := fmt.Appendf(nil, "%s /api/v1%s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\n", method, path)
 	b = fmt.Appendf(b, "Authorization: Bearer %s\r\n", token)
@@ -29,32 +29,32 @@ func Request(method, path, token string, body []byte, headers ...string) []byte 
 	return append(append(b, "\r\n"...), body...)
 }
 
-// Response is what a caller got.
+// Response is the response to one request.
 type Response struct {
 	Status     int // 0: no response
 	Code       string
 	RetryAfter string
 	Took       time.Duration
-	First      time.Duration // until its first byte
+	First      time.Duration // time to the first byte
 }
 
-// OK is a response of success.
+// OK reports whether the response is a success.
 func OK(a Response) bool { return a.Status >= 200 && a.Status < 300 }
 
-// Failed is a response that says it was not the caller's doing, or none at all.
+// Failed reports whether there was no response or a server error.
 func Failed(a Response) bool { return a.Status == 0 || a.Status >= 500 }
 
-// Caller sends requests over one connection, which it opens anew when it was closed. It
-// does without net/http's client, which would take as much of the machine as the server.
+// Caller sends requests over one connection, which it reopens when needed. It does not use
+// net/http's client, which would need as much CPU as the server.
 type Caller struct {
 	Address string
-	Body    bytes.Buffer // of the last response
+	Body    bytes.Buffer // the body of the last response
 
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-// Send sends a request and reads the whole response, for which it waits a minute.
+// Send sends a request and reads the whole response. The timeout is a minute.
 func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 	begun := time.Now()
 	defer func() {
@@ -71,7 +71,7 @@ func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 		c.conn, c.in = conn, bufio.NewReaderSize(conn, 32<<10)
 	}
 	conn := c.conn
-	_ = conn.SetDeadline(begun.Add(time.Minute)) // what fails is seen below
+	_ = conn.SetDeadline(begun.Add(time.Minute)) // an error shows when the connection is used
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 		defer stop()
@@ -79,7 +79,7 @@ func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 	if _, err := conn.Write(request); err != nil {
 		return a
 	}
-	_, _ = c.in.Peek(1) // what fails is seen below
+	_, _ = c.in.Peek(1) // an error shows in the next read
 	a.First = time.Since(begun)
 	res, err := http.ReadResponse(c.in, nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
 	return a
 }
 
-// Data reads the data of the last response.
+// Data decodes the member `data` of the last response.
 func (c *Caller) Data(into any) error {
 	return json.Unmarshal(c.Body.Bytes(), &struct {
 		Data any `json:"data"`
@@ -113,20 +113,20 @@ func (c *Caller) Data(into any) error {
 // Close closes the connection.
 func (c *Caller) Close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // it may have been closed
+		_ = c.conn.Close() // it may be closed already
 		c.conn = nil
 	}
 }
 
-// Send sends one request over a connection of its own.
+// Send sends one request over a new connection.
 func (r *Run) Send(address string, request []byte) Response {
 	c := &Caller{Address: address}
 	defer c.Close()
 	return c.Send(r, request)
 }
 
-// Ask sends one request over a connection of its own, and reads the data of its response
-// unless into is nil. Anything but success ends the run.
+// Ask sends one request over a new connection and decodes the response's data, unless into is nil.
+// Anything but a success ends the run.
 func (r *Run) Ask(address string, request []byte, into any) {
 	c := &Caller{Address: address}
 	defer c.Close()
@@ -137,26 +137,26 @@ func (r *Run) Ask(address string, request []byte, into any) {
 	}
 }
 
-// Load is requests that come over several connections, of which each waits for its
-// response before it sends the next.
+// Load is a load over several connections. Each connection waits for a response before it sends the
+// next request.
 type Load struct {
 	Address     string
 	Connections int
-	Rate        int           // requests a second of all, at most; 0: as fast as they are answered
-	For         time.Duration // 0: until the context ends
-	Total       int           // of requests; 0: any number
+	Rate        int           // requests per second of all connections together; 0: no limit
+	For         time.Duration // how long; 0: until the context ends
+	Total       int           // number of requests; 0: no limit
 	Request     func(connection, n int) []byte
-	Seen        func(n int, a Response) // if it is set
+	Seen        func(n int, a Response) // called for each response; may be nil
 }
 
-// Run sends a load, waits for requests under way, and adds the responses.
+// Run sends a load, waits for the last responses, and adds all responses to t.
 func (t *Tally) Run(ctx context.Context, l Load) *Tally {
 	if l.For > 0 {
 		during, cancel := context.WithTimeout(ctx, l.For)
 		defer cancel()
 		ctx = during
 	}
-	every := time.Duration(0) // of a connection
+	every := time.Duration(0) // the interval of one connection
 	if l.Rate > 0 {
 		every = time.Second * time.Duration(l.Connections) / time.Duration(l.Rate)
 	}
@@ -180,7 +180,7 @@ func (t *Tally) Run(ctx context.Context, l Load) *Tally {
 				if l.Seen != nil {
 					l.Seen(n, a)
 				}
-				if !OK(a) { // it does not listen to when it may come again, but is in no tight loop
+				if !OK(a) { // ignores Retry-After, but does not retry in a tight loop
 					Pause(ctx, 10*time.Millisecond)
 				}
 			}
@@ -193,7 +193,7 @@ func (t *Tally) Run(ctx context.Context, l Load) *Tally {
 	return t
 }
 
-// Tally is the responses that many callers got.
+// Tally collects the responses of many callers.
 type Tally struct {
 	mu     sync.Mutex
 	all    []Response
@@ -207,17 +207,17 @@ func (t *Tally) Add(a Response) {
 	t.mu.Unlock()
 }
 
-// Since is what has come after the first n.
+// Since returns the responses after the first n.
 func (t *Tally) Since(n int) *Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return &Tally{all: slices.Clone(t.all[n:]), length: t.length}
 }
 
-// N is how many there are.
+// N returns the number of responses.
 func (t *Tally) N() int { return t.Count(func(Response) bool { return true }) }
 
-// Count is how many the condition holds for.
+// Count returns the number of responses for which holds returns true.
 func (t *Tally) Count(holds func(Response) bool) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,16 +229,16 @@ func (t *Tally) Count(holds func(Response) bool) (n int) {
 	return n
 }
 
-// AllOK reports whether there are some, and each is a success.
+// AllOK reports whether there are responses and all are successes.
 func (t *Tally) AllOK() bool { return t.N() > 0 && t.Count(OK) == t.N() }
 
-// Rate is the successes a second of loads.
+// Rate returns the successes per second.
 func (t *Tally) Rate() float64 { return float64(t.Count(OK)) / max(1e-9, t.length.Seconds()) }
 
-// Ms is a quantile of the successes, in milliseconds.
+// Ms returns a quantile of the successes' times, in milliseconds.
 func (t *Tally) Ms(quantile float64) float64 { return Ms(t.At(quantile, OK)) }
 
-// At is a quantile of the responses that the condition holds for.
+// At returns a quantile of the times of the responses for which holds returns true.
 func (t *Tally) At(quantile float64, holds func(Response) bool) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,11 +255,11 @@ func (t *Tally) At(quantile float64, holds func(Response) bool) time.Duration {
 	return took[min(len(took)-1, int(quantile*float64(len(took))))]
 }
 
-// Ms is a duration in milliseconds.
+// Ms returns a duration in milliseconds.
 func Ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// String is how many there are, how long the successes took, and how often each status
-// and code came.
+// String returns the number of responses, the times of the successes, and the number of responses
+// by status and code.
 func (t *Tally) String() string {
 	kinds := map[string]int{}
 	for _, a := range t.Since(0).all {

@@ -1,5 +1,5 @@
--- Endpoints $2 of guilds $1 with sealed secrets $3, for each of which $6 deliveries wait for $7:
--- nothing, the next attempt or the end of a block.
+-- Inserts the endpoints $2 of guilds $1 with sealed secrets $3. For each, $6 deliveries wait for
+-- $7: nothing, the next attempt, or the end of a block.
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS n (guild, id, secret)
 ), guilds AS (

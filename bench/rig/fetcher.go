@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Event is an event as those who fetch need it here.
+// Event is an event, with the fields that fetching programs need here.
 type Event struct {
 	ID, Type, Timestamp string
 	Data                struct {
@@ -17,19 +17,19 @@ type Event struct {
 	}
 }
 
-// Fetcher is a program that fetches events, from each address in turn, and acknowledges
-// those that it has taken.
+// Fetcher describes a program that fetches events, from each address in turn, and acknowledges
+// those that it has processed.
 type Fetcher struct {
 	Addresses []string
 	Token     string
 	Headers   []string
-	Path      string // of the events
-	Of, Pull  string // members of the bodies: of both, and of the one that fetches
+	Path      string // the path of the events
+	Of, Pull  string // JSON members of the request bodies: of both requests, and of the pull
 	Take      func(ctx context.Context, events []Event) bool
 }
 
-// Fetch fetches, takes and acknowledges, in this order, until ctx ends between any two
-// steps. Events that are not taken come again.
+// Fetch pulls, processes and acknowledges events until ctx ends, which may be between any two of
+// these steps. Events that were not acknowledged are pulled again.
 func (r *Run) Fetch(ctx context.Context, f Fetcher) {
 	callers := make([]*Caller, len(f.Addresses))
 	for i, address := range f.Addresses {
@@ -46,7 +46,7 @@ func (r *Run) Fetch(ctx context.Context, f Fetcher) {
 			continue
 		}
 		var events []Event
-		if c.Body.Len() > 0 { // a 204 has none
+		if c.Body.Len() > 0 { // a 204 has no body
 			r.Must(c.Data(&events))
 		}
 		if len(events) == 0 || !f.Take(ctx, events) {

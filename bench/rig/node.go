@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// Node is a running `guildhall serve`, behind the one proxy that the run plays.
+// Node is a running `guildhall serve` behind a proxy, as which the run presents itself.
 type Node struct {
-	HTTPS, HTTP, Ops string // addresses
+	HTTPS, HTTP, Ops string // addresses of its listeners
 	PID              int
-	Stop             func() error // in order, as an operator would, and after 45 s by force
+	Stop             func() error // stops the server with SIGTERM, and after 45 s by force
 
 	cmd   *exec.Cmd
 	log   string
-	ended chan struct{} // closed when it has ended
+	ended chan struct{} // closed when the process has ended
 }
 
 var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]+)","ops":"([^"]+)"`)
 
-// Serve starts a server without rate limits, whose receivers are on this machine, with
-// further settings, and waits until it is ready. It ends with the run; its log goes to a
-// file, as it would.
+// Serve starts a server without rate limits that may send webhooks to this machine, with further
+// settings, and waits until it is ready. The server stops at the end of the run; its log goes to a
+// file, as in production.
 func (p *Place) Serve(env ...string) *Node {
 	n := &Node{ended: make(chan struct{}), log: filepath.Join(p.Folder(), "log"), cmd: p.Command("serve")}
 	log, err := os.Create(n.log)
@@ -45,7 +45,7 @@ func (p *Place) Serve(env ...string) *Node {
 	p.Must(n.cmd.Start())
 	n.PID = n.cmd.Process.Pid
 	go func() {
-		_ = n.cmd.Wait() // how it ends says nothing about what is measured
+		_ = n.cmd.Wait() // the exit status does not matter for the measurement
 		close(n.ended)
 	}()
 	n.Stop = sync.OnceValue(n.stop)
@@ -64,7 +64,7 @@ func (p *Place) Serve(env ...string) *Node {
 	return n
 }
 
-// Log is what the server has written so far.
+// Log returns what the server has logged so far.
 func (n *Node) Log() string {
 	text, err := os.ReadFile(n.log)
 	if err != nil {
@@ -73,35 +73,35 @@ func (n *Node) Log() string {
 	return string(text)
 }
 
-// Kill ends the server at once, as kill -9 does.
+// Kill sends the server SIGKILL.
 func (n *Node) Kill() error {
 	err := n.cmd.Process.Kill()
 	<-n.ended
 	return err
 }
 
-// Restart kills a node and starts another one at its address.
+// Restart kills a node and starts another at its address.
 func (p *Place) Restart(n *Node) *Node {
 	p.Must(n.Kill())
 	return p.Serve("GUILDHALL_HTTP_LISTEN=" + n.HTTP)
 }
 
 func (n *Node) stop() error {
-	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	kill := time.AfterFunc(45*time.Second, func() { _ = n.cmd.Process.Kill() })
 	defer kill.Stop()
 	<-n.ended
 	return nil
 }
 
-// Ready reports whether /readyz answers 200.
+// Ready reports whether /readyz responds with 200.
 func (n *Node) Ready(ctx context.Context) bool {
 	_, err := n.get(ctx, "/readyz")
 	return err == nil
 }
 
-// Metric is the sum of the metrics that begin with this name and these labels; -1 when
-// there is none.
+// Metric returns the sum of the metrics that begin with this name and these labels, or -1 if there
+// is none.
 func (n *Node) Metric(ctx context.Context, name string) float64 {
 	text, err := n.get(ctx, "/metrics")
 	found := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`\S* (\S+)$`).FindAllSubmatch(text, -1)
@@ -110,13 +110,13 @@ func (n *Node) Metric(ctx context.Context, name string) float64 {
 	}
 	sum := 0.0
 	for _, m := range found {
-		one, _ := strconv.ParseFloat(string(m[1]), 64) // the server has written it
+		one, _ := strconv.ParseFloat(string(m[1]), 64) // cannot fail: the server has written the number
 		sum += one
 	}
 	return sum
 }
 
-// get asks the operators' listener. Anything but 200 is an error.
+// get sends a request to the operators' listener. Any status but 200 is an error.
 func (n *Node) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -136,61 +136,61 @@ func (n *Node) get(ctx context.Context, path string) ([]byte, error) {
 	return text, err
 }
 
-// Resident is the memory that the server has resident, in MB.
+// Resident returns the server's resident memory in MB.
 func (n *Node) Resident() int { return n.memory("VmRSS:") }
 
-// Peak is the most that it has had.
+// Peak returns the largest resident memory in MB so far.
 func (n *Node) Peak() int { return n.memory("VmHWM:") }
 
 func (n *Node) memory(name string) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID)) // empty where there is no /proc
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID)) // empty without /proc
 	_, rest, _ := strings.Cut(string(text), name)
 	kb := 0
 	_, _ = fmt.Sscan(rest, &kb)
 	return kb >> 10
 }
 
-// CPU is the time that the server has spent computing.
+// CPU returns the CPU time that the server has used.
 func (n *Node) CPU() time.Duration { return computed(strconv.Itoa(n.PID)) }
 
-// CPU is the time that Postgres has.
+// CPU returns the CPU time that Postgres has used.
 func (p *Place) CPU() time.Duration {
 	var backend int
 	p.Get(&backend, `SELECT pg_backend_pid()`)
 	if columns := stat(fmt.Sprintf("/proc/%d", backend)); columns != nil {
-		return computed(columns[1]) // its parent
+		return computed(columns[1]) // the parent's process id
 	}
 	return 0
 }
 
-// computed is the time that a process and its children have spent, those that have ended
-// too, which Linux counts in hundredths of a second.
+// computed returns the CPU time of a process and its children, including those that have ended.
+// Linux counts it in hundredths of a second.
 func computed(pid string) time.Duration {
 	hundredths := 0
-	processes, _ := filepath.Glob("/proc/[0-9]*") // none where there is no /proc
+	processes, _ := filepath.Glob("/proc/[0-9]*") // empty without /proc
 	for _, process := range processes {
 		columns := stat(process)
-		times := []int{11, 12} // its own
+		times := []int{11, 12} // columns of the process's own time
 		if process == "/proc/"+pid {
-			times = []int{11, 12, 13, 14} // and those of children that have ended
+			times = []int{11, 12, 13, 14} // and of children that have ended
 		} else if columns == nil || columns[1] != pid {
 			continue
 		}
 		for _, i := range times {
-			n, _ := strconv.Atoi(columns[i]) // the system has written it
+			n, _ := strconv.Atoi(columns[i]) // cannot fail: the kernel has written the number
 			hundredths += n
 		}
 	}
 	return time.Duration(hundredths) * time.Second / 100
 }
 
-// stat returns the columns of a process from the state on, which is the third; nil where
-// there is no such process.
+// stat returns the columns of /proc/PID/stat from the third, the state, on, or nil if there is no
+// such process.
 func stat(process string) []string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
 		return nil
 	}
-	// The second column is a name in parentheses and may hold anything.
+	// The second column is a name in parentheses that may contain anything.
 	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }

@@ -28,29 +28,29 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// secretKey is that of all servers: those of one database must have the same.
+// secretKey is the secret key of all servers, since servers of one database must share it.
 var secretKey = bytes.Repeat([]byte{7}, seal.KeySize)
 
-// Loopback is where receivers live.
+// Loopback is the range of addresses on which receivers listen.
 const Loopback = "127.0.0.0/8"
 
-// Place is a database that no other run uses, and the program that serves it.
+// Place is a private database and the program that serves it.
 type Place struct {
 	*Run
 	Config
 	URL string
-	DB  *db.DB    // with the bounds that a server has
-	SQL *sqlx.DB  // without, for what is not measured
-	Box *seal.Box // of the secrets
+	DB  *db.DB    // with the timeouts of a server
+	SQL *sqlx.DB  // without timeouts, for work that is not measured
+	Box *seal.Box // seals secrets
 }
 
-// Config says what a place is.
+// Config is the configuration of a Place.
 type Config struct {
 	Program    string
-	TCP        bool // Postgres listens on the loopback address too
-	Fast       bool // durability does not matter, since nothing waits for the disk
-	Statements bool // pg_stat_statements is counted
-	Foreign    bool // the program is another build: its own commands make and fill its schema
+	TCP        bool // Postgres also listens on a loopback address
+	Fast       bool // do not wait for the disk, where durability does not matter
+	Statements bool // install pg_stat_statements
+	Foreign    bool // the program is another build; its own commands create and fill the schema
 }
 
 // Place starts a Postgres with a migrated, empty database.
@@ -65,7 +65,7 @@ func (r *Run) Place(cfg Config) *Place {
 		r.Need(err == nil, "%s migrate: %w: %s", p.Program, err, text)
 	} else {
 		r.Must(db.Migrate(r, p.URL))
-		r.Must(secretkey.Check(r, p.DB, p.Box)) // while nothing is there that it does not open
+		r.Must(secretkey.Check(r, p.DB, p.Box)) // stores the check value of the secret key while the database is empty
 	}
 	if cfg.Statements {
 		p.Exec(`CREATE EXTENSION pg_stat_statements`)
@@ -73,7 +73,7 @@ func (r *Run) Place(cfg Config) *Place {
 	return p
 }
 
-// Postgres starts one that ends with the run.
+// Postgres starts a Postgres server that stops at the end of the run.
 func (r *Run) Postgres(cfg embedded.Config) *embedded.Server {
 	server, err := embedded.Start(r, cfg)
 	r.Must(err)
@@ -81,7 +81,7 @@ func (r *Run) Postgres(cfg embedded.Config) *embedded.Server {
 	return server
 }
 
-// Over is a place over a database that is there.
+// Over returns a Place for an existing database.
 func (r *Run) Over(databaseURL string, cfg Config) *Place {
 	p := &Place{Run: r, Config: cfg, URL: databaseURL}
 	var err error
@@ -91,17 +91,17 @@ func (r *Run) Over(databaseURL string, cfg Config) *Place {
 	r.Must(err)
 	p.SQL = sqlx.NewDb(pool, "postgres")
 	r.Cleanup(p.SQL.Close)
-	schema, _ := db.CheckSchema(r, p.URL) // fails where there is none yet
+	schema, _ := db.CheckSchema(r, p.URL) // fails if there is no schema yet
 	p.DB, err = db.Open(db.Config{URL: p.URL, Name: "bench", Distributed: schema.Distributed})
 	r.Must(err)
 	r.Cleanup(p.DB.Close)
 	return p
 }
 
-// At is the place with another database.
+// At returns the place with another database.
 func (p *Place) At(databaseURL string) *Place { return p.Over(databaseURL, p.Config) }
 
-// Part does a part of the work at the place, and ends the servers that it has started.
+// Part runs a part of the work at the place, and stops the servers that it has started.
 func (p *Place) Part(work func(*Place)) {
 	p.Run.Part(func(r *Run) {
 		part := *p
@@ -110,7 +110,7 @@ func (p *Place) Part(work func(*Place)) {
 	})
 }
 
-// Exec runs a statement, or several without arguments, for as long as it takes.
+// Exec runs a statement, or several without arguments, without a timeout.
 func (p *Place) Exec(statement string, args ...any) {
 	_, err := p.SQL.ExecContext(p, statement, args...)
 	p.Need(err == nil, "%.80s: %w", statement, err)
@@ -126,7 +126,7 @@ func (p *Place) Select(into any, query string, args ...any) {
 	p.Must(p.SQL.SelectContext(p, into, query, args...))
 }
 
-// Count reads a number. It is -1 when Postgres does not answer, which may pass.
+// Count reads a number. It returns -1 if Postgres does not respond, which may be temporary.
 func (p *Place) Count(query string, args ...any) (n int) {
 	if err := p.SQL.GetContext(p, &n, query, args...); err != nil {
 		return -1
@@ -134,19 +134,19 @@ func (p *Place) Count(query string, args ...any) (n int) {
 	return n
 }
 
-// Becomes waits until a number is what it is to be, and reports whether it is.
+// Becomes polls a query until it returns n, and reports whether it did so within limit.
 func (p *Place) Becomes(limit time.Duration, n int, query string, args ...any) bool {
 	return p.Await(limit, func() bool { return p.Count(query, args...) == n })
 }
 
-// Vacuum does what autovacuum would soon do.
+// Vacuum does what autovacuum would do soon.
 func (p *Place) Vacuum() {
 	p.Exec(`VACUUM ANALYZE`)
 	p.Exec(`CHECKPOINT`)
 }
 
-// Load imports the guild file that write produces, and returns how many records it had;
-// 0 for a foreign program, which doesn't say.
+// Load imports the guild file that write produces and returns the number of records, or 0 for a
+// foreign program, which does not report it.
 func (p *Place) Load(write func(io.Writer)) int64 {
 	r, w := io.Pipe()
 	go func() {
@@ -164,7 +164,7 @@ func (p *Place) Load(write func(io.Writer)) int64 {
 	return sum.Records
 }
 
-// importBy imports a guild file with the program's own command.
+// importBy imports a guild file by the program's own command.
 func (p *Place) importBy(file io.Reader) {
 	cmd := p.Command("import", "-")
 	cmd.Stdin = file
@@ -172,18 +172,18 @@ func (p *Place) importBy(file io.Reader) {
 	p.Need(err == nil, "%s import: %w: %s", p.Program, err, text)
 }
 
-// LoadText imports a guild file.
+// LoadText imports a guild file given as a format.
 func (p *Place) LoadText(format string, args ...any) {
 	p.Load(func(w io.Writer) { fmt.Fprintf(w, format, args...) })
 }
 
-// Tokens makes tokens of a guild with every scope: rows of their own, since a run may
-// need more than a guild is given.
+// Tokens creates n tokens of a guild with all scopes. It inserts the rows itself, since a run may
+// need more tokens than a guild can have.
 func (p *Place) Tokens(guild string, n int) []string {
 	made := make([]string, n)
 	for i := range made {
 		secret := make([]byte, 32)
-		_, _ = rand.Read(secret) // never fails
+		_, _ = rand.Read(secret) // cannot fail
 		made[i] = "svc_test_" + base64.RawURLEncoding.EncodeToString(secret)
 	}
 	p.Exec(`
@@ -194,17 +194,17 @@ func (p *Place) Tokens(guild string, n int) []string {
 	return made
 }
 
-// Token makes one.
+// Token creates one token of a guild.
 func (p *Place) Token(guild string) string { return p.Tokens(guild, 1)[0] }
 
-// Key makes a bot's key of every guild.
+// Key creates a bot key of every guild.
 func (p *Place) Key() string {
 	made, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "bench"})
 	p.Must(err)
 	return made.Secret
 }
 
-// Register makes a URL an endpoint of the guild for every event.
+// Register registers a URL as an endpoint of the guild for all events.
 func (p *Place) Register(guild, to string) {
 	if p.Foreign {
 		cmd := p.Command("webhook", "add", "--guild", guild, "--url", to, "--all-events")
@@ -218,9 +218,9 @@ func (p *Place) Register(guild, to string) {
 	p.Must(err)
 }
 
-// Command is the program's command line on the place's database.
+// Command returns a command of the program on the place's database.
 func (p *Place) Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(p.Program, args...) // without a context: a server is stopped in order
+	cmd := exec.Command(p.Program, args...) // without a context, which would kill a server instead of stopping it
 	others := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "GUILDHALL_") && !strings.HasPrefix(v, "GUILDHALL_TEST_")
 	})
@@ -229,13 +229,13 @@ func (p *Place) Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Output is what a command says, and how it ends.
+// Output runs a command and returns its output.
 func (p *Place) Output(args ...string) (string, error) {
 	text, err := p.Command(args...).CombinedOutput()
 	return string(text), err
 }
 
-// Through is the place whose servers reach the database by another URL.
+// Through returns the place with another database URL for its servers.
 func (p *Place) Through(change func(u *url.URL)) *Place {
 	u, err := url.Parse(p.URL)
 	p.Must(err)
@@ -245,8 +245,8 @@ func (p *Place) Through(change func(u *url.URL)) *Place {
 	return &through
 }
 
-// Statements prints on what Postgres has spent most time since the last reset: for
-// one role, or for all when it is empty.
+// Statements prints the statements on which Postgres has spent the most time since the last reset,
+// of one role or of all.
 func (p *Place) Statements(role string) {
 	var rows []struct {
 		Calls      int
@@ -266,7 +266,7 @@ func (p *Place) Statements(role string) {
 	}
 }
 
-// Folder makes a folder that goes with the run.
+// Folder creates a directory that is deleted at the end of the run.
 func (r *Run) Folder() string {
 	folder, err := os.MkdirTemp("/tmp", "guildhall-bench-")
 	r.Must(err)
@@ -274,7 +274,7 @@ func (r *Run) Folder() string {
 	return folder
 }
 
-// FreeAddress is one on which no program listens.
+// FreeAddress returns an address on which no program listens.
 func (r *Run) FreeAddress() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	r.Must(err)
@@ -282,7 +282,7 @@ func (r *Run) FreeAddress() string {
 	return l.Addr().String()
 }
 
-// Tool runs a program and returns what it says.
+// Tool runs a program and returns its output.
 func (r *Run) Tool(words ...string) string {
 	cmd := exec.CommandContext(r, words[0], words[1:]...)
 	var stderr bytes.Buffer

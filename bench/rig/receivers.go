@@ -20,18 +20,18 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// Receiver is receivers of webhooks, told apart by their paths.
+// Receiver is an HTTP server that plays several webhook receivers, one for each path.
 type Receiver struct {
 	*httptest.Server
 
 	mu       sync.Mutex
-	answers  map[string]http.HandlerFunc // by path; 200 where there is none
-	began    map[string][]time.Time      // requests, by path
-	events   map[string]int              // how often each came, by id
-	arrivals map[int]time.Time           // of events whose reason is a number
+	answers  map[string]http.HandlerFunc // responses by path; without one the status is 200
+	began    map[string][]time.Time      // when requests arrived, by path
+	events   map[string]int              // how often each event arrived, by id
+	arrivals map[int]time.Time           // when the events of numbered writes arrived: their reason is a number
 }
 
-// Receiver starts one that ends with the run.
+// Receiver starts a Receiver that stops at the end of the run.
 func (r *Run) Receiver() *Receiver {
 	v := &Receiver{
 		answers: map[string]http.HandlerFunc{}, began: map[string][]time.Time{}, events: map[string]int{}, arrivals: map[int]time.Time{},
@@ -48,7 +48,7 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var told struct{ ID string }
-	_ = json.Unmarshal(body, &told) // an event that a run has made up need not be one
+	_ = json.Unmarshal(body, &told) // an event that a benchmark has made up may have another form
 	v.mu.Lock()
 	v.began[r.URL.Path] = append(v.began[r.URL.Path], at)
 	v.events[told.ID]++
@@ -65,14 +65,14 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Answer has requests of a path answered so.
+// Answer sets the response to requests of a path.
 func (v *Receiver) Answer(path string, with http.HandlerFunc) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.answers[path] = with
 }
 
-// After answers with a status after a while.
+// After returns a handler that waits for d and then responds with a status.
 func After(d time.Duration, status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		Pause(r.Context(), d)
@@ -80,35 +80,35 @@ func After(d time.Duration, status int) http.HandlerFunc {
 	}
 }
 
-// Requests are when those of a path began.
+// Requests returns when the requests of a path arrived.
 func (v *Receiver) Requests(path string) []time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.began[path])
 }
 
-// Asked is how many requests of a path there were.
+// Asked returns the number of requests of a path.
 func (v *Receiver) Asked(path string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.began[path])
 }
 
-// arrived is when the event of the n-th numbered write first came.
+// arrived returns when the event of the nth numbered write first arrived.
 func (v *Receiver) arrived(n int) time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.arrivals[n]
 }
 
-// Events are how often each event came, by id.
+// Events returns how often each event arrived, by id.
 func (v *Receiver) Events() map[string]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return maps.Clone(v.events)
 }
 
-// Hole is a URL that takes connections and never answers.
+// Hole returns a URL that accepts connections and never responds.
 func (r *Run) Hole() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	r.Must(err)
@@ -116,15 +116,15 @@ func (r *Run) Hole() string {
 	return "http://" + l.Addr().String()
 }
 
-// Watched are guilds with one endpoint each, whose events are timed.
+// Watched is a number of guilds with one endpoint each, whose events are timed.
 type Watched struct {
 	place    *Place
 	receiver *Receiver
-	tokens   []string // one for each guild
+	tokens   []string // one token for each guild
 	writes   int
 }
 
-// Watch makes such guilds.
+// Watch creates such guilds.
 func (p *Place) Watch(receiver *Receiver, guilds int) *Watched {
 	w := &Watched{place: p, receiver: receiver}
 	alone, _ := p.Crowd(guilds, Crowd{URL: receiver.URL + "/watched", Alone: true})
@@ -134,7 +134,7 @@ func (p *Place) Watch(receiver *Receiver, guilds int) *Watched {
 	return w
 }
 
-// For writes for all of them at a rate, evenly, and returns how long the events took.
+// For sends writes for all these guilds at an even rate and returns how long the events took.
 func (w *Watched) For(n *Node, rate int, length time.Duration) *Tally {
 	first := w.writes
 	calls, lags := w.place.Lags(Load{
@@ -149,10 +149,10 @@ func (w *Watched) For(n *Node, rate int, length time.Duration) *Tally {
 	return lags
 }
 
-// Lags sends writes, and returns how long the event of each that succeeded took from the
-// response until it arrived: an hour where that has not come within a minute.
+// Lags sends writes and returns, for each that succeeded, how long its event took from the write's
+// response to its arrival. An event that does not arrive within a minute counts as an hour.
 func (r *Run) Lags(l Load, arrived func(n int) time.Time) (calls, lags *Tally) {
-	var answered sync.Map // n, and when
+	var answered sync.Map // the number of the write, and when it was answered
 	l.Seen = func(n int, a Response) {
 		if OK(a) {
 			answered.Store(n, time.Now())
@@ -178,15 +178,15 @@ func (r *Run) Lags(l Load, arrived func(n int) time.Time) (calls, lags *Tally) {
 	return calls, lags
 }
 
-// Crowd says what many endpoints are that wait.
+// Crowd describes endpoints with waiting deliveries.
 type Crowd struct {
 	URL   string
-	Each  int    // deliveries that wait for each
-	Wait  string // for nothing, since they are due, or for Retry or Blocked
-	Alone bool   // each in a guild of its own, not ten to a guild
+	Each  int    // waiting deliveries of each endpoint
+	Wait  string // what they wait for: empty for due deliveries, or Retry or Blocked
+	Alone bool   // each endpoint has its own guild; otherwise ten share a guild
 }
 
-// Deliveries wait for the next attempt or the end of their endpoint's block, in an hour.
+// Deliveries wait an hour for their next attempt, or for the end of their endpoint's block.
 const (
 	Retry   = "retry"
 	Blocked = "blocked"
@@ -195,10 +195,10 @@ const (
 //go:embed crowd.sql
 var crowdRows string
 
-// crowded is the last guild that was made for a crowd.
+// crowded is the number of the last guild that was created for a crowd.
 var crowded atomic.Int64
 
-// Crowd makes n endpoints in new guilds, and returns the guild and the id of each.
+// Crowd creates n endpoints in new guilds and returns the guild and the id of each.
 func (p *Place) Crowd(n int, of Crowd) (guilds, ids []string) {
 	for i := range n {
 		if of.Alone || i%10 == 0 {

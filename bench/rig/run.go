@@ -1,5 +1,5 @@
-// Package rig is what benches and drills stand on: a Postgres of their own, the servers
-// that run on it, those who call them and those whom they call.
+// Package rig is the common base of benchmarks and drills: a private Postgres, the servers that use
+// it, callers, and webhook receivers.
 package rig
 
 import (
@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// Run is one run of a bench or a drill. It is the context of all that it does, and
-// fails as a test does: Must ends it, Hold notes a promise that was broken.
+// Run is one run of a benchmark or a drill. It is the context of all its work and fails as a test
+// does: Must ends it, Hold records a broken promise.
 type Run struct {
 	context.Context
 	*report
 	cleanups []func() error
 }
 
-// report is what all parts of a run write to, from several goroutines.
+// report collects the output of all parts of a run, from several goroutines.
 type report struct {
 	out io.Writer
 
@@ -34,7 +34,7 @@ type report struct {
 	errs   []error
 }
 
-// Main is the main function of a program of that name.
+// Main is the main function of the program called name.
 func Main(name string, run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -44,12 +44,12 @@ func Main(name string, run func(ctx context.Context, args []string, out io.Write
 	}
 }
 
-// Do does some work and tidies up after it. It fails with what has ended the work, or
-// else with what did not hold.
+// Do calls work and then its cleanups. It returns the error that ended the work, or an error if a
+// promise was broken.
 func Do(ctx context.Context, out io.Writer, work func(*Run)) error {
 	r := &Run{Context: ctx, report: &report{out: out}}
 	ended := make(chan struct{})
-	go func() { // which Must may end
+	go func() { // Must may end this goroutine
 		defer close(ended)
 		defer r.tidy()
 		work(r)
@@ -64,14 +64,14 @@ func Do(ctx context.Context, out io.Writer, work func(*Run)) error {
 	return nil
 }
 
-// Part does a part of the work and tidies up after it.
+// Part runs a part of the work and then its cleanups.
 func (r *Run) Part(work func(*Run)) {
 	part := &Run{Context: r.Context, report: r.report}
 	defer part.tidy()
 	work(part)
 }
 
-// Cleanup has something done at the end of the run, or of its part; the last first.
+// Cleanup registers a function to call at the end of the run or of its part, the last one first.
 func (r *Run) Cleanup(do func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,8 +92,8 @@ func (r *report) note(err error) {
 	}
 }
 
-// Start has n goroutines work until their context ends. The function that it returns ends
-// it and waits for them, as the end of the run does.
+// Start runs work in n goroutines until their context ends. The returned function ends it and waits
+// for them, as the end of the run does.
 func (r *Run) Start(n int, work func(ctx context.Context, i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(r)
 	var all sync.WaitGroup
@@ -108,7 +108,7 @@ func (r *Run) Start(n int, work func(ctx context.Context, i int)) (stop func()) 
 	return stop
 }
 
-// Must ends the run at an error.
+// Must ends the run if err is not nil.
 func (r *Run) Must(err error) {
 	if err != nil {
 		r.note(err)
@@ -116,21 +116,21 @@ func (r *Run) Must(err error) {
 	}
 }
 
-// Need ends the run unless something is so.
+// Need ends the run if so is false.
 func (r *Run) Need(so bool, format string, args ...any) {
 	if !so {
 		r.Must(fmt.Errorf(format, args...))
 	}
 }
 
-// Say prints a figure that nothing is required of.
+// Say prints a figure that is not judged.
 func (r *report) Say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.out, format+"\n", args...)
 }
 
-// Hold prints whether a promise held, with the figures that show it.
+// Hold prints whether a promise held, with the figures that show it, and records a broken promise.
 func (r *report) Hold(held bool, format string, args ...any) {
 	word, line := "held  ", fmt.Sprintf(format, args...)
 	r.mu.Lock()
@@ -142,7 +142,8 @@ func (r *report) Hold(held bool, format string, args ...any) {
 	fmt.Fprintf(r.out, "  %s  %s\n", word, line)
 }
 
-// Await waits until something is so, more and more seldom, and reports whether it came to be.
+// Await polls so, less and less often, until it returns true or limit is over, and returns its last
+// result.
 func (r *Run) Await(limit time.Duration, so func() bool) bool {
 	for begun := time.Now(); !so(); {
 		if waited := time.Since(begun); waited > limit || !Pause(r, min(10*time.Millisecond+waited/20, 200*time.Millisecond)) {
@@ -152,7 +153,7 @@ func (r *Run) Await(limit time.Duration, so func() bool) bool {
 	return true
 }
 
-// Pause waits, and reports whether ctx still goes on after it.
+// Pause waits for d and reports whether ctx has not ended.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
