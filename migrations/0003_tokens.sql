@@ -24,8 +24,8 @@ CREATE INDEX api_tokens_working ON api_tokens (guild_id, coalesce(expires_at, 'i
 
 CREATE INDEX api_tokens_expiring ON api_tokens (expires_at) WHERE revoked_at IS NULL AND expires_at IS NOT NULL;
 
--- That an event told of a token which expires within some days. It is no column of
--- api_tokens: a change there is announced to every node.
+-- An event was recorded for a token that expires within some days. This is not a column of
+-- api_tokens, because a change of that table is announced to every node.
 CREATE TABLE token_notices (
     guild_id text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
     token_id text COLLATE "C" NOT NULL,
@@ -33,8 +33,8 @@ CREATE TABLE token_notices (
     PRIMARY KEY (guild_id, token_id, days)
 );
 
--- When a token was last used. It is no column of api_tokens: a change there is announced
--- to every node and waits for other changes.
+-- When a token was last used. This is not a column of api_tokens, because a change of that table is
+-- announced to every node and waits for other changes.
 CREATE TABLE api_token_uses (
     token_id     text COLLATE "C" PRIMARY KEY REFERENCES api_tokens (id) ON DELETE CASCADE,
     last_used_at timestamptz NOT NULL

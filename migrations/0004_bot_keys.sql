@@ -1,6 +1,6 @@
 -- +goose Up
--- A key of the operator's own bot, for some guilds or for all. Only its SHA-256 is
--- stored, and a change is announced to all nodes, as for tokens.
+-- A key of the operator's own bot, for some guilds or for all. Only its SHA-256 is stored. A change
+-- is announced to all nodes, as a change of a token is.
 CREATE TABLE bot_keys (
     id           text COLLATE "C" PRIMARY KEY
         CONSTRAINT bot_keys_id CHECK (starts_with(id, 'bk_')),

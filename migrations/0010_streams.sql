@@ -16,7 +16,7 @@ CREATE TABLE bot_streams (
 
 CREATE UNIQUE INDEX bot_streams_name ON bot_streams (name) WHERE ended_at IS NULL;
 
--- The stream of work has no listeners: what is recorded for it is for it alone.
+-- The stream of work has no listeners: its events are recorded for it alone.
 INSERT INTO bot_streams (id, name, events, echo, complete_since) VALUES ('work', 'work', '{work.requested}', true, now());
 
 -- The subscription of a stream in one guild. A backfill writes these rows guild by guild.

@@ -60,8 +60,8 @@ CREATE TABLE rank_moves (
 
 CREATE INDEX rank_moves_map ON rank_moves (guild_id, board, version);
 
--- A leaderboard that the maintainer is to look at, since it has grown or rows have moved.
--- So the maintainer neither searches all guilds nor reads all rank indexes.
+-- A leaderboard that the maintainer has to check, since it has grown or rows have moved. So the
+-- maintainer neither scans all guilds nor reads all rank indexes.
 CREATE TABLE rank_requests (
     guild_id text COLLATE "C" NOT NULL,
     board    text COLLATE "C" NOT NULL

@@ -1,7 +1,7 @@
 -- +goose Up
--- What the bot, or an integrator, has told of a person in a guild. joined_at and left_at only
--- rise. folded is the name as Unicode folds its case, for searches by prefix: lower() depends
--- on the database's locale.
+-- What the bot or an integrator has sent about a person in a guild. joined_at and left_at only
+-- increase. folded is the name after Unicode case folding, for searches by prefix: lower() would
+-- depend on the database's locale.
 CREATE TABLE members (
     guild_id   text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
     user_id    text COLLATE "C" NOT NULL,
