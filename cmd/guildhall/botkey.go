@@ -21,10 +21,10 @@ type botKeyCreate struct {
 	Guild []string `sep:"none" help:"A guild that the key serves; repeat it, or list several with commas. Default: every guild, those to come too." placeholder:"ID"`
 }
 
-// createdKey is a bot key as `--json` prints it when it is made.
+// createdKey is the JSON of a new bot key.
 type createdKey struct {
 	ID          string     `json:"id"`
-	Key         string     `json:"key,omitempty"` // a new one's, once
+	Key         string     `json:"key,omitempty"` // set for a new key only
 	Preview     string     `json:"preview"`
 	GuildIDs    []string   `json:"guild_ids"` // null: every guild
 	Name        string     `json:"name"`
@@ -61,7 +61,7 @@ type botKeyList struct {
 	JSON bool `help:"Print a JSON array."`
 }
 
-// listedKey is a bot key as the list prints it.
+// listedKey is the JSON of a bot key in the list.
 type listedKey struct {
 	createdKey
 	LastUsedAt *wire.Time `json:"last_used_at"`

@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The files that operators install name settings that there are: a misspelt one would
-// end the program they start. All that there are reach it through .env.
+// The files that operators install name only existing settings, since a misspelt one keeps the
+// program from starting. Every setting can be passed through .env.
 func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 	t.Parallel()
 	known := append(variables(reflect.TypeFor[commands]()), foreign...)
@@ -61,8 +61,8 @@ func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 	}
 }
 
-// The program starts with the values that compose.yaml gives it, and with those that the
-// file has people write into .env. The addresses are the test's own.
+// The program starts with the values in compose.yaml and those that the file tells people to write
+// into .env. The test only changes the addresses.
 func TestComposeStartsTheProgram(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(deployFolder, "compose.yaml"))
@@ -89,7 +89,7 @@ func TestComposeStartsTheProgram(t *testing.T) {
 	for name, value := range program.Environment {
 		switch name {
 		case "GUILDHALL_DATABASE_URL":
-			value = dbtest.Empty(t, "template0") // --migrate fills it
+			value = dbtest.Empty(t, "template0") // --migrate creates the schema
 		case "GUILDHALL_REDIS_URL":
 			value = "redis://" + miniredis.RunT(t).Addr() + "/0"
 		case "GUILDHALL_OPS_LISTEN":

@@ -25,9 +25,9 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// Settings is what a running server can be told. Flags and environment variables are
-// the same settings. Each has one text, here: `go generate` makes the pages that list
-// settings of it, and help prints it, in the order and the groups of the fields.
+// Settings holds the settings of a server. Each is a flag and an environment variable. The text of
+// a setting is here: help prints it, and `go generate` makes the reference pages from it, in the
+// order and the groups of the fields.
 type Settings struct {
 	Env            string   `group:"Process" env:"GUILDHALL_ENV" default:"${default_env}" help:"live or test: the environment that tokens are made for and accepted in, svc_live_… or svc_test_…. dev uses test."`
 	PublicURL      string   `group:"Listening" name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name as their server, as in https://api.example.com. Without it they stay relative." placeholder:"URL"`
@@ -61,17 +61,17 @@ type Settings struct {
 	CheckAnswers   string   `group:"Log" env:"GUILDHALL_CHECK_ANSWERS" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
 }
 
-// databaseURL names the database.
+// databaseURL is the setting that names the database.
 type databaseURL struct {
 	DatabaseURL string `group:"Database" name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer; several servers with target_session_attrs=read-write. serve requires it; other commands default to the dev of --dir." placeholder:"URL"`
 }
 
-// listenURL names a second way to the same database.
+// listenURL is the setting for a direct connection to the same database.
 type listenURL struct {
 	ListenURL string `group:"Database" name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database for notifications and migrations, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
 }
 
-// roles is what a process does.
+// roles are the roles of a process.
 type roles struct {
 	Roles []string `group:"Process" env:"GUILDHALL_ROLES" default:"api,worker" help:"The work of this process: api, worker, or both. doctor judges the settings for it."`
 }
@@ -81,8 +81,7 @@ var bothRoles = roles{[]string{"api", "worker"}}
 func (r roles) api() bool    { return slices.Contains(r.Roles, "api") }
 func (r roles) worker() bool { return slices.Contains(r.Roles, "worker") }
 
-// valid refuses roles that there are not, and none at all: such a node would run and
-// do nothing.
+// valid refuses unknown roles, and no role at all: such a node would run and do nothing.
 func (r roles) valid() error {
 	if len(r.Roles) == 0 {
 		return usageError{errors.New("is empty: write api, worker, or both")}
@@ -95,7 +94,7 @@ func (r roles) valid() error {
 	return nil
 }
 
-// checked is Settings in the types of those who use them.
+// checked is Settings parsed into the types that the program uses.
 type checked struct {
 	Settings
 	roles
@@ -103,17 +102,17 @@ type checked struct {
 	opsHosts map[string]bool
 	proxies  []netip.Prefix
 	quotas   api.Quotas
-	sessions ratelimit.Quota // of the dashboard
+	sessions ratelimit.Quota // rate limit of the dashboard's sessions
 	box      *seal.Box
-	hooks    delivery.Config // Box, Guard, Schedule and Authorities
-	pages    *url.URL        // of the dashboard; nil: none was set
+	hooks    delivery.Config // Box, Guard, Schedule and Authorities only
+	pages    *url.URL        // URL of the dashboard; nil: no dashboard
 }
 
-// problems are what is wrong with settings.
+// problems are errors in settings.
 type problems []error
 
-// check turns the settings of a process in these roles into what they mean. The
-// error names the setting.
+// check parses the settings of a process with these roles. The error names each setting that is
+// wrong.
 func (s Settings) check(r roles) (checked, error) {
 	c := checked{Settings: s, roles: r}
 	var found problems
@@ -167,7 +166,7 @@ func (s Settings) check(r roles) (checked, error) {
 	_, err = logging.New(os.Stderr, s.Log)
 	found.about("GUILDHALL_LOG", err)
 	if err := tracing.Check(); err != nil {
-		found = append(found, err) // it names the variable, which is not ours
+		found = append(found, err) // the error names the variable, which belongs to OpenTelemetry
 	}
 	if len(found) > 0 {
 		return checked{}, errors.Join(found...)
@@ -178,23 +177,23 @@ func (s Settings) check(r roles) (checked, error) {
 // off reports whether the chat platform is switched off.
 func (s Settings) off() bool { return s.DiscordURL == "off" }
 
-// byBot reports whether the operator's bot does what has to be done on the platform.
+// byBot reports whether the operator's bot acts on the chat platform.
 func (s Settings) byBot() bool { return s.DiscordURL == "bot" }
 
-// apart reports whether the program never calls the platform.
+// apart reports whether the program never calls the chat platform.
 func (s Settings) apart() bool { return s.off() || s.byBot() }
 
-// about notes that there is something wrong with a variable, if there is.
+// about adds an error about a variable, if err is not nil.
 func (p *problems) about(variable string, err error) {
 	if f, ok := fault.As(err); ok {
-		err = errors.New(f.Message) // the mistake is in a setting, not in the command
+		err = errors.New(f.Message) // only the message, since its place refers to a command's options
 	}
 	if err != nil {
 		*p = append(*p, fault.Wrap(err, variable))
 	}
 }
 
-// checkListeners finds out where the node listens; empty is nowhere.
+// checkListeners parses the listeners' addresses; empty: no listener.
 func (c *checked) checkListeners(found *problems) {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		found.about("GUILDHALL_TLS_CERT", errors.New("the certificate and its key (GUILDHALL_TLS_KEY) belong together; one is missing"))
@@ -223,8 +222,8 @@ func (c *checked) checkListeners(found *problems) {
 	}
 }
 
-// directLine refuses a URL over which no node that hears notifications could; empty is
-// the database's.
+// directLine refuses a URL over which no notifications would arrive; empty stands for the database
+// URL.
 func (c checked) directLine(listenURL string) error {
 	if listenURL == "" || !c.api() {
 		return nil
@@ -232,8 +231,8 @@ func (c checked) directLine(listenURL string) error {
 	return fault.Wrap(db.CheckURL(listenURL), "GUILDHALL_LISTEN_URL")
 }
 
-// distribution settles whether the tables are distributed, by what the database
-// says of it. The note is for the log; empty: nothing is to be said.
+// distribution sets whether the tables are distributed, from what was found in the database. note
+// is for the log and may be empty.
 func (s *Settings) distribution(found bool) (note string, err error) {
 	switch {
 	case found && s.DBDistributed == "off":
@@ -246,7 +245,7 @@ func (s *Settings) distribution(found bool) (note string, err error) {
 	return note, nil
 }
 
-// receivers is what the settings say of webhooks.
+// receivers returns the delivery configuration from the settings about webhooks.
 func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
 	c := delivery.Config{Box: box}
 	allow, err := egress.ParseAllow(strings.Join(s.WebhookAllow, ","))
@@ -268,14 +267,14 @@ func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
 	return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_CA")
 }
 
-// The widest ranges that may be trusted as proxies, in bits. A wider range holds
-// strangers, who could then name any address as theirs.
+// The shortest prefixes that may be trusted as proxies, in bits. A wider range contains other
+// people's machines, which could then claim any client address.
 const (
 	widestProxies4 = 8
 	widestProxies6 = 32
 )
 
-// proxies reads the ranges whose forwarding headers are believed.
+// proxies parses the ranges whose forwarding headers are trusted.
 func proxies(lists []string) ([]netip.Prefix, error) {
 	all, err := auth.ParsePrefixes(lists...)
 	if err != nil {
@@ -294,7 +293,7 @@ func proxies(lists []string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// hostNames reads a list of names as a Host header has them, without ports.
+// hostNames parses a list of host names without ports.
 func hostNames(lists []string) (map[string]bool, error) {
 	names := map[string]bool{}
 	for _, name := range wire.Items(lists...) {
@@ -306,7 +305,7 @@ func hostNames(lists []string) (map[string]bool, error) {
 	return names, nil
 }
 
-// oneOf refuses what is none of the choices.
+// oneOf returns an error if s is none of the choices.
 func oneOf(s string, choices ...string) error {
 	if slices.Contains(choices, s) {
 		return nil
@@ -314,7 +313,7 @@ func oneOf(s string, choices ...string) error {
 	return usageError{fmt.Errorf("is %q: write %s", s, strings.TrimSuffix(strings.Join(choices, " or "), " or "))}
 }
 
-// address checks a place to listen on; empty is none.
+// address checks an address to listen on; empty: none.
 func address(s string) error {
 	if s == "" {
 		return nil
@@ -329,7 +328,7 @@ func address(s string) error {
 	return nil
 }
 
-// publicURL checks the base URL of the documents and cuts the slash at its end.
+// publicURL checks the base URL of the documents and removes a trailing slash.
 func publicURL(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -345,8 +344,8 @@ func publicURL(s string) (string, error) {
 	return base, nil
 }
 
-// location checks a URL that is called, or that people are sent to; empty is none. The
-// error does not repeat the URL, which may hold a password.
+// location checks a URL that the program calls or that people are sent to; empty: none. The error
+// does not repeat the URL, which may contain a password.
 func location(s string) error {
 	if s == "" {
 		return nil

@@ -72,8 +72,8 @@ func (c *convertCommand) Help() string {
 		"Load the result with import."
 }
 
-// Run reads what another bot left behind and writes a guild file. It opens no
-// database and no connection.
+// Run reads another bot's data and writes a guild file. It opens no database and no network
+// connection.
 func (c *convertCommand) Run(ctx context.Context, io streams) error {
 	if c.From == "help" {
 		return convert.Help(io.out)
@@ -100,8 +100,7 @@ func (c *convertCommand) Run(ctx context.Context, io streams) error {
 	return err
 }
 
-// apart refuses a file that is named twice: one would take the place of the other, or
-// of what is read.
+// apart refuses a path that is used twice, where one output would overwrite another or an input.
 func (c *convertCommand) apart() error {
 	var outs [][2]string
 	for _, out := range [][2]string{{"--out", c.Out}, {"--report", c.Report}, {"--left-out", c.LeftOut}} {
@@ -123,7 +122,7 @@ func (c *convertCommand) apart() error {
 	return nil
 }
 
-// sameFile reports whether two paths lead to one file, or would once it is made.
+// sameFile reports whether two paths name the same file, or will once it is created.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	y, err2 := os.Stat(b)
@@ -137,10 +136,10 @@ func sameFile(a, b string) bool {
 	return err != nil && err2 != nil && folder(a) == folder(b)
 }
 
-// write makes up to three files. All of them, or none: but for --strict, which keeps
-// what says why there is no guild file.
+// write writes up to three files: all of them or none. Exception: with --strict it keeps the files
+// that explain why there is no guild file.
 func (c *convertCommand) write(ctx context.Context, io streams, o convert.Options, inputs []*convert.Input) error {
-	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error, after which files are dropped
+	signal.Ignore(syscall.SIGPIPE) // so that a reader that goes away causes a write error, after which the files are removed
 	out, err := newDraft(c.Out, io.out)
 	if err != nil {
 		return err
@@ -172,16 +171,16 @@ func (c *convertCommand) write(ctx context.Context, io streams, o convert.Option
 	return out.keep()
 }
 
-// draft is a file that is written beside the wanted one and takes its place when all
-// is well. It is its owner's alone. A stream or a device is written as it is.
+// draft is a temporary file beside its target that replaces the target in the end. Only the owner
+// can read it. A stream or a device is written directly.
 type draft struct {
 	io.Writer
 	path   string
-	file   *os.File // nil: a stream, which is the caller's
+	file   *os.File // nil for a stream, which the caller owns
 	closed bool
 }
 
-// newDraft begins a file; - is the stream, and no path is nowhere.
+// newDraft creates a draft; "-" is the stream, and an empty path writes nothing.
 func newDraft(path string, stream io.Writer) (*draft, error) {
 	if path == "" {
 		return &draft{}, nil
@@ -214,15 +213,15 @@ func newDraft(path string, stream io.Writer) (*draft, error) {
 	return &draft{Writer: f, path: path, file: f}, nil
 }
 
-// leadsTo is the path that links end at, so that the file there is replaced and no link.
+// leadsTo resolves symbolic links, so that the target of a link is replaced and not the link.
 func leadsTo(path string) (string, error) {
-	for range 40 { // as many as Linux follows
+	for range 40 { // Linux follows at most this many
 		next, err := os.Readlink(path)
 		if err != nil {
 			return path, nil //nolint:nilerr // no link, or nothing yet
 		}
 		if !filepath.IsAbs(next) {
-			dir, _ := filepath.Split(path) // as it is: a link may lie before ..
+			dir, _ := filepath.Split(path) // unchanged, since a link may precede ".."
 			next = dir + next
 		}
 		path = next
@@ -230,7 +229,7 @@ func leadsTo(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many links", path)
 }
 
-// writer is nil where nothing is to be written.
+// writer returns nil if nothing is to be written.
 func (d *draft) writer() io.Writer {
 	if d.Writer == nil {
 		return nil
@@ -238,7 +237,7 @@ func (d *draft) writer() io.Writer {
 	return d
 }
 
-// close ends the writing.
+// close closes the file.
 func (d *draft) close() error {
 	if d.file == nil || d.closed {
 		return nil
@@ -247,7 +246,7 @@ func (d *draft) close() error {
 	return d.file.Close()
 }
 
-// keep puts the file in its place.
+// keep renames the draft to its target.
 func (d *draft) keep() error {
 	if err := d.close(); err != nil || d.path == "" {
 		return err
@@ -255,7 +254,7 @@ func (d *draft) keep() error {
 	return os.Rename(d.file.Name(), d.path)
 }
 
-// drop leaves nothing behind of a file that was not kept.
+// drop deletes a draft that was not kept.
 func (d *draft) drop() {
 	_ = d.close()
 	if d.path != "" {

@@ -19,7 +19,7 @@ import (
 
 const fixtures = "../../internal/operate/convert/testdata/"
 
-// conversions are the flags by which the expected files of the fixtures were made.
+// conversions lists the flags with which the expected files of the fixtures were made.
 var conversions = map[string][]string{
 	"arcane": {"--from", "arcane", "--guild", "500000000000000004", "--curve", "arcane-linear", "arcane.json"},
 	"csv-case": {
@@ -40,7 +40,7 @@ var conversions = map[string][]string{
 	"zeppelin":      {"--from", "zeppelin", "--guild", "500000000000000007", "zeppelin.json"},
 }
 
-// indexed are the conversions of index.json that have an expected file.
+// indexed returns the conversions of index.json that have an expected file.
 func indexed(t *testing.T) map[string][]string {
 	t.Helper()
 	var index []struct {
@@ -66,7 +66,7 @@ func indexed(t *testing.T) map[string][]string {
 	return all
 }
 
-// conversion is a command line, whose files are those of the fixtures.
+// conversion returns a command line with the paths of fixture files.
 func conversion(args ...string) []string {
 	all := []string{"convert", "--at", "2024-06-01T00:00:00Z"}
 	for _, a := range args {
@@ -78,7 +78,7 @@ func conversion(args ...string) []string {
 	return all
 }
 
-// recordsIn are the lines of a guild file by what names them.
+// recordsIn returns the records of a guild file by their keys.
 func recordsIn(t *testing.T, file string) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -124,7 +124,7 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 					id = r["id"].(string)
 				}
 			}
-			// The same again changes nothing.
+			// The same import again changes nothing.
 			again := call(t, file, "import", "--update", "-", "--database-url", url).ok(t)
 			for line := range strings.Lines(again) {
 				if !strings.Contains(line, ": 0 created, 0 updated, ") || !strings.HasSuffix(line, ", 0 kept\n") {
@@ -137,13 +137,13 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 	}
 }
 
-// isThere compares what a file held with what an export has.
+// isThere checks that an export contains what a file contained.
 func isThere(t *testing.T, kept, file map[string]map[string]any) {
 	t.Helper()
 	for name, r := range file {
 		for member, value := range r {
 			if member == "economy" || member == "updated_at" {
-				continue // settings have more than a file's; an import dates what it makes
+				continue // settings have more members than in a file, and an import dates new rows itself
 			}
 			if got := kept[name][member]; fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
 				t.Errorf("%s: %s is %v after the import, %v before", name, member, got, value)
@@ -152,8 +152,8 @@ func isThere(t *testing.T, kept, file map[string]map[string]any) {
 	}
 }
 
-// intoGuild is the command line of a fixture for another guild than its own, whose
-// numbers may be taken.
+// intoGuild returns the command line of a fixture with another guild, in which its numbers may be
+// in use.
 func intoGuild(guild string, args []string) []string {
 	if i := slices.Index(args, "--guild"); i >= 0 {
 		args = slices.Concat(args[:i], args[i+2:])
@@ -171,8 +171,8 @@ func intoGuild(guild string, args []string) []string {
 	return conversion(append([]string{"--guild", guild}, args...)...)
 }
 
-// Every fixture comes into one guild twice, while a bot and a token write to it: to
-// members and numbers that the files have too. The second time nothing changes.
+// Every fixture is imported twice into one guild while a bot and a token write to the same members
+// and numbers. The second import changes nothing.
 func TestWhatIsConvertedComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -220,7 +220,7 @@ func TestWhatIsConvertedComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	writers.Wait()
 	kept := recordsIn(t, call(t, "", "export", "--guild", api.Guild, "--database-url", api.Server.DBURL).ok(t))
 	for name, r := range files {
-		if r["record"] == "wallet" || r["record"] == "level" { // these the others have changed, and a file keeps
+		if r["record"] == "wallet" || r["record"] == "level" { // others have changed these meanwhile, and the import keeps the changes
 			if kept[name] == nil {
 				t.Errorf("%s is not there", name)
 			}
@@ -230,13 +230,13 @@ func TestWhatIsConvertedComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	isThere(t, kept, files)
 }
 
-// sameInstant: an export has milliseconds in every instant.
+// sameInstant compares instants, since an export writes milliseconds in all of them.
 func sameInstant(a, b any) bool {
 	x, y := fmt.Sprint(a), fmt.Sprint(b)
 	return strings.HasSuffix(x, ".000Z") && strings.TrimSuffix(x, ".000Z")+"Z" == y
 }
 
-// players are a leaderboard of so many.
+// players returns a leaderboard with that many players.
 func players(n int) string {
 	list := make([]string, n)
 	for i := range list {
@@ -259,19 +259,20 @@ func TestAPipeThatBreaksLeavesNothingInTheDatabase(t *testing.T) {
 	if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT count(*) FROM guilds) + (SELECT count(*) FROM levels)`); n != 0 {
 		t.Errorf("%d rows were kept", n)
 	}
-	// Lines that have not left need not be taken back.
+	// Lines that were not written yet need no rollback.
 	r = call(t, strings.TrimSuffix(players(3), "]}"), "convert", "--from", "mee6", "--guild", "500000000000000001", "-")
 	if r.refused(t, 1, "ends too early"); r.out != "" {
 		t.Errorf("%q went out", r.out)
 	}
-	// Without the guild's id the input is read twice, and nothing leaves before the second time.
+	// Without the guild's id the input is read twice, and nothing is written before the second
+	// pass.
 	r = call(t, broken, "convert", "--from", "mee6", "-")
 	if r.refused(t, 1, "standard input: line 3000: ends too early"); r.out != "" {
 		t.Errorf("%q went out", r.out)
 	}
 }
 
-// folder lists the files of a folder with their modes.
+// folder returns the files of a directory with their modes.
 func folder(t *testing.T, dir string) map[string]os.FileMode {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -368,7 +369,7 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(folder(t, dir))); !slices.Equal(got, []string{"lost.txt", "report.txt"}) {
 			t.Errorf("there are %v: what says why has to stay, the guild file must not be there", got)
 		}
-		// Members that have no place are no reason to fail.
+		// Members that cannot be converted are no reason to fail.
 		call(t, "", conversion("--strict", "--from", "lurkr", "--guild", "7", "--out", dir+"/guild.jsonl", "lurkr.json")...).ok(t)
 	})
 	t.Run("to a device", func(t *testing.T) {
@@ -380,8 +381,8 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The queries of the documents are right for the tables of the bots that they are for,
-// and their headings for the command.
+// The SQL queries in the documents match the tables of the bots they are for, and their headings
+// match the command.
 func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -50,7 +50,7 @@ func TestAFileThatIsNamedTwiceIsNeitherReadNorWritten(t *testing.T) {
 	if now, err := os.ReadFile(source); err != nil || string(now) != string(text) || len(all) != 4 {
 		t.Errorf("there are %v, and the source is %q (%v)", all, now, err)
 	}
-	// A device can be written to twice.
+	// Two outputs may go to the same device.
 	call(t, "", conversion("--from", "lurkr", "--guild", "7", "--report", os.DevNull, "--left-out", os.DevNull, "lurkr.json")...).ok(t)
 }
 
@@ -70,7 +70,7 @@ func TestAPipeGetsNoWholeFileWhereTheReportCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A reader that goes away ends a program that writes to a pipe, before it can clean up.
+// When the reader of a pipe goes away, SIGPIPE must not end the program before it has cleaned up.
 func TestAPipeThatIsClosedLeavesNoFileBehind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func TestAPipeThatIsClosedLeavesNoFileBehind(t *testing.T) {
 	}
 }
 
-// A terminal that is closed ends a conversion as Ctrl-C does: it cleans up.
+// Closing the terminal ends a conversion as Ctrl-C does: it cleans up.
 func TestATerminalThatIsClosedLeavesNoFileBehind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

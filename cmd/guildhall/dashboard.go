@@ -21,8 +21,8 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// openPages opens the dashboard's connections, which are its own: whatever people
-// do there takes none from the API's callers. It is nil where there is none.
+// openPages opens the dashboard's own connections, so that it takes none from the API. It returns
+// nil if there is no dashboard.
 func (n *node) openPages() (*db.DB, error) {
 	if n.pages == nil && !n.local {
 		return nil, nil //nolint:nilnil // no dashboard, no connections
@@ -36,7 +36,7 @@ func (n *node) openPages() (*db.DB, error) {
 	return d, err
 }
 
-// dashboardURL is where people find the dashboard; empty where there is none.
+// dashboardURL returns the URL of the dashboard, or "" if there is none.
 func (n *node) dashboardURL() string {
 	switch {
 	case n.pageDB == nil:
@@ -47,7 +47,7 @@ func (n *node) dashboardURL() string {
 	return n.pages.String() + "/"
 }
 
-// withDashboard puts the dashboard beside the API, where there is one.
+// withDashboard adds the dashboard, if there is one, to the API's handler.
 func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake func(guild string)) (http.Handler, error) {
 	if n.pageDB == nil {
 		return next, nil
@@ -61,7 +61,7 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	var err error
 	switch {
 	case n.ClientID != "" && !n.apart():
-		bot, _ := n.chat.(*chat.Discord) // nil, which is refused, where another stands in
+		bot, _ := n.chat.(*chat.Discord) // nil with a stand-in for Discord, in which case it is not needed
 		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
 			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, Bot: bot, Tracer: n.tracer,
 		})
@@ -92,7 +92,7 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	return s.Beside(next), nil
 }
 
-// atShell is whoever runs a command, for the audit log.
+// atShell returns the actor of a command for the audit log.
 func atShell() audit.Actor {
 	a := audit.Actor{Type: audit.CommandLine, Name: "unknown"}
 	if u, err := user.Current(); err == nil {
@@ -119,14 +119,14 @@ type dashboardLink struct {
 	JSON         bool   `help:"Print one JSON object."`
 }
 
-// madeLink is the link as `--json` prints it.
+// madeLink is the JSON of a new link.
 type madeLink struct {
 	URL       string    `json:"url"`
 	GuildID   string    `json:"guild_id"`
 	ExpiresAt wire.Time `json:"expires_at"`
 }
 
-// longestLink is how long a link can be of use.
+// longestLink is the longest validity of a link.
 const longestLink = 24 * time.Hour
 
 func (c *dashboardLink) Run(ctx context.Context, io streams) error {

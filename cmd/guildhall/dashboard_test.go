@@ -53,8 +53,8 @@ func TestDashboardLink(t *testing.T) {
 	}
 }
 
-// A server with the setting has the dashboard, under that host alone; one
-// without it answers as to any unknown path.
+// With the setting a server has the dashboard under that host only; without it, the paths do not
+// exist.
 func TestServeWithAndWithoutADashboard(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -81,8 +81,8 @@ func TestServeWithAndWithoutADashboard(t *testing.T) {
 	}
 }
 
-// Where the chat platform is never called, people come by an operator's link alone, even
-// with an application's id and secret: nobody would answer who may manage a guild.
+// If the chat platform is never called, the dashboard can only be opened by an operator's link,
+// even with an application's id and secret, since nobody could say who manages a guild.
 func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []string{"off", "bot"} {
@@ -131,7 +131,7 @@ func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 	}
 }
 
-// Operators see who is signed in, end one session or all, and take unused links back.
+// Operators list sessions, end one or all of them, and revoke unused links.
 func TestOperatorsEndSessionsAndTakeLinksBack(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

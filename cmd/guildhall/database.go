@@ -13,23 +13,22 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// connection is how the commands that look after data find the database: the
-// setting, or the `guildhall dev` that is running in the folder.
+// connection is how data commands find the database: by the setting, or by the `guildhall dev` that
+// runs in the directory.
 type connection struct {
 	databaseURL
 	Dir string `default:".guildhall" help:"Folder of a running guildhall dev." placeholder:"FOLDER"`
 }
 
-// targetDatabase is the database to work on, and the settings of the server on it where
-// a running dev tells them.
+// targetDatabase is the database to work on. If dev runs, it also has the settings of dev's server.
 type targetDatabase struct {
 	DatabaseURL string `json:"database_url"`
 	Env         string `json:"env"`
-	Dashboard   string `json:"dashboard,omitempty"` // its address as far as the host, once it is served
+	Dashboard   string `json:"dashboard,omitempty"` // base URL of the dashboard, once it is served
 	SecretKey   string `json:"-"`
 }
 
-// write tells other commands of the running dev.
+// write writes a running dev's file for other commands.
 func (f targetDatabase) write(path string) error {
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -41,7 +40,7 @@ func (f targetDatabase) write(path string) error {
 var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or run this as a user who may read /etc/guildhall/env, which has it on a server; " +
 	"or start `guildhall dev` first and run this in the same folder (or name its --dir)")
 
-// open returns the database, once it is known to be on this program's schema.
+// open returns the database after checking that it has this program's schema.
 func (c connection) open(ctx context.Context) (*db.DB, targetDatabase, error) {
 	f, err := c.find()
 	if err != nil {
@@ -55,8 +54,8 @@ func (c connection) open(ctx context.Context) (*db.DB, targetDatabase, error) {
 	return d, f, err
 }
 
-// openFor is open for what is about one guild, unless it is about every one. The guild has
-// to be there: a list of nothing would say that it has none.
+// openFor is open for a command about one guild, or about every guild. It returns an error if the
+// guild does not exist, since an empty list would suggest a guild without data.
 func (c connection) openFor(ctx context.Context, guild string, every bool) (*db.DB, error) {
 	d, _, err := c.open(ctx)
 	if err != nil || every {
@@ -98,7 +97,7 @@ type migrateCommand struct {
 	Distribute bool `help:"Then spread the guilds over the nodes of a Citus cluster, whose coordinator the database is; no node may run meanwhile."`
 }
 
-// Help says when to run it.
+// Help says when to run the command.
 func (c *migrateCommand) Help() string {
 	return "The servers refuse a schema that is too old for their statements, and run on a newer one unless it has lost what they need. " +
 		"Run the new release's migrate before its servers start, and once more when the old ones have stopped."

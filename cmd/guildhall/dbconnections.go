@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// connections is how many connections to Postgres a node uses for what. One
-// more serves readiness and what has to be written whatever the load is, and in
-// the role api another hears of revocations.
+// connections says how many connections to Postgres a node uses for what. One more is for readiness
+// and for statements that must run under any load, and with the role api another is for the
+// listener of revoked tokens.
 type connections struct {
 	writes, reads        int // requests
-	pageWrites, pageRead int // the dashboard's, where there is one
-	lookups              int // of tokens, and of the database's clock
-	workWrites, workRead int // webhooks, jobs, sweeps, the leaderboards' maintainer
+	pageWrites, pageRead int // for the dashboard, if there is one
+	lookups              int // for looking up tokens and reading the database's clock
+	workWrites, workRead int // for webhooks, lanes, sweeps and the leaderboards' maintainer
 }
 
-// sum is how many connections a node with these has in all.
+// sum returns the total of a node's connections.
 func (c connections) sum(api bool) int {
 	n := 1 + c.pageWrites + c.pageRead + c.writes + c.reads + c.lookups + c.workWrites + c.workRead
 	if api {
@@ -24,16 +24,16 @@ func (c connections) sum(api bool) int {
 	return n
 }
 
-// share is a part of a node's connections with its weight.
+// share is one kind of connections with its weight.
 type share struct {
 	n      *int
 	weight int
 }
 
-// postgresConnections is the highest that max_connections of Postgres can be.
+// postgresConnections is the largest value of Postgres' max_connections.
 const postgresConnections = 262_143
 
-// parseConnections divides what the setting says.
+// parseConnections parses the setting and divides the connections.
 func parseConnections(setting string, r roles, pages bool) (connections, error) {
 	total, err := strconv.Atoi(setting)
 	if err != nil {
@@ -45,15 +45,14 @@ func parseConnections(setting string, r roles, pages bool) (connections, error) 
 	return divide(total, r, pages)
 }
 
-// divide divides all connections of a node. Each kind gets at least one; beyond
-// that they are divided in the proportions that the default of 29 shows. Pages are
-// those of a node with a dashboard: few of their own, so that whatever people do
-// there takes none from the API's callers.
+// divide divides all connections of a node. Each kind gets at least one; the rest is divided in the
+// proportions of the default of 29. pages adds the dashboard's connections: it has a few of its
+// own, so that it takes none from the API.
 func divide(total int, r roles, pages bool) (connections, error) {
 	var c connections
-	fixed, shares := 1, []share{{&c.lookups, 2}} // readiness
+	fixed, shares := 1, []share{{&c.lookups, 2}} // for readiness
 	if r.api() {
-		fixed++ // the listener
+		fixed++ // for the listener
 		shares = append(shares, share{&c.writes, 8}, share{&c.reads, 8})
 		if pages {
 			shares = append(shares, share{&c.pageWrites, 1}, share{&c.pageRead, 2})

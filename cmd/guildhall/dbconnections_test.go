@@ -73,13 +73,13 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	}
 	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--discord-url", "off", "--db-connections", "6").
 		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 7 connections")
-	dev := call(t, "", "dev", "--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""), "--db-connections", "8") // it has a dashboard
+	dev := call(t, "", "dev", "--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""), "--db-connections", "8") // dev has a dashboard
 	dev.refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 9 connections")
 }
 
-// A database that answers and takes no writes is none to send requests to: its
-// procedural language may be gone after an upgrade under it.
-// RELIABILITY.md, Operation.
+// A database that responds but cannot be written to makes the node unready, for instance because
+// the library of its procedural language is gone after a package upgrade. RELIABILITY.md,
+// Operation.
 func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -90,7 +90,7 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	// The sessions that have it loaded end, as they do when a server is upgraded.
+	// Sessions that have loaded the library end, as they do when a server is upgraded.
 	library := func(name string) {
 		t.Helper()
 		for _, statement := range []string{
@@ -114,9 +114,7 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 	testutil.Eventually(t, "the node is ready again", is(200))
 }
 
-// A node takes as many connections as it was told, and no more, whatever is
-// asked of it.
-// RELIABILITY.md, Overload.
+// A node never uses more connections than configured, whatever the load. RELIABILITY.md, Overload.
 func TestANodeKeepsToItsConnections(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

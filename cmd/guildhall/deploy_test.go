@@ -20,7 +20,7 @@ import (
 
 const deployFolder = "../../deploy"
 
-// ruleFile is what a file of alerts holds.
+// ruleFile is a file of Prometheus alerts.
 type ruleFile struct {
 	Groups []struct {
 		Rules []struct {
@@ -42,7 +42,7 @@ func rules(t *testing.T) (all ruleFile) {
 	return all
 }
 
-// boardExpressions are the board's.
+// boardExpressions returns the expressions of the Grafana dashboard.
 func boardExpressions(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployFolder, "grafana", "guildhall.json"))
@@ -68,17 +68,17 @@ func boardExpressions(t *testing.T) (all []string) {
 var (
 	selector = regexp.MustCompile(`\b((?:guildhall|process)_[a-z_]+)(?:\{([^}]*)\})?`)
 	matcher  = regexp.MustCompile(`([a-z_]+)\s*(=~|=|!~|!=)\s*"([^"]*)"`)
-	// withoutSeries are metrics of which a server shows nothing here, and why.
+	// withoutSeries lists metrics that have no series in this test, each with the reason.
 	withoutSeries = map[string]string{
 		"guildhall_db_replication_lag_seconds":         "there is no standby: TestReplicationLag",
 		"guildhall_webhook_overflow_timestamp_seconds": "no endpoint has lost a delivery: TestMetricsShowTheBacklogByState",
 	}
-	// laterValues are values of labels that come with what they tell of.
+	// laterValues lists labels whose values appear only with the events they count.
 	laterValues = map[string]bool{"status": true}
 )
 
-// Every metric that the alerts and the board name is one of a server's, with the
-// labels and the values that they choose by.
+// Every metric in the alerts and the Grafana dashboard exists, with the labels and values that they
+// select.
 func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t), "GUILDHALL_REDIS_URL=redis://"+miniredis.RunT(t).Addr(),
@@ -96,7 +96,7 @@ func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
 	if len(expressions) < 40 {
 		t.Fatalf("only %d expressions were found", len(expressions))
 	}
-	// The gauges of the deliveries are measured once the worker has begun.
+	// The delivery gauges appear once the worker has started.
 	testutil.Eventually(t, "the gauges are there", func() bool {
 		return strings.Contains(s.metricsText(t), `guildhall_webhook_endpoints{state="disabled"}`)
 	})
@@ -112,7 +112,7 @@ func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
 				t.Errorf("there is no %s: %s", name, e)
 			}
 			for _, m := range matcher.FindAllStringSubmatch(found[2], -1) {
-				// The job is the scrape's label.
+				// The label job is added by Prometheus.
 				if len(series) > 0 && m[1] != "job" && !chosen(series, m[1], m[2], m[3]) {
 					t.Errorf("no series of %s has %s: %s", name, m[0], e)
 				}
@@ -121,7 +121,7 @@ func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// seriesOf are the lines of a metric; _count and _bucket are metrics of their own.
+// seriesOf returns the lines of a metric; _count and _bucket are metrics of their own.
 func seriesOf(shown, name string) (lines []string) {
 	for line := range strings.Lines(shown) {
 		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
@@ -131,8 +131,8 @@ func seriesOf(shown, name string) (lines []string) {
 	return lines
 }
 
-// chosen reports whether a series has the label, and where it can be expected a
-// value that the matcher is about.
+// chosen reports whether a series has the label and, where the value can be known, a value that the
+// matcher selects.
 func chosen(series []string, label, how, value string) bool {
 	return slices.ContainsFunc(series, func(line string) bool {
 		_, rest, has := strings.Cut(line, label+`="`)
@@ -154,7 +154,7 @@ func (s *serving) metricsText(t *testing.T) string {
 	return text
 }
 
-// Each alert names a section that says what to do.
+// Each alert names a section of the documents that says what to do.
 func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operate/observe.md")
@@ -174,7 +174,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// The alerts fire when they should, as Prometheus reads them.
+// Prometheus' own tool runs the tests of the alerts.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool := testutil.Program(t, "promtool")

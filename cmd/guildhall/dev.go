@@ -24,22 +24,22 @@ import (
 	"guildhall/internal/service/removal"
 )
 
-// dev keeps these in its folder, beside the database.
+// Files in dev's directory, beside the database.
 const (
 	secretKeyFile = "secret.key"
-	runningFile   = "running.json" // while it runs: where the database is
-	envFile       = "env"          // for shells: where the API is, and a token for it
+	runningFile   = "running.json" // while dev runs: where the database is
+	envFile       = "env"          // for shells: the URL of the API and a token
 )
 
-// The tokens that dev prints, one at each start: how they are called, how long they are
-// valid, and how many at a time, for a guild has room for a hundred.
+// The tokens that dev prints, one at each start: their name, their validity, and how many are kept,
+// since a guild can have a hundred.
 const (
 	startedByDev = "guildhall dev"
 	devTokenTime = 30 * 24 * time.Hour
 	devTokens    = 20
 )
 
-// loopback is what webhooks of dev may call besides public addresses.
+// loopback lists the addresses that dev's webhooks may call besides public ones.
 const loopback = "127.0.0.0/8,::1/128"
 
 type devCommand struct {
@@ -48,7 +48,7 @@ type devCommand struct {
 	DatabaseURL string                                                                                               `name:"database-url" help:"A Postgres for trying it out, 15 or newer, in place of one that dev starts; not an installation's." placeholder:"URL"`
 }
 
-// Run starts everything and stops it when the process is told to stop.
+// Run starts everything and stops it when ctx ends.
 func (c *devCommand) Run(ctx context.Context, io streams) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	}
 	settings, err := c.check(bothRoles)
 	if err == nil {
-		settings.share, err = parseConnections(c.DBConnections, bothRoles, true) // it has a dashboard in any case
+		settings.share, err = parseConnections(c.DBConnections, bothRoles, true) // dev always has a dashboard
 		err = fault.Wrap(err, "GUILDHALL_DB_CONNECTIONS")
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	return n.run(ctx)
 }
 
-// anew says how to begin with an empty database.
+// anew returns instructions for starting with an empty database.
 func (c *devCommand) anew(dir string) string {
 	if c.DatabaseURL != "" {
 		return "name an empty database"
@@ -156,11 +156,11 @@ func (c *devCommand) anew(dir string) string {
 	return "remove the folder " + dir
 }
 
-// demoLoaded is whether the demo guild is in the database, be it that it is being removed.
+// demoLoaded selects whether the demo guild exists, even if it is being removed.
 const demoLoaded = `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`
 
-// forTrying refuses a database that holds guilds and not the demo's: it must be an
-// installation's, for which dev makes no tokens.
+// forTrying refuses a database that contains guilds but not the demo guild: it must belong to an
+// installation, for which dev must not create tokens.
 func forTrying(ctx context.Context, url string) error {
 	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-dev"})
 	if err != nil {
@@ -182,17 +182,18 @@ func forTrying(ctx context.Context, url string) error {
 	return err
 }
 
-// onThisMachine reports whether only this machine reaches an address.
+// onThisMachine reports whether an address can be reached from this machine only.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "localhost" {
-		return true // closed, or loopback
+		return true // no listener, or loopback
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
 
-// writeEnv writes what programs need to call this server, for `. .guildhall/env`.
+// writeEnv writes the file that `. .guildhall/env` reads, with what programs need to call this
+// server.
 func writeEnv(dir string, at addresses, ca, token string) error {
 	lines := []string{
 		"# Written by guildhall dev when it starts. In a shell: . " + filepath.Join(dir, envFile),
@@ -205,11 +206,10 @@ func writeEnv(dir string, at addresses, ca, token string) error {
 	return os.WriteFile(filepath.Join(dir, envFile), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// complete fills in the settings that dev makes for itself: the addresses, the
-// secret key and the certificate. It returns the CA's file, empty when the
-// certificate is the caller's own.
+// complete sets the settings that dev chooses itself: addresses, secret key and certificate. It
+// returns the path of the CA, or "" if the certificate was given.
 func (c *devCommand) complete(dir string) (ca string, err error) {
-	// Tokens and demo data are for this machine.
+	// Tokens and demo data must not be reachable from elsewhere.
 	if c.HTTPListen == ":8080" {
 		c.HTTPListen = "127.0.0.1:8080"
 	}
@@ -244,7 +244,7 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 	return files.CA, nil
 }
 
-// prepare loads the demo guild into an empty database and makes a token for it.
+// prepare loads the demo guild into an empty database and creates a token.
 func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer) (auth.Token, error) {
 	schema, err := db.CheckSchema(ctx, url)
 	if err != nil {
@@ -270,8 +270,8 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 	return c.token(ctx, d)
 }
 
-// loadDemo makes the demo guild. The network's listings belong to no guild, so those of a
-// demo guild that has gone are there still.
+// loadDemo creates the demo guild. The network's listings belong to no guild, so those from an
+// earlier demo guild still exist and are skipped.
 func loadDemo(ctx context.Context, d *db.DB) error {
 	var file, lines bytes.Buffer
 	if err := guildfile.Demo(&file); err != nil {
@@ -290,8 +290,8 @@ func loadDemo(ctx context.Context, d *db.DB) error {
 	return err
 }
 
-// takeBack has the demo guild stay if it is being removed, and reports whether it is there.
-// One whose day has come is deleted first, which no worker does before the start.
+// takeBack restores the demo guild if its removal is scheduled, and reports whether it exists. If
+// its deletion is due, the guild is deleted here, since no worker runs yet.
 func takeBack(ctx context.Context, d *db.DB) (there bool, err error) {
 	for {
 		there, err = db.Get[bool](ctx, d.Reader(), demoLoaded, guildfile.DemoGuild)
@@ -311,13 +311,13 @@ func takeBack(ctx context.Context, d *db.DB) (there bool, err error) {
 		select {
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond): // its day may have come just now
+		case <-time.After(100 * time.Millisecond): // the deletion may have become due just now
 		}
 	}
 }
 
-// token makes the token of this start. Those of the starts before it stay good for the
-// shells that hold them, but for the oldest.
+// token creates the token of this start. The tokens of earlier starts stay valid for the shells
+// that use them, except the oldest.
 func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 	oldest, err := auth.Page(ctx, d, guildfile.DemoGuild, false, devTokens-1, 1000)
 	if err != nil {
@@ -336,7 +336,7 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 	})
 }
 
-// greet prints where everything is, and calls that work as they stand.
+// greet prints the URLs and example calls that can be copied.
 func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages string) error {
 	base := "https://localhost" + portOf(at.https)
 	curl := "curl -sS"
@@ -370,7 +370,7 @@ func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages stri
 	return err
 }
 
-// operators is where the metrics are.
+// operators returns the URL of the metrics.
 func operators(a net.Addr) string {
 	if a == nil {
 		return "off"
@@ -386,10 +386,10 @@ func portOf(a net.Addr) string {
 	return ":" + port
 }
 
-// quote makes a word safe for the shell.
+// quote quotes a word for the shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// program is how this program was called.
+// program returns the name under which this program was called.
 func program() string { return os.Args[0] }
 
 func workingDir() string {

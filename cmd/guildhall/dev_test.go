@@ -23,7 +23,7 @@ import (
 	"guildhall/internal/service/guilds"
 )
 
-// anyPorts lets the test run beside whatever uses the usual ones.
+// anyPorts makes dev use free ports, so that the test can run beside other programs.
 var anyPorts = []string{"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0"}
 
 var (
@@ -31,7 +31,7 @@ var (
 	shown  = regexp.MustCompile(`svc_test_[A-Za-z0-9_-]{43}`)
 )
 
-// paste runs a printed line as a person would, and returns what it prints.
+// paste runs a printed line in a shell and returns its output.
 func paste(t *testing.T, line string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
@@ -41,14 +41,14 @@ func paste(t *testing.T, line string) string {
 	return string(out)
 }
 
-// The first start makes everything, the printed calls work, and the data
-// outlives a Ctrl-C and a kill.
+// The first start creates everything, the printed calls work, and the data survives Ctrl-C and a
+// kill.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	if _, err := embedded.Find(t.Context(), 0); err != nil {
 		testutil.Without(t, "postgres", err)
 	}
-	testutil.Program(t, "curl") // dev prints calls for it
+	testutil.Program(t, "curl") // dev prints calls of curl
 	dir, err := os.MkdirTemp("/tmp", "guildhall-dev-")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestDev(t *testing.T) {
 		t.Errorf("the second call is no replay of %s: %s", first, again)
 	}
 
-	// The other commands find it in its folder.
+	// Other commands find the database in dev's directory.
 	at := []string{"--dir", filepath.Join(dir, ".guildhall")}
 	var made created
 	out := call(t, "", append([]string{"token", "create", "--json", "--guild", guildfile.DemoGuild, "--name", "x", "--all-scopes"},
@@ -137,7 +137,8 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// Over a database of one's own nothing else is started; beyond this machine it warns.
+// With --database-url dev starts no Postgres. It warns if it listens on other addresses than
+// loopback.
 func TestDevOverAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "curl")
@@ -158,13 +159,13 @@ func TestDevOverAnotherDatabase(t *testing.T) {
 		`curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" "$GUILDHALL_URL/me"`)
 	wantMatch(t, "the call", me, `"guild_id":"`+guildfile.DemoGuild+`"`)
 
-	// Receivers on this machine are allowed, and so they are for the commands.
+	// Receivers on this machine are allowed for dev and for the commands.
 	at := filepath.Join(dir, ".guildhall")
 	call(t, "", "webhook", "add", "--dir", at, "--guild", guildfile.DemoGuild, "--url", "http://127.0.0.1:1/", "--all-events").ok(t)
 	wantMatch(t, "doctor", call(t, "", "doctor", "--dir", at).out, `(?m)^ok +endpoints `)
 }
 
-// An installation's database is not for trying things out.
+// dev refuses the database of a real installation.
 func TestDevRefusesAnInstallation(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -198,7 +199,7 @@ func postmaster(t *testing.T, dir string) int {
 	return pid
 }
 
-// A guild has room for a hundred tokens that work, and dev makes one at each start.
+// A guild can have a hundred active tokens, and dev creates one at each start.
 func TestDevStartsHoweverOftenItHasStarted(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -228,13 +229,13 @@ func TestDevStartsHoweverOftenItHasStarted(t *testing.T) {
 	}
 }
 
-// The demo guild that was removed is there again at the next start: taken back before its
-// day, and made anew after it.
+// A demo guild that was removed is back at the next start: restored before its deletion has begun,
+// created again afterwards.
 func TestDevHasItsGuildBackAfterItWasRemoved(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
 	c := &devCommand{Settings: Settings{Env: "test"}}
-	for _, day := range []string{"", "interval '1 minute'", "interval '10 days'"} { // how long ago it was
+	for _, day := range []string{"", "interval '1 minute'", "interval '10 days'"} { // how long ago its deletion was due
 		if day != "" {
 			dbtest.Do(t, base.DB, func(ctx context.Context, tx *db.Tx) error {
 				_, err := guilds.Remove(ctx, tx, guildfile.DemoGuild, 7)

@@ -32,19 +32,19 @@ type doctorCommand struct {
 	JSON     bool                                                                              `help:"Print one JSON object."`
 }
 
-// Help says what it prints.
+// Help describes the output.
 func (c *doctorCommand) Help() string {
 	return "Run it with the servers' own settings. It prints ok, warn or fail, the check's name and a sentence, " +
 		"keeps nothing of what it tries, and exits with 1 when a check fails, not for warnings."
 }
 
-// examined is what `--json` prints.
+// examined is the command's JSON.
 type examined struct {
-	Status   string           `json:"status"` // the worst of the findings'
+	Status   string           `json:"status"` // the worst status of a finding
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// Run fails when a check has; a warning is no failure.
+// Run fails if a check has failed; warnings are no failure.
 func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings) error {
 	all := examined{Status: doctor.OK, Findings: []doctor.Finding{}}
 	var failed []string
@@ -113,11 +113,11 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 	return doctor.Examine(ctx, cfg, tell)
 }
 
-// schemaTimeout is how long the database may take to say how its tables lie.
+// schemaTimeout is how long reading the schema's state may take.
 const schemaTimeout = 5 * time.Second
 
-// settings are those that a node would start with. The note is what it would warn
-// of; a database that does not answer says nothing of either.
+// settings returns the settings with which a node would start. note is what a node would warn of.
+// If the database does not respond, there is no note.
 func (c *doctorCommand) settings(ctx context.Context) (f targetDatabase, settings checked, note string, err error) {
 	if f, err = c.find(); err != nil {
 		return f, settings, "", err
@@ -141,7 +141,7 @@ func (c *doctorCommand) settings(ctx context.Context) (f targetDatabase, setting
 	return f, settings, "", nil
 }
 
-// likeDev takes the settings that a running dev makes for itself.
+// likeDev sets the settings that a running dev chooses itself.
 func (c *doctorCommand) likeDev(f targetDatabase) {
 	if f.Env == "" {
 		c.withoutKey()
@@ -149,7 +149,7 @@ func (c *doctorCommand) likeDev(f targetDatabase) {
 	}
 	c.Env = f.Env
 	c.SecretKey = cmp.Or(c.SecretKey, f.SecretKey)
-	if strings.Join(c.WebhookAllow, "") == "" { // the default is one empty value
+	if strings.Join(c.WebhookAllow, "") == "" { // the default is a list with one empty value
 		c.WebhookAllow = []string{loopback}
 	}
 	files := certificate.LocalPaths(c.Dir)

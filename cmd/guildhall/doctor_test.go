@@ -12,8 +12,7 @@ import (
 
 var findingLine = regexp.MustCompile(`^(ok  |warn|fail) [a-z_]+ +\S.*$`)
 
-// A line for each check in fixed words, and an exit code that says whether one
-// has failed.
+// Doctor prints a line for each check, and its exit code says whether one has failed.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	url, key := withGuild(t), someKey(t)
@@ -45,7 +44,7 @@ func TestDoctor(t *testing.T) {
 	}
 	if all := read(result{out: examine("--json").ok(t)}); all.Status != "ok" || len(all.Findings) != 16 ||
 		all.Findings[0].Check != "settings" || all.Findings[0].About == nil {
-		t.Errorf("%+v", all) // the books were not asked for
+		t.Errorf("%+v", all) // the check of the ledgers was not requested
 	}
 
 	another, err := box(someKey(t), "live")
@@ -67,8 +66,7 @@ func TestDoctor(t *testing.T) {
 		t.Error(r.out)
 	}
 
-	// A setting with which a node would not start, or of which it would warn, is a finding
-	// like any other.
+	// A setting with which a node would not start, or about which it would warn, becomes a finding.
 	schema, err := db.CheckSchema(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +118,7 @@ func TestDoctor(t *testing.T) {
 	examine("--no-such-flag").refused(t, 2, "no-such-flag")
 }
 
-// No value of any setting keeps doctor from its findings.
+// Whatever the values of settings are, doctor still prints its findings.
 func TestDoctorTakesAnyValueOfASetting(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []reflect.Type{reflect.TypeFor[Settings](), reflect.TypeFor[roles]()} {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// doors are the three ways by which people and programs say where events are sent and
-// what a token is called.
+// doors are the three interfaces through which endpoints are registered and tokens are created: the
+// API, the command line and the dashboard.
 type doors struct {
 	*testing.T
 	database string
@@ -23,10 +23,10 @@ type doors struct {
 	client   *http.Client
 }
 
-// pagesHost is the dashboard's.
+// pagesHost is the dashboard's host name.
 const pagesHost = "pages.example"
 
-// openDoors starts a server with a dashboard, and signs an operator in.
+// openDoors starts a server with a dashboard and signs in as an operator.
 func openDoors(t *testing.T) *doors {
 	t.Helper()
 	d := &doors{T: t, database: withGuild(t)}
@@ -46,7 +46,7 @@ func openDoors(t *testing.T) *doors {
 	return d
 }
 
-// form sends a form of the dashboard and returns the text of the page that follows.
+// form sends a form of the dashboard and returns the status and text of the resulting page.
 func (d *doors) form(path string, fields url.Values) (int, string) {
 	d.Helper()
 	req, err := http.NewRequestWithContext(d.Context(), http.MethodPost, d.server.https+path, strings.NewReader(fields.Encode()))
@@ -60,7 +60,7 @@ func (d *doors) form(path string, fields url.Values) (int, string) {
 	return res.StatusCode, html.UnescapeString(text)
 }
 
-// api registers an endpoint through the API and returns what it says against it.
+// api registers an endpoint through the API and returns the status and the error.
 func (d *doors) api(address string) (int, string) {
 	d.Helper()
 	body, err := json.Marshal(map[string]any{"url": address, "events": []string{"case.created"}})
@@ -83,15 +83,15 @@ func (d *doors) api(address string) (int, string) {
 	return res.StatusCode, said.Error.Message
 }
 
-// sentence is what a refusal by the API or the command line says of the URL itself.
+// sentence extracts the part about the URL from an error of the API or the command line.
 var sentence = regexp.MustCompile(`^(?:guildhall: )?(?:body /url: |--url: )?(.*?)\.?\n?$`)
 
-// A URL is judged with the same words by the API, the command line and the form, and the
-// name and the addresses of a token by the command line and the form.
+// The API, the command line and the dashboard reject a URL with the same words, and the command
+// line and the dashboard a token's name and addresses.
 func TestTheSameWordsBehindEachDoor(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t)
-	key := sha256.Sum256([]byte(d.database)) // the server's
+	key := sha256.Sum256([]byte(d.database)) // the key that the server uses
 	for _, address := range []string{
 		"ftp://example.net/", "https://", "https:example.net", "//example.net/x", "example.net", "https://example.net/\u00fc",
 		"https://example.net/<script>", "https://example.net:024500/", "https://example.net:0/", "https://example.net:/",
@@ -144,5 +144,5 @@ func TestTheSameWordsBehindEachDoor(t *testing.T) {
 
 var problem = regexp.MustCompile(`(?s)id="problems".*?</ul>`)
 
-// problemOn is what a page says is wrong with its form.
+// problemOn returns a page's error message about its form.
 func problemOn(page string) string { return problem.FindString(page) }

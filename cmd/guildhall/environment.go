@@ -9,12 +9,12 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// variablePrefix is how the variables of settings begin.
+// variablePrefix is the prefix of the settings' environment variables.
 const variablePrefix = "GUILDHALL_"
 
-// Variables with that prefix that are no settings: those that Kubernetes sets for services
-// whose names begin with guildhall (GUILDHALL_TLS_PORT_8443_TCP), those of the tests, and
-// those that the examples and the documents have people set.
+// Variables with that prefix that are no settings: variables that Kubernetes sets for services
+// named guildhall… (GUILDHALL_TLS_PORT_8443_TCP), those of the tests, and those that the examples
+// and the documents use.
 var (
 	foreignParts = []string{"_PORT", "_SERVICE_", "GUILDHALL_TEST_"}
 	foreign      = []string{
@@ -22,16 +22,16 @@ var (
 	}
 )
 
-// maxTypos is how many letters a variable's name may differ from a setting's to be taken
-// for a misspelling of it: a third of the letters after the prefix, and at most two.
+// maxTypos returns the edit distance up to which a variable counts as a misspelt setting: a third
+// of the letters after the prefix, at most two.
 func maxTypos(name string) int { return min(2, len(strings.TrimPrefix(name, variablePrefix))/3) }
 
-// noSettings warns of variables that look like ours and mean nothing here, as those
-// of a newer release do after a roll-back. Empty: there are none.
+// noSettings is a warning about variables with our prefix that are not settings, such as those of a
+// newer release after a rollback. Empty: there are none.
 type noSettings string
 
-// checkEnvironment refuses a variable that must be meant for a setting of ours, and
-// returns what to warn of.
+// checkEnvironment returns an error for a variable that is a misspelt setting, and a warning about
+// other unknown ones.
 func checkEnvironment(environ []string) (note noSettings, err error) {
 	ours := variables(reflect.TypeFor[commands]())
 	var unknown []string
@@ -53,7 +53,7 @@ func checkEnvironment(environ []string) (note noSettings, err error) {
 	return note, nil
 }
 
-// variables are those that commands take their settings from.
+// variables returns the environment variables of all commands' settings.
 func variables(t reflect.Type) (names []string) {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -69,8 +69,7 @@ func variables(t reflect.Type) (names []string) {
 	return names
 }
 
-// nearest returns the setting's name from which name differs in the fewest letters, and
-// nothing when none is near.
+// nearest returns the setting whose name is the most similar to name, or "" if none is similar.
 func nearest(name string, of []string) (meant string) {
 	best := maxTypos(name) + 1
 	for _, one := range of {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A variable that must be meant for a setting is refused with the setting's name;
-// others that look like ours are named, and those that are known are not.
+// A variable that resembles a setting's name is refused with that name; other variables with our
+// prefix cause a warning, known ones do not.
 func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -55,8 +55,8 @@ func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
 	}
 }
 
-// Every command ends with wrong usage for one that must be meant for a setting, before
-// it misses what that variable should have given; help is still to be had.
+// Every command fails with wrong usage for a misspelt variable, before it reports a missing
+// setting. Help still works.
 func TestEveryCommandRefusesAMisspeltVariable(t *testing.T) {
 	t.Parallel()
 	const misspelt = "GUILDHALL_DATABASE_ULR=postgres://127.0.0.1:1/x"
@@ -75,7 +75,7 @@ func TestEveryCommandRefusesAMisspeltVariable(t *testing.T) {
 	}
 }
 
-// Any other that looks like ours is named by the two that look at the settings.
+// serve and doctor warn of unknown variables with our prefix.
 func TestServeAndDoctorNameVariablesThatAreNoSettings(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -84,7 +84,7 @@ func TestServeAndDoctorNameVariablesThatAreNoSettings(t *testing.T) {
 	serve(t, url, "GUILDHALL_ANTENNA=x").says(t, "no settings of this program: GUILDHALL_ANTENNA")
 }
 
-// Asked about a guild that is not there, a command says so.
+// A command about a guild that does not exist says so.
 func TestAGuildThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

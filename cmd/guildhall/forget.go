@@ -20,7 +20,7 @@ type forgetCommand struct {
 	JSON       bool   `help:"Print one JSON object."`
 }
 
-// forgotten is what --json prints.
+// forgotten is the command's JSON.
 type forgotten struct {
 	UserID      string    `json:"user_id"`
 	RequestedAt wire.Time `json:"requested_at"`
@@ -30,7 +30,7 @@ func (c *forgetCommand) Run(ctx context.Context, io streams) error {
 	if c.Guild == "" && !c.EveryGuild {
 		return usageError{errors.New("forget needs --guild or --every-guild")}
 	}
-	if !auth.IsGuildID(c.User) { // of the same form
+	if !auth.IsGuildID(c.User) { // a user's id has the same form
 		return usageError{errors.New("--user: the id of a member has 1 to 20 digits")}
 	}
 	d, err := c.openFor(ctx, c.Guild, c.EveryGuild)

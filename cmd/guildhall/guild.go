@@ -27,7 +27,7 @@ type guildList struct {
 	JSON bool `help:"Print a JSON array."`
 }
 
-// listedGuild is a guild as the list prints it.
+// listedGuild is the JSON of a guild in the list.
 type listedGuild struct {
 	ID           string     `json:"id"`
 	Name         string     `json:"name"`
@@ -73,7 +73,7 @@ type guildRemove struct {
 	JSON      bool   `help:"Print one JSON object."`
 }
 
-// removedGuild is what --json prints of a guild that is being removed.
+// removedGuild is the JSON of a guild whose removal is scheduled.
 type removedGuild struct {
 	GuildID      string    `json:"guild_id"`
 	RemovedAfter wire.Time `json:"removed_after"`
@@ -108,7 +108,7 @@ func (c *guildRemove) Run(ctx context.Context, io streams) error {
 		c.Guild, output.Instant(&after, ""), c.Guild)
 }
 
-// confirm asks for the guild's id to be typed.
+// confirm asks the user to type the guild's id.
 func (c *guildRemove) confirm(ctx context.Context, d *db.DB, io streams) error {
 	name, err := db.Get[string](ctx, d.Reader(), `SELECT name FROM guilds WHERE id = $1`, c.Guild)
 	if db.Missing(err) {
@@ -120,7 +120,7 @@ func (c *guildRemove) confirm(ctx context.Context, d *db.DB, io streams) error {
 	if err := output.Say(io.err, "This removes guild %s (%s). Type its id to go on:", c.Guild, name); err != nil {
 		return err
 	}
-	typed, _ := bufio.NewReader(io.in).ReadString('\n') // a line that ends early is not the id
+	typed, _ := bufio.NewReader(io.in).ReadString('\n') // an incomplete line is not the id
 	if ctx.Err() != nil {
 		return fault.Wrap(context.Cause(ctx), "nothing was removed")
 	}
@@ -136,7 +136,7 @@ type guildRestore struct {
 	JSON  bool   `help:"Print one JSON object."`
 }
 
-// restoredGuild is what --json prints of a guild that was taken back.
+// restoredGuild is the JSON of a restored guild.
 type restoredGuild struct {
 	GuildID  string `json:"guild_id"`
 	Restored bool   `json:"restored"`

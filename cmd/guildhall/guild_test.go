@@ -36,7 +36,7 @@ func TestAGuildIsRemovedOnceItsIdIsTypedAndTakenBack(t *testing.T) {
 	}
 	command("", "remove", "--guild", "7", "--after-days", "31", "--yes").refused(t, 2, "from 0 to 30")
 	command("", "remove", "--guild", "8", "--yes").refused(t, 1, "There is no guild 8.")
-	command("8\n", "remove", "--guild", "8").refused(t, 1, "There is no guild 8.") // and nobody is asked for its id
+	command("8\n", "remove", "--guild", "8").refused(t, 1, "There is no guild 8.") // and it does not ask for confirmation
 	command("7\n", "remove", "--guild", "7").ok(t)
 	if s := status(); s != "leaving" {
 		t.Errorf("the guild is %s", s)

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// An import whose COMMIT nobody answers may be in: to add its balances once more would
-// double them. So it does not say that nothing was kept.
+// An import whose COMMIT got no response may have committed; repeating it with added balances would
+// double them. So the error does not say that nothing was stored.
 func TestAnImportOfUnknownOutcomeSaysSo(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)

@@ -21,7 +21,7 @@ type importCommand struct {
 	File     string `arg:"" help:"The guild file; - reads standard input."`
 }
 
-// Help says what an error leaves.
+// Help says what an error leaves behind.
 func (c *importCommand) Help() string {
 	return "It runs in one transaction: an error names the line of the file, and nothing of it is kept. docs/bot/import.md describes the format."
 }
@@ -41,7 +41,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		in, name = f, c.File
 		if info.Mode().IsRegular() {
 			size = info.Size()
-		} else { // a pipe may keep it waiting
+		} else { // a pipe may make it wait
 			in = &stoppable{Reader: f, ctx: ctx}
 		}
 	}
@@ -67,7 +67,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 	return output.Say(io.out, "Imported %d records.", sum.Records)
 }
 
-// Validate refuses what means nothing without --update.
+// Validate refuses flags that need --update.
 func (c *importCommand) Validate() error {
 	if !c.Update && (c.DryRun || c.JSON || c.Balances != "keep") {
 		return errors.New("--dry-run, --balances and --json go with --update")
@@ -103,16 +103,16 @@ type exportCommand struct {
 	File  string `arg:"" optional:"" default:"-" help:"Where to write; - is standard output."`
 }
 
-// Run writes to a file beside the wanted one and renames it, so that a failed
-// export leaves no half of a file. It holds what staff say among themselves, so
-// the file is its owner's alone.
+// Run writes to a temporary file beside the target and renames it, so that a failed export leaves
+// no incomplete file. Only the owner can read the file, since it contains internal notes of the
+// guild's staff.
 func (c *exportCommand) Run(ctx context.Context, io streams) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := guildfile.NoteExport(ctx, d, c.Guild); err != nil && !db.TakesNoWrites(err) { // of a standby a copy can be made all the same
+	if err := guildfile.NoteExport(ctx, d, c.Guild); err != nil && !db.TakesNoWrites(err) { // a standby can be exported, too
 		return err
 	}
 	out, err := newDraft(c.File, io.out)

@@ -9,14 +9,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// installedSettings is where an installation on a server has its settings. Tests have
-// another file, or none.
+// installedSettings is the file with the settings of an installation. Tests use another file, or
+// none.
 var installedSettings = "/etc/guildhall/env"
 
-// installed resolves flags from a file of settings, so that commands work in a new shell
-// of a server. The file counts for the commands that work on an existing database, where
-// neither the environment nor the command line names one and no guildhall dev runs in
-// the folder. A file that may not be read counts as none.
+// installed returns a resolver that reads flags from a file of settings, so that commands work in a
+// shell on a server. The file is used by commands on an existing database if neither the
+// environment nor the command line names a database and no guildhall dev runs in the directory. A
+// file without read permission is ignored.
 func installed(path string) kong.Resolver {
 	var settings map[string]string
 	return kong.ResolverFunc(func(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
@@ -35,8 +35,7 @@ func installed(path string) kong.Resolver {
 	})
 }
 
-// ownsDatabase reports whether the command finds its database by itself: it is one that
-// embeds connection, and nothing names the database.
+// ownsDatabase reports whether the command embeds connection and nothing names its database.
 func ownsDatabase(ctx *kong.Context) bool {
 	if os.Getenv("GUILDHALL_DATABASE_URL") != "" || ctx.Selected() == nil || ctx.Selected().Name == "dev" {
 		return false
@@ -63,8 +62,8 @@ func ownsDatabase(ctx *kong.Context) bool {
 	return err != nil
 }
 
-// readSettings reads lines NAME=value as systemd and a shell do, with quotes around a
-// value or without.
+// readSettings parses lines of the form NAME=value as systemd and a shell do, with or without
+// quotes.
 func readSettings(path string) map[string]string {
 	settings := make(map[string]string)
 	text, err := os.ReadFile(path)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// In a new shell of a server a command finds the database in the file of the
-// installation. What the shell or the command line says counts more, and serve, which
-// systemd gives its settings, reads no file.
+// In a shell on a server a command reads the database from the installation's file of settings. The
+// environment and the command line take precedence, and serve, which gets its settings from
+// systemd, does not read the file.
 func TestCommandsReadTheSettingsOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

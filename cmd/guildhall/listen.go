@@ -28,8 +28,8 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// How a listener fetches: few at a time, leased for longer than forwarding all of them
-// may take, and what was not taken comes again soon.
+// Events are fetched a few at a time, with a lease that is longer than forwarding all of them
+// takes. Events that were not forwarded are fetched again soon.
 const (
 	listenLimit = 10
 	listenWait  = 20
@@ -45,8 +45,7 @@ type listenCommand struct {
 	CA        string   `name:"ca" env:"GUILDHALL_CA" help:"File of the CA that the server's certificate is from." placeholder:"FILE"`
 }
 
-// Run prints and forwards events until it is told to stop. Then it removes the endpoint
-// that it has made for itself.
+// Run prints and forwards events until ctx ends. Then it deletes the endpoint that it has created.
 func (c *listenCommand) Run(ctx context.Context, io streams) error {
 	l, err := c.listener(io)
 	if err != nil {
@@ -104,8 +103,7 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 	}, nil
 }
 
-// callable refuses an address that no call can be made to. A test's receiver may speak
-// plain HTTP.
+// callable returns an error for a URL that cannot be called. A receiver for testing may use http.
 func callable(flag, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -114,11 +112,10 @@ func callable(flag, address string) error {
 	return nil
 }
 
-// stay follows no redirect: it may lead a token to another host.
+// stay refuses redirects, which could send a token to another host.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// sealed refuses an address to which a token would travel in clear: plain HTTP leads to
-// this machine only.
+// sealed refuses a URL that would send a token unencrypted: http is allowed only to this machine.
 func sealed(flag, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "https" || u.Hostname() == "localhost" {
@@ -130,7 +127,7 @@ func sealed(flag, address string) error {
 	return fmt.Errorf("%s: %q would carry the token in clear: it must begin with https:// unless it is on this machine", flag, address)
 }
 
-// listener fetches from a pull endpoint of its own, which it knows by its label.
+// listener fetches from a pull endpoint of its own, which it recognises by the description.
 type listener struct {
 	io                           streams
 	base, token, label           string
@@ -140,7 +137,7 @@ type listener struct {
 	endpoint, secret, complained string
 }
 
-// unprinted is that nobody reads what is printed any more: there is no use in going on.
+// unprinted is an error of writing the output, after which continuing is pointless.
 type unprinted struct{ error }
 
 func (e unprinted) Unwrap() error { return e.error }
@@ -153,8 +150,8 @@ func (l *listener) say(format string, args ...any) error {
 	return nil
 }
 
-// patiently does something until it succeeds, ctx ends, or it fails for a reason that
-// time does not mend: the API refuses it, or nothing can be printed.
+// patiently retries an action until it succeeds, ctx ends, or it fails for a lasting reason: the
+// API refuses it, or the output cannot be written.
 func (l *listener) patiently(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
@@ -179,7 +176,7 @@ func (l *listener) patiently(ctx context.Context, do func(context.Context) error
 	}
 }
 
-// begin makes the endpoint, or takes over the one that was left behind.
+// begin creates the endpoint, or reuses one that an earlier listener has left behind.
 func (l *listener) begin(ctx context.Context) error {
 	if err := l.choose(ctx); err != nil {
 		return err
@@ -210,7 +207,7 @@ func (l *listener) begin(ctx context.Context) error {
 	return l.say("listening to %s\nsecret %s", strings.Join(l.events, " "), l.secret)
 }
 
-// choose asks for all events that the token may read, unless some were named.
+// choose selects all event types that the token may read, unless the command names some.
 func (l *listener) choose(ctx context.Context) error {
 	if len(l.events) > 0 {
 		return nil
@@ -229,12 +226,12 @@ func (l *listener) choose(ctx context.Context) error {
 	return nil
 }
 
-// fetched is what a call fetches, with the events as they are.
+// fetched is the response of a fetch, with the raw events.
 type fetched struct {
 	Data []json.RawMessage `json:"data"`
 }
 
-// step fetches events, handles each, and says what has become of them.
+// step fetches events, handles each, and acknowledges or returns them.
 func (l *listener) step(ctx context.Context) error {
 	var got fetched
 	err := l.call(ctx, http.MethodPost, "/webhooks/"+l.endpoint+"/events/pull",
@@ -269,19 +266,19 @@ func (l *listener) step(ctx context.Context) error {
 	}
 	err = l.call(context.WithoutCancel(ctx), http.MethodPost, "/webhooks/"+l.endpoint+"/events/ack", answer, nil)
 	if isOver(err) {
-		return nil // the next fetch begins anew
+		return nil // the next fetch starts again
 	}
 	return err
 }
 
-// isOver reports whether the endpoint was removed, or switched off.
+// isOver reports whether the endpoint was deleted or disabled.
 func isOver(err error) bool {
 	var refused *apiError
 	return errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Code == "webhook_disabled")
 }
 
-// handle prints an event, and forwards it if that was asked for. It reports whether the
-// event is done with.
+// handle prints an event and forwards it if the command says so. It reports whether the event is to
+// be acknowledged.
 func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byte) (bool, error) {
 	line, done := fmt.Sprintf("%s  %s  %s", e.Timestamp.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type, e.ID), true
 	if l.forwardTo != "" {
@@ -296,7 +293,7 @@ func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byt
 	return done, l.say("%s", line)
 }
 
-// forward posts an event as a worker would.
+// forward posts an event as a delivery worker would.
 func (l *listener) forward(ctx context.Context, e gen.WebhookEvent, payload []byte) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.forwardTo, bytes.NewReader(payload))
 	if err != nil {
@@ -316,7 +313,7 @@ func (l *listener) forward(ctx context.Context, e gen.WebhookEvent, payload []by
 	return res.StatusCode, err
 }
 
-// end removes the endpoint, if there is one.
+// end deletes the endpoint, if there is one.
 func (l *listener) end(ctx context.Context) {
 	if l.endpoint == "" {
 		return
@@ -328,7 +325,7 @@ func (l *listener) end(ctx context.Context) {
 	}
 }
 
-// apiError is what the API refuses a call with.
+// apiError is an error response of the API.
 type apiError struct {
 	Status        int
 	Code, Message string
@@ -368,7 +365,7 @@ func (l *listener) call(ctx context.Context, method, path string, body, into any
 	}
 	if res.StatusCode >= 300 {
 		var refused gen.Failure
-		_ = json.Unmarshal(text, &refused) // an answer that is not ours has no code
+		_ = json.Unmarshal(text, &refused) // a response from another server has no code
 		return &apiError{res.StatusCode, cmp.Or(refused.Error.Code, res.Status), refused.Error.Message}
 	}
 	if into == nil {

@@ -22,7 +22,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// away is a way to the API that can be interrupted, as by a restart of the server.
+// away is a proxy to the API that can be interrupted, as by a restart of the server.
 type away struct {
 	*httptest.Server
 	down atomic.Bool
@@ -50,29 +50,29 @@ func newAway(t *testing.T, to *apitest.API, before ...func(*http.Request)) *away
 	return a
 }
 
-// interrupt breaks every connection until the function that it returns is called.
+// interrupt breaks all connections, new ones too, until restore is called.
 func (a *away) interrupt() (restore func()) {
 	a.down.Store(true)
 	a.CloseClientConnections()
 	return func() { a.down.Store(false) }
 }
 
-// inbox is a local receiver that refuses the first sending of each event.
+// inbox is a local receiver that refuses the first attempt of each event.
 type inbox struct {
 	*httptest.Server
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	secrets []string
 	seen    map[string]int
 	sent    []sent
 }
 
-// sent is a request to the inbox.
+// sent is a request that the inbox got.
 type sent struct {
 	body   []byte
 	header http.Header
 }
 
-// unverified counts the requests that no secret verifies.
+// unverified returns the number of requests whose signature no secret verifies.
 func (in *inbox) unverified() (n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,7 +107,7 @@ func newInbox(t *testing.T) *inbox {
 	return in
 }
 
-// taken is how many events it has taken.
+// taken returns the number of events that were accepted.
 func (in *inbox) taken() (n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -143,8 +143,8 @@ func listen(t *testing.T, from *away, as *apitest.API, in *inbox) (log *testutil
 	return log, stop
 }
 
-// A listener prints and forwards each event, signed, until the receiver has taken it;
-// outlives a restart of the server and its own; and leaves nothing behind.
+// listen prints and forwards each event, signed, until the receiver accepts it. It survives
+// restarts of the server and of itself, and leaves nothing behind.
 func TestListenBringsEventsToALocalReceiver(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -164,7 +164,7 @@ func TestListenBringsEventsToALocalReceiver(t *testing.T) {
 	testutil.Eventually(t, "the event of that time was taken", func() bool { return in.taken() == 2 })
 
 	restore = from.interrupt()
-	stop() // as if it had been killed: it cannot clean up
+	stop() // as if it had been killed, so that it cannot clean up
 	restore()
 	left := api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[{"delivery":"pull"}]}`).All(t, "id")
 	change()
@@ -180,7 +180,7 @@ func TestListenBringsEventsToALocalReceiver(t *testing.T) {
 	}
 }
 
-// An endpoint that somebody removes while the receiver is at an event is made anew.
+// If the endpoint is deleted while the receiver handles an event, listen creates a new one.
 func TestListenBeginsAnewWhenItsEndpointIsRemoved(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -201,7 +201,7 @@ func TestListenBeginsAnewWhenItsEndpointIsRemoved(t *testing.T) {
 	testutil.Eventually(t, "the next event was taken", func() bool { return in.taken() == 1 })
 }
 
-// An address that cannot be called is wrong usage: no event would ever reach it.
+// A URL that cannot be called is wrong usage.
 func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -213,7 +213,7 @@ func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
 		{Token: api.Token, API: from.URL, ForwardTo: "http://"},
 		{Token: api.Token, API: from.URL, ForwardTo: "http://local host/"},
 		{Token: api.Token, API: "localhost:8443/api/v1"},
-		{Token: api.Token, API: "http://guildhall.example"}, // the token would travel in clear
+		{Token: api.Token, API: "http://guildhall.example"}, // the token would be sent unencrypted
 		{Token: api.Token, API: "http://192.0.2.1:8080/api/v1"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
@@ -226,7 +226,7 @@ func TestListenWantsAddressesThatCanBeCalled(t *testing.T) {
 	api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
 }
 
-// Event types are named as scopes and addresses are: in lists, with commas or spaces.
+// Event types can be given as lists with commas or spaces, as scopes and addresses can.
 func TestListenReadsListsOfEvents(t *testing.T) {
 	t.Parallel()
 	c := listenCommand{API: "http://localhost", Events: []string{"case.created, ticket.closed", "xp.level_up giveaway.ended"}}
@@ -236,14 +236,14 @@ func TestListenReadsListsOfEvents(t *testing.T) {
 	}
 }
 
-// A refusal for good ends a listener; it does not try for ever.
+// A lasting refusal ends listen; it does not retry for ever.
 func TestListenEndsWhenItIsRefused(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	from := newAway(t, api)
 	for _, c := range []listenCommand{
 		{Token: "svc_test_nobodys", API: from.URL},
-		{Token: api.As(t, "network:read").Token, API: from.URL}, // it reads no event
+		{Token: api.As(t, "network:read").Token, API: from.URL}, // a token that may read no events
 		{Token: api.As(t, "cases:read").Token, API: from.URL, Events: []string{"case.created"}},
 		{Token: api.Token, API: from.URL, Events: []string{"no.event"}},
 		{Token: api.Token, API: from.URL, CA: "no such file"},
@@ -256,7 +256,7 @@ func TestListenEndsWhenItIsRefused(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: it may lead a token anywhere.
+// Redirects are not followed, since they could send the token to any host.
 func TestListenSendsItsTokenToNobodyElse(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -271,7 +271,7 @@ func TestListenSendsItsTokenToNobodyElse(t *testing.T) {
 	}
 }
 
-// full is an output that takes a number of lines.
+// full is a writer that fails after a number of lines.
 type full struct{ left atomic.Int32 }
 
 func (f *full) Write(b []byte) (int, error) {
@@ -281,8 +281,8 @@ func (f *full) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A listener whose output nobody takes any more ends and says so; it does not acknowledge
-// what nobody has seen.
+// listen ends with an error when its output cannot be written, and does not acknowledge events that
+// were not printed.
 func TestListenEndsWhenItCannotPrint(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

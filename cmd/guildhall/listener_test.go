@@ -22,7 +22,7 @@ import (
 	"guildhall/internal/server/connlimit"
 )
 
-// unread is how many bytes the kernel holds for the connections of a local port.
+// unread returns how many unsent bytes the kernel holds for the connections of a local port.
 func unread(t *testing.T, port string) (bytes int) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/net/tcp")
@@ -46,7 +46,7 @@ func unread(t *testing.T, port string) (bytes int) {
 	return bytes
 }
 
-// Callers who ask for a megabyte and read nothing hold little, and not for long.
+// Callers that request a megabyte and read nothing occupy little memory, and not for long.
 // RELIABILITY.md, Overload.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	t.Parallel()
@@ -80,13 +80,12 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	healthy := s.client(t)
 	testutil.Eventually(t, "they are dropped with their buffers", func() bool {
 		s.served(t, healthy)
-		time.Sleep(100 * time.Millisecond) // it takes half a minute, and the kernel's list is long
+		time.Sleep(100 * time.Millisecond) // this takes half a minute, and reading the kernel's list takes time
 		return unread(t, port) < slow*1<<10
 	})
 }
 
-// Forty connections with all the streams they may have, none of which is read.
-// RELIABILITY.md, Overload.
+// Forty connections with the maximum of streams, none of which is read. RELIABILITY.md, Overload.
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t), "GUILDHALL_RATE_LOGIN=off")
@@ -123,8 +122,8 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 	}
 }
 
-// openStreams asks for the largest document n times on one connection and reads
-// no response. It returns how many requests were sent.
+// openStreams requests the largest document n times on one connection and reads no response. It
+// returns how many requests were sent.
 func openStreams(s *serving, n int) (int, io.Closer, error) {
 	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"),
 		&tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
@@ -166,7 +165,7 @@ func openStreams(s *serving, n int) (int, io.Closer, error) {
 	return n, c, nil
 }
 
-// resident is a process's memory in bytes.
+// resident returns a process's resident memory in bytes.
 func resident(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -13,9 +13,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// A node whose log is read by nobody, or whose log's reader has died, serves and ends as
-// any other.
-// RELIABILITY.md, Operation.
+// A node works and stops normally even if nobody reads its log, or if the reader of its log has
+// died. RELIABILITY.md, Operation.
 func TestANodeServesAndEndsThoughNobodyReadsItsLog(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -31,7 +30,7 @@ func TestANodeServesAndEndsThoughNobodyReadsItsLog(t *testing.T) {
 			s.err.reader.Store(&reader)
 			t.Cleanup(read)
 			client := s.client(t)
-			const filling = 1000 // lines, three times what a pipe holds
+			const filling = 1000 // three times as many lines as a pipe holds
 			for range filling {
 				if res, _, err := get(t.Context(), client, s.https+"/api/v1/me", s.token); err != nil || res.StatusCode != 200 {
 					t.Fatalf("a request got %v, %v", res, err)
@@ -64,7 +63,7 @@ func TestANodeServesAndEndsThoughNobodyReadsItsLog(t *testing.T) {
 	}
 }
 
-// stuck is an error stream that nobody reads.
+// stuck is a standard error that nobody reads.
 type stuck struct{}
 
 func (stuck) Write([]byte) (int, error) { select {} }

@@ -1,6 +1,5 @@
-// Command guildhall is the program: the API server and its workers, the
-// commands that look after tokens, webhooks and data, and `dev`, which starts
-// all of it on a machine that has nothing.
+// Command guildhall is the whole program: the API server and its workers, commands to manage
+// tokens, webhooks and data, and `dev`, which starts everything on a developer's machine.
 package main
 
 import (
@@ -54,7 +53,7 @@ type commands struct {
 const description = "Guildhall keeps what a Discord bot knows about its servers, for programs that read and change it over HTTPS.\n\n" +
 	"Every setting is a flag and an environment variable; the flag wins."
 
-// whereToBegin stands at the end of the program's help.
+// whereToBegin is the end of the program's help.
 const whereToBegin = `
 Most stories begin with one of these:
   guildhall dev                                  # try it: prints a token and calls that work
@@ -64,29 +63,29 @@ Most stories begin with one of these:
 The documents are in the folder docs of the source; a running server shows the contract at /docs.
 `
 
-// help prints a command's help, and where to begin below the program's own.
+// help prints a command's help, and for the program itself also where to begin.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	err := kong.DefaultHelpPrinter(options, ctx)
 	if err == nil && ctx.Selected() == nil {
 		_, err = fmt.Fprint(ctx.Stdout, whereToBegin)
 	}
 	if err != nil {
-		return unprinted{err} // which is no wrong usage
+		return unprinted{err} // not wrong usage
 	}
 	return nil
 }
 
-// streams is where a command reads and writes.
+// streams are the streams that a command reads and writes.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// stoppable is an input until ctx ends: who waits for it waits no longer then.
+// stoppable is a reader whose Read returns when ctx ends.
 type stoppable struct {
 	io.Reader
 	ctx    context.Context
-	buffer []byte // which a read that nobody waits for any more may still fill
+	buffer []byte // an abandoned Read may still write into it
 }
 
 func (s *stoppable) Read(p []byte) (int, error) {
@@ -113,7 +112,7 @@ func (s *stoppable) Read(p []byte) (int, error) {
 	}
 }
 
-// tell prints what a command has done: as JSON, or as a sentence.
+// tell prints the result of a command, as JSON or as a sentence.
 func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
 		return output.JSON(io.out, v)
@@ -121,7 +120,7 @@ func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
 	return output.Say(io.out, format, args...)
 }
 
-// lastWords writes a line to the error stream. The program ends although nobody reads it.
+// lastWords writes a line to standard error. The program ends even if nobody reads it.
 func (io streams) lastWords(line string) {
 	written := make(chan struct{})
 	go func() {
@@ -134,7 +133,7 @@ func (io streams) lastWords(line string) {
 	}
 }
 
-// usageError is a call that cannot be carried out as it was typed: exit code 2.
+// usageError is an error in how the command was called: exit code 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -143,10 +142,10 @@ func main() {
 	os.Exit(run(untilTold(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// untilTold ends when the process is told to end, or loses its terminal, unless that is
-// ignored, as nohup does. A second signal, a second after it, ends the program at once:
-// stop restores the default. timeout(1) sends its signal to the program and once more to
-// the program's group.
+// untilTold returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, unless SIGHUP is
+// ignored, as under nohup. A second after that, stop restores the default, so a further signal ends
+// the program at once. The delay is for timeout(1), which sends its signal to the program and again
+// to its process group.
 func untilTold() context.Context {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -157,8 +156,8 @@ func untilTold() context.Context {
 	return ctx
 }
 
-// run carries out one command line and returns the exit code: 0, 1 for a
-// failure, 2 for wrong usage. A failure is one line on the error stream.
+// run runs one command line and returns the exit code: 0, 1 for a failure, 2 for wrong usage. A
+// failure is one line on standard error.
 func run(ctx context.Context, args []string, io streams) int {
 	var cli commands
 	exit := -1
@@ -175,13 +174,13 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
-		panic(err) // the struct above is malformed
+		panic(err) // cannot happen: commands is well formed
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
 	parsed, err := parser.Parse(args)
-	if exit >= 0 { // --help has answered
+	if exit >= 0 { // --help has printed
 		return exit
 	}
 	if err == nil {
@@ -191,7 +190,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	switch {
 	case isHelp:
 		err = failed
-	case misspelt != nil: // before the rest: without it the command misses a setting that somebody gave
+	case misspelt != nil: // reported first, since the command may fail because the setting is missing
 		err = misspelt
 	case err != nil:
 		err = usageError{fmt.Errorf("%w (try --help)", err)}
@@ -203,12 +202,12 @@ func run(ctx context.Context, args []string, io streams) int {
 	}
 	text, invalid := err.Error(), false
 	if f, ok := fault.As(err); ok {
-		// Its code and its cause are for programs and logs.
-		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // an option, here
+		// The fault's code and cause are for programs and logs.
+		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // the place is an option of the command
 		invalid = f.Kind == fault.Invalid
 	}
 	if told := context.Cause(ctx); told != nil && !strings.Contains(text, told.Error()) {
-		text = told.Error() + ": " + text // the rest is what came of it
+		text = told.Error() + ": " + text // other errors are consequences of this one
 	}
 	io.lastWords("guildhall: " + output.Visible(oneLine(logging.Redact(text))))
 	if _, ok := errors.AsType[usageError](err); ok || invalid {
@@ -217,11 +216,11 @@ func run(ctx context.Context, args []string, io streams) int {
 	return 1
 }
 
-// mark is a flag's value that may be a comma, which says nothing elsewhere.
+// mark is the value of a flag for which a single comma is allowed.
 type mark string
 
-// saysSomething refuses a flag or an argument that was given and says nothing:
-// a variable that was empty in a script must not become "no restriction".
+// saysSomething refuses a flag or an argument with an empty value: an empty variable in a script
+// must not mean "no restriction".
 func saysSomething(parsed *kong.Context) error {
 	for _, p := range parsed.Path {
 		var value reflect.Value
@@ -250,7 +249,7 @@ func saysSomething(parsed *kong.Context) error {
 	return nil
 }
 
-// flagName is how a flag or an argument is written.
+// flagName returns a flag or an argument as it is written on the command line.
 func flagName(p *kong.Path) string {
 	if p.Flag != nil {
 		return "--" + p.Flag.Name

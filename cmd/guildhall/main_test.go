@@ -22,8 +22,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// asProgram makes this test's program behave as guildhall, so that tests can
-// start it, signal it and see its exit code.
+// asProgram is the environment variable that makes this test program behave as guildhall, so that
+// tests can start it, send it signals and see its exit code.
 const asProgram = "GUILDHALL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// result is what a finished command left.
+// result is the outcome of a finished command.
 type result struct {
 	code     int
 	out, err string
@@ -57,8 +57,8 @@ func (r result) ok(t *testing.T) string {
 	return r.out
 }
 
-// refused fails the test unless the command failed with this code and one line
-// that holds the text.
+// refused fails the test unless the command failed with this exit code and one line that contains
+// the text.
 func (r result) refused(t *testing.T, code int, text string) {
 	t.Helper()
 	if r.code != code {
@@ -72,14 +72,14 @@ func (r result) refused(t *testing.T, code int, text string) {
 // process is a running guildhall.
 type process struct {
 	*exec.Cmd
-	ended    chan struct{} // all that it has written is read then
+	ended    chan struct{} // closed when the process has ended and all its output has been read
 	out, err stream
 }
 
-// stream is what a process writes. A test may replace its reader.
+// stream is an output stream of a process. A test may change how it is read.
 type stream struct {
 	testutil.Log
-	reader atomic.Pointer[func() error] // called before the text is read; its error ends the reader
+	reader atomic.Pointer[func() error] // called before each read; an error stops reading
 }
 
 func (s *stream) Write(text []byte) (int, error) {
@@ -91,8 +91,8 @@ func (s *stream) Write(text []byte) (int, error) {
 	return s.Log.Write(text)
 }
 
-// begin starts guildhall in dir with further environment variables. It is
-// killed when the test ends, if it still runs.
+// begin starts guildhall in dir with further environment variables. It is killed at the end of the
+// test if it still runs.
 func begin(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
@@ -159,7 +159,7 @@ func (p *process) exits(t *testing.T, within time.Duration) int {
 
 const guild = "402187554310020096"
 
-// withGuild is a database that holds one guild, without members.
+// withGuild returns a database with one guild, without members.
 func withGuild(t *testing.T) string {
 	t.Helper()
 	d := dbtest.New(t)
@@ -236,7 +236,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// silent is an input that somebody holds open and says nothing on.
+// silent is an input that stays open and never provides data.
 type silent struct {
 	once  sync.Once
 	asked chan struct{}
@@ -249,7 +249,7 @@ func (s *silent) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A command that waits for its input ends at the first signal, and says that it was told to.
+// A command that waits for input ends at the first signal, with an error that says so.
 func TestACommandThatWaitsForItsInputEndsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -324,7 +324,8 @@ func TestMigrate(t *testing.T) {
 	if _, err := pool.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES (999999, true, '')`); err != nil {
 		t.Fatal(err)
 	}
-	// A program is rolled back, or restarts during a roll-out: it serves on the newer schema and says so once.
+	// A program that is rolled back, or restarted during a rollout, serves on the newer schema and
+	// logs that once.
 	p := begin(t, t.TempDir(), nil, append(serve, "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")...)
 	p.says(t, `"msg":"ready"`)
 	if _, log := p.text(); strings.Count(log, "newer schema") != 1 {
@@ -342,7 +343,8 @@ func wantOutput(t *testing.T, out string, texts ...string) {
 	}
 }
 
-// A command that writes, as import does, writes in the form that the tables' place asks for.
+// Commands that write, such as import, find out whether the tables are distributed and use the
+// right form of statements.
 func TestCommandsFindOutWhereTablesLie(t *testing.T) {
 	t.Parallel()
 	d, _, err := connection{databaseURL: databaseURL{dbtest.New(t).URL}}.open(t.Context())
@@ -355,8 +357,8 @@ func TestCommandsFindOutWhereTablesLie(t *testing.T) {
 	}
 }
 
-// A migration holds a lock of its session, which a pooler would give to others: it
-// goes the direct way.
+// A migration holds a session-level lock, which a pooler could hand to another client, so migrate
+// uses the direct connection.
 func TestOnlyACoordinatorDistributes(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t, "template0")
@@ -424,7 +426,7 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%s is missing", name)
 			}
 		}
-		if len(o) != 11 { // those, and two limits that are null
+		if len(o) != 11 { // nine members and two limits that are null
 			t.Errorf("members: %v", o)
 		}
 		token, _ := o["token"].(string)
@@ -483,7 +485,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// A token's limits are chosen when it is made, printed, and changed while its secret stays.
+// A token's limits are set when it is created, are printed, and can be changed without a new
+// secret.
 func TestTokenLimits(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -504,7 +507,7 @@ func TestTokenLimits(t *testing.T) {
 		if c.args != "" {
 			args = append(args, c.args)
 		}
-		for _, a := range [][]string{args, nil} { // changed, and as it is read afterwards
+		for _, a := range [][]string{args, nil} { // the changed limits, and the limits as read afterwards
 			if out := limit(a...); !strings.Contains(out, c.want) {
 				t.Errorf("token limit %v prints %s, want %s", a, out, c.want)
 			}
@@ -513,7 +516,7 @@ func TestTokenLimits(t *testing.T) {
 	call(t, "", "token", "limit", made.ID, "--database-url", url, "--rate-read", "many").refused(t, 2, "is not a rate limit")
 }
 
-// After a break-in, or a restored backup: nothing that was given out works on.
+// After a break-in or a restored backup, every token and key can be revoked.
 func TestAllTokensAreRevoked(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -568,7 +571,7 @@ func TestPort(t *testing.T) {
 		}
 		call(t, "", "import", path, "--database-url", other).ok(t)
 		second := call(t, "", "export", "--guild", "77", "--database-url", other).ok(t)
-		changed := regexp.MustCompile(`"updated_at":"[^"]*"`) // which is the import's
+		changed := regexp.MustCompile(`"updated_at":"[^"]*"`) // the import sets updated_at
 		if a, b := changed.ReplaceAllString(string(first), ""), changed.ReplaceAllString(second, ""); a != b || len(a) == len(first) {
 			t.Errorf("the second export differs:\n%s\n%s", first, second)
 		}

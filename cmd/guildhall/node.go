@@ -32,45 +32,45 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// The deadlines of a shutdown, from the signal on. All of them end before the
-// forty seconds that whoever stops the program is told to allow.
+// The deadlines of a shutdown, counted from the signal. All are shorter than the forty seconds that
+// operators are told to allow.
 const (
-	drainTimeout    = 5 * time.Second  // still serving, but asking callers to go elsewhere
-	shutdownTimeout = 20 * time.Second // for requests under way after that
-	exitTimeout     = 38 * time.Second // for everything
+	drainTimeout    = 5 * time.Second  // the node still serves and asks callers to reconnect elsewhere
+	shutdownTimeout = 20 * time.Second // after that, for requests that are still running
+	exitTimeout     = 38 * time.Second // for the whole shutdown
 )
 
-// The deadlines of a connection and of a request.
+// The timeouts of a connection and of a request.
 const (
 	headerTimeout  = 5 * time.Second
-	readTimeout    = 10 * time.Second // until the last byte of the body
-	writeTimeout   = 25 * time.Second // until the last byte of the response
+	readTimeout    = 10 * time.Second // for reading the whole request
+	writeTimeout   = 25 * time.Second // for writing the whole response
 	idleTimeout    = 60 * time.Second
-	profileTimeout = 5 * time.Minute // on the operators' listener, for whoever wants a profile that long
+	profileTimeout = 5 * time.Minute // on the operators' listener, for long profiles
 	maxHeader      = 64 << 10
 )
 
-// node is one running process: what it serves and works on.
+// node is one running process.
 type node struct {
 	checked
 	databaseURL string
-	listenURL   string // of the same database, past any pooler
+	listenURL   string // URL of the same database without a pooler
 	drain       time.Duration
 	chat        chat.Platform
 	log         *slog.Logger
-	lines       *logging.Writer // of the log
-	// local serves the dashboard to this machine when it has no public address,
-	// with a stand-in for Discord.
+	lines       *logging.Writer // the writer behind log
+	// local serves the dashboard on this machine, with a stand-in for Discord, if no public address
+	// is set.
 	local bool
-	// caFile is the CA of a certificate that was made on this machine.
+	// caFile is the CA of a certificate that dev has created.
 	caFile string
-	// fallback takes any free port where a wanted one is taken.
+	// fallback uses any free port if the configured one is in use.
 	fallback bool
-	// ready is called once, when everything is being served; its failure ends the node.
+	// ready is called once, when everything is being served; an error ends the node.
 	ready func(addresses) error
 
-	// Made by run before anything is started.
-	pageDB  *db.DB // the dashboard's; nil: there is none
+	// Set by run before anything is started.
+	pageDB  *db.DB // the dashboard's database; nil: no dashboard
 	metrics *prometheus.Registry
 	tracer  *tracing.Tracer
 
@@ -78,11 +78,11 @@ type node struct {
 	wrote    writes
 }
 
-// addresses is where a node listens; nil is nowhere.
+// addresses are the addresses of the listeners; nil: no listener.
 type addresses struct{ https, http, ops net.Addr }
 
-// run serves and works until ctx ends, then stops in the order that fails no
-// request. It returns nil after an orderly end.
+// run serves and works until ctx ends. It then stops in an order that fails no request, and returns
+// nil after an orderly end.
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.lines.Metric())
@@ -99,8 +99,8 @@ func (n *node) run(ctx context.Context) error {
 	if n.chat, err = n.platform(); err != nil {
 		return err
 	}
-	// Whatever the requests do to theirs, tokens are recognised and readiness is
-	// told over connections of their own.
+	// Looking up tokens and readiness use connections of their own, so that requests cannot take
+	// them all.
 	vital, err := db.Open(db.Config{URL: n.databaseURL, Writers: 1, Readers: n.share.lookups, Name: "guildhall-vital"})
 	if err != nil {
 		return err
@@ -110,16 +110,15 @@ func (n *node) run(ctx context.Context) error {
 	return n.live(ctx, vital)
 }
 
-// served is what a node serves, as far as it has started.
+// served is what a node serves so far.
 type served struct {
 	public []*http.Server
 	ops    *http.Server
 	at     addresses
 }
 
-// live has three lives end one after the other: the workers', the public
-// listeners', and that of what both stand on. A start that fails ends what it has
-// started in the same order.
+// live starts the parts of a node and stops them in three steps: first the workers, then the public
+// listeners, then what both need. If the start fails, it stops what was started, in the same order.
 func (n *node) live(ctx context.Context, vital *db.DB) error {
 	d, err := n.openAPI()
 	if err != nil {
@@ -155,7 +154,7 @@ func (n *node) live(ctx context.Context, vital *db.DB) error {
 	return n.end(ctx, groupCtx, g)
 }
 
-// openAPI opens the connections of the API's requests. It is nil where there is none.
+// openAPI opens the connections for API requests. It returns nil if the node has no API.
 func (n *node) openAPI() (*db.DB, error) {
 	if !n.api() {
 		return nil, nil //nolint:nilnil // no API, no connections
@@ -167,7 +166,7 @@ func (n *node) openAPI() (*db.DB, error) {
 	return d, err
 }
 
-// start starts all that runs, in g.
+// start starts all parts in g.
 func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, s *served) error {
 	times, standbys := monitor.NewClock(vital, n.log, n.metrics), monitor.NewReplication(vital, n.log, n.metrics)
 	wake, err := n.startWorkers(working, g)
@@ -193,12 +192,12 @@ func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vi
 	return nil
 }
 
-// closePublic ends the public listeners: after the drain, and when the requests under
-// way have been served or their time is over. All end at once: a slow caller of one
-// leaves the callers of another their time.
+// closePublic closes the public listeners after the drain, when the running requests have ended or
+// shutdownTimeout is over. It closes all of them concurrently, so that slow callers of one listener
+// take no time from callers of another.
 func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	n.log.Info("stopping", "drain", n.drain.String())
-	if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
+	if ctx.Err() != nil && len(public) > 0 { // after an error of our own there is no drain
 		time.Sleep(n.drain)
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -212,8 +211,7 @@ func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	return errors.Join(errs...)
 }
 
-// end waits until everything has ended, within exitTimeout of the moment when
-// something has.
+// end waits until everything has ended, at most exitTimeout after the first part has ended.
 func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
@@ -333,16 +331,16 @@ func (n *node) server(h http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: connlimit.MaxStreams},
-		// OPTIONS * is asked for its token like anything else.
+		// OPTIONS * requires a token as any other request does.
 		DisableGeneralOptionsHandler: true,
-		// Broken handshakes and the like: the callers' doing, not ours.
+		// Failed handshakes and similar errors are caused by callers, so they are logged at level
+		// debug.
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// parting asks callers, while the node drains, to come back over another
-// connection. Closing idle connections instead would cut those on which a
-// request is just arriving.
+// parting adds "Connection: close" to responses while the node drains. Closing idle connections
+// instead would cut off requests that are just arriving.
 func (n *node) parting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.draining.Load() {
@@ -352,7 +350,7 @@ func (n *node) parting(next http.Handler) http.Handler {
 	})
 }
 
-// open listens on an address. The error names the setting.
+// open listens on an address. Its error names the setting.
 func (n *node) open(ctx context.Context, setting, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: connlimit.DropUnread}
 	l, err := lc.Listen(ctx, "tcp", addr)
@@ -378,7 +376,7 @@ func text(a net.Addr) string {
 	return a.String()
 }
 
-// deliveryConfig is what the deliverer needs.
+// deliveryConfig returns the deliverer's configuration.
 func (n *node) deliveryConfig(d *db.DB) delivery.Config {
 	c := n.hooks
 	c.DB, c.Log, c.Metrics, c.Tracer = d, n.log, n.metrics, n.tracer

@@ -18,8 +18,8 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// startOps serves what operators and their machinery ask for, without a token
-// and never on the public listeners. It does nothing where that is switched off.
+// startOps starts the listener for operators and their tools, without tokens and separate from the
+// public listeners, unless it is switched off.
 func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, s *served) error {
 	if n.OpsListen == "" {
 		return nil
@@ -35,8 +35,8 @@ func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, s *ser
 	return nil
 }
 
-// opsServer is how the operators' listener names itself in each answer, so that
-// `guildhall ready` does not take another program on the port for a node.
+// opsServer is the Server header of the operators' listener. By it `guildhall ready` recognises a
+// node, and not another program on the port.
 const opsServer = "guildhall"
 
 func serverNamed(next http.Handler) http.Handler {
@@ -60,7 +60,7 @@ func (n *node) opsHandler(d *db.DB, at net.Addr) http.Handler {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.metrics, promhttp.HandlerOpts{Registry: n.metrics}))
 	if n.profiles(at) {
-		// Not cmdline: an argument may hold a password.
+		// pprof's cmdline is left out, since an argument may contain a password.
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
@@ -68,8 +68,8 @@ func (n *node) opsHandler(d *db.DB, at net.Addr) http.Handler {
 	return mux
 }
 
-// profiles reports whether profiles are shown on a listener. The memory that
-// they show holds tokens and secrets, so unasked they stay on this machine.
+// profiles reports whether profiles are served on a listener. They contain memory with tokens and
+// secrets, so by default they are served on loopback only.
 func (n *node) profiles(at net.Addr) bool {
 	if n.Pprof != "" {
 		return n.Pprof == "on"
@@ -78,10 +78,9 @@ func (n *node) profiles(at net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// knownHost answers only requests for an address, localhost or a name that the
-// operator has given. A page of a stranger can make an operator's browser call
-// here under a name of its own whose address it changes to this machine's; that
-// name gives it away.
+// knownHost refuses requests whose Host is not an address, localhost or a configured name. This
+// protects against DNS rebinding: a web page can make an operator's browser send requests to this
+// listener under the page's own host name.
 func (n *node) knownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -90,7 +89,7 @@ func (n *node) knownHost(next http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.TrimSuffix(host, "."))
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		// No browser leaves the header out; checks that speak HTTP/1.0 do.
+		// Every browser sends the header; some health checks with HTTP/1.0 do not.
 		if err != nil && host != "" && host != "localhost" && !n.opsHosts[host] {
 			http.Error(w, "This listener does not answer under this name; GUILDHALL_OPS_HOSTS lists the names it answers under.", http.StatusMisdirectedRequest)
 			return
@@ -99,12 +98,12 @@ func (n *node) knownHost(next http.Handler) http.Handler {
 	})
 }
 
-// readyTimeout is for a database that answers in 300 ms. Over a new connection it
-// needs nine round trips, 2.7 s, to say that it takes writes, and it serves all the
-// while. `guildhall ready` waits a second longer.
+// readyTimeout allows for a database that takes 300 ms to respond: over a new connection the check
+// needs nine round trips, 2.7 s, although requests are served all the while. `guildhall ready`
+// waits a second longer.
 const readyTimeout = 4 * time.Second
 
-// unready says why no request should be sent here; empty when it should.
+// unready returns why the node should get no requests, or "".
 func (n *node) unready(ctx context.Context, d *db.DB) string {
 	if n.draining.Load() {
 		return "stopping"
@@ -127,9 +126,9 @@ func (n *node) unready(ctx context.Context, d *db.DB) string {
 	return ""
 }
 
-// tryWrite does what every write needs and keeps nothing of it: a schema that has
-// what this program uses, a session that may write, a row with its index entry, and the procedural language, which is
-// loaded anew for each session.
+// tryWrite does everything that a write needs and rolls it back: it needs this program's schema, a
+// session that may write, a row with its index entry, and the procedural language, which Postgres
+// loads for each session.
 func tryWrite(ctx context.Context, d *db.DB) error {
 	undo := errors.New("rolled back")
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -70,7 +70,7 @@ func TestTheOperatorsListenerCanBeOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "", "ready", "--ops-listen", ":"+port).ok(t) // as inside a container, where it listens everywhere
+	call(t, "", "ready", "--ops-listen", ":"+port).ok(t) // as inside a container, where it listens on all addresses
 	call(t, "", "ready", "--ops-listen", "127.0.0.1:1").refused(t, 1, "refused")
 	call(t, "", "ready", "--ops-listen", "off").refused(t, 1, "off")
 	on.answers(t, on.ops+"/debug/pprof/", "", 404)

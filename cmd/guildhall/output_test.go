@@ -14,12 +14,12 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// fullDisk has no room left.
+// fullDisk is a writer without space.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A command that cannot say what it has to say has failed, and was typed well.
+// A command that cannot write its output fails, but not with the exit code for wrong usage.
 func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -36,7 +36,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	}
 }
 
-// It would go on serving, and nobody would know its token.
+// Otherwise dev would go on serving, and nobody would know its token.
 func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
@@ -49,9 +49,8 @@ func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
 	}
 }
 
-// hostile is a text of a neighbour who means harm to whoever reads it in a
-// terminal: commands, a cleared line, text that runs backwards, text that is
-// not seen.
+// hostile is a text with characters that attack a terminal: escape sequences, a cleared line,
+// reversed text, invisible text.
 const hostile = "a\x1b[2Jb\u009b31mc\u009d0;x\u202ed\u200be\x7ff\rg\nh\ti\U000e0041\ufeff\u2028"
 
 func printable(t *testing.T, what, text string) {
@@ -184,7 +183,8 @@ func TestAnExportIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// An export writes where a link leads, and leaves the link; one that leads nowhere is named.
+// An export to a symbolic link writes the target and keeps the link. A link whose target directory
+// does not exist is reported.
 func TestAnExportFollowsALink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -195,7 +195,7 @@ func TestAnExportFollowsALink(t *testing.T) {
 		}
 	}
 	url := withGuild(t)
-	for range 2 { // into a file that is not there yet, and into one that is
+	for range 2 { // once into a new file, once into an existing one
 		call(t, "", "export", "--guild", guild, link, "--database-url", url).ok(t)
 		text, err := os.ReadFile(target)
 		is, notLink := os.Readlink(link)

@@ -2,5 +2,5 @@
 
 package main
 
-// memoryFactor is 1: this program keeps no record of its memory accesses.
+// memoryFactor is 1 without the race detector.
 const memoryFactor = 1

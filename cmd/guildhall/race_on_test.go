@@ -2,6 +2,5 @@
 
 package main
 
-// memoryFactor is how many times the memory a program takes that was built with
-// the race detector.
+// memoryFactor is how many times as much memory a program with the race detector uses.
 const memoryFactor = 5

@@ -25,13 +25,12 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// block is a piece of code of a document.
+// block is a code block of a document.
 type block struct{ language, text string }
 
 var fenced = regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```")
 
-// codeOf are the blocks of a document's section, in order; of all of it where no
-// section is named.
+// codeOf returns the code blocks of a document's section in order, or of the whole document.
 func codeOf(t *testing.T, file, section string) (all []block) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", file))
@@ -51,7 +50,7 @@ func codeOf(t *testing.T, file, section string) (all []block) {
 	return all
 }
 
-// one is the block in a language.
+// one returns the block in a language.
 func one(t *testing.T, blocks []block, language string) string {
 	t.Helper()
 	for _, b := range blocks {
@@ -63,10 +62,10 @@ func one(t *testing.T, blocks []block, language string) string {
 	return ""
 }
 
-// shell runs lines as a person would who has typed those before.
+// shell runs lines in a shell, one after the other.
 func shell(t *testing.T, dir string, lines ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // a busy machine fetches packages slowly
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // downloading packages may be slow on a busy machine
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", strings.Join(lines, "\n"))
 	cmd.Dir = dir
@@ -77,7 +76,7 @@ func shell(t *testing.T, dir string, lines ...string) string {
 	return string(out)
 }
 
-// started is a guildhall dev in a folder of its own, over a database of its own.
+// started starts guildhall dev in a new directory with a new database.
 func started(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -92,7 +91,7 @@ func wantMatch(t *testing.T, what, out, pattern string) {
 	}
 }
 
-// README's first calls work by copying, line by line, in the folder of guildhall dev.
+// README's first calls work when copied, line by line, in dev's directory.
 func TestTheFirstCallsOfTheReadmeWork(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "curl")
@@ -127,8 +126,8 @@ func TestTheFirstCallsOfTheReadmeWork(t *testing.T) {
 	})
 }
 
-// The first programs work by copying, in a folder beside that of guildhall dev. Sent
-// once more they change nothing.
+// The documents' first programs work when copied, in a directory beside dev's. Running them again
+// changes nothing.
 func TestTheFirstProgramsWork(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "curl")
@@ -145,7 +144,7 @@ func TestTheFirstProgramsWork(t *testing.T) {
 			}
 			blocks := codeOf(t, file, c.section)
 			own := strings.Replace(where, "../first", "../"+c.language, 2)
-			shell(t, dir, own) // makes the folder
+			shell(t, dir, own) // the lines create the directory
 			folder := filepath.Join(dir, "..", c.language)
 			writeFile(t, folder, c.file, one(t, blocks, c.language))
 			if c.language == "go" {
@@ -160,7 +159,7 @@ func TestTheFirstProgramsWork(t *testing.T) {
 	}
 }
 
-// A bot's first call works by copying, and makes a guild.
+// The first call for a bot works when copied, and creates a guild.
 func TestTheFirstCallOfABotWorks(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "curl")
@@ -170,10 +169,10 @@ func TestTheFirstCallOfABotWorks(t *testing.T) {
 	}
 	dir := started(t)
 	out := lastLine(shell(t, dir, lines...))
-	// localhost may be either address of the machine.
+	// localhost may be the IPv4 or the IPv6 address.
 	wantMatch(t, "the list of keys", shell(t, dir, asProgram+"=1 '"+os.Args[0]+"' bot-key list --json"), `(?s)"127\.0\.0\.1",.*"::1"`)
 	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
-	lines = lines[:1] // the key
+	lines = lines[:1] // the line with the key
 	for _, b := range codeOf(t, "docs/bot/README.md", "Hear of changes") {
 		lines = append(lines, b.text)
 	}
@@ -185,7 +184,7 @@ func lastLine(out string) string {
 	return out[strings.LastIndex(out, "\n")+1:]
 }
 
-// needRegistry leaves a test out where its language's packages cannot be had.
+// needRegistry skips a test if the package registry of a language cannot be used.
 func needRegistry(t *testing.T, language string) {
 	t.Helper()
 	ask := map[string][]string{
@@ -198,7 +197,7 @@ func needRegistry(t *testing.T, language string) {
 	}
 }
 
-// needNode leaves a test out that needs Node and the registry of its packages.
+// needNode skips a test without Node or its package registry.
 func needNode(t *testing.T) {
 	t.Helper()
 	testutil.Program(t, "node")
@@ -212,7 +211,7 @@ func writeFile(t *testing.T, dir, name, text string) {
 	}
 }
 
-// The receivers that the documents show take what is signed, and nothing else.
+// The receivers in the documents accept signed requests and no others.
 func TestTheReceiversOfTheDocumentsVerify(t *testing.T) {
 	t.Parallel()
 	blocks := codeOf(t, "docs/integrate/webhooks.md", "")
@@ -234,7 +233,7 @@ func TestTheReceiversOfTheDocumentsVerify(t *testing.T) {
 				testutil.Program(t, "python3")
 			case "ts":
 				needNode(t)
-			case "go": // from this module, which has the library
+			case "go": // run from this module, which has the library
 				build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "receiver"), filepath.Join(dir, c.file))
 				if out, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, out)
@@ -259,7 +258,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// verifies sends a receiver what is signed, forged and stale.
+// verifies sends a receiver signed, forged and outdated requests.
 func verifies(t *testing.T, dir, run, url string) {
 	t.Helper()
 	const secret, body = "whsec_c2VjcmV0LW9mLXRoZS1kb2N1bWVudHMh", `{"id":"1","type":"ping"}`
@@ -312,7 +311,7 @@ func verifies(t *testing.T, dir, run, url string) {
 	}
 }
 
-// sign puts both signatures on a request, as the documents describe them.
+// sign adds both signatures to a request, as the documents describe them.
 func sign(req *http.Request, secret, body string, at time.Time) {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -321,11 +320,11 @@ func sign(req *http.Request, secret, body string, at time.Time) {
 	signStandard(req, secret, body, at)
 }
 
-// signStandard signs as Standard Webhooks does.
+// signStandard signs in the Standard Webhooks scheme.
 func signStandard(req *http.Request, secret, body string, at time.Time) {
 	hook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
-		panic(err) // a secret of this test
+		panic(err) // cannot happen with this test's secret
 	}
 	signature, err := hook.Sign("msg_1", at, []byte(body))
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// readyCommand is for a container that holds nothing but this program, and for scripts
-// that go on when the server is ready.
+// readyCommand is for containers that contain only this program, and for scripts that wait for the
+// server.
 type readyCommand struct {
 	OpsListen string        `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9190" help:"The running server's, on this machine."`
 	Wait      time.Duration `help:"Wait so long for it, such as 1m, before that is a failure." placeholder:"TIME"`
 }
 
-// Run succeeds when the server of this machine says that it is ready.
+// Run succeeds when the server on this machine reports that it is ready.
 func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if c.OpsListen == "off" {
 		return errors.New("GUILDHALL_OPS_LISTEN is off: there is no listener to ask")
 	}
-	if _, _, err := net.SplitHostPort(c.OpsListen); err != nil { // which no waiting mends
+	if _, _, err := net.SplitHostPort(c.OpsListen); err != nil { // waiting would not help
 		return fault.Wrap(cmp.Or(address(c.OpsListen), err), "GUILDHALL_OPS_LISTEN")
 	}
 	end := time.Now().Add(c.Wait)
@@ -45,7 +45,7 @@ func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	return err
 }
 
-// ask is one question.
+// ask sends one request.
 func (c *readyCommand) ask(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(c.OpsListen)
 	if err != nil {

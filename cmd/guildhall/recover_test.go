@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// The log is shown by type, class, time and number; what has failed since an
-// instant is queued again, once.
+// The log can be filtered by type, class, time and number, and failed deliveries since an instant
+// are requeued once.
 func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -86,7 +86,7 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 		t.Errorf("recover prints %q", out)
 	}
 	var again gen.WebhookRecovery
-	for want, since := range []string{"2h", "4d"} { // a delivery that is queued already is not queued twice
+	for want, since := range []string{"2h", "4d"} { // a delivery that is already queued is not queued again
 		out := command("recover", endpoint, "--since", since, "--json").ok(t)
 		if err := json.Unmarshal([]byte(out), &again); err != nil || again.QueuedCount != want {
 			t.Errorf("recover --since %s prints %s, %v", since, out, err)

@@ -13,12 +13,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// write has the test of the pages write them; go generate sets it.
+// write makes the tests write the generated pages; go generate sets it.
 var write = flag.Bool("write", false, "write the pages that are made of the settings and the commands")
 
 const generated = "made by `go generate ./cmd/guildhall`"
 
-// commandLine is the command line as kong knows it, without the flags that it adds.
+// commandLine returns kong's model of the command line, without kong's own flags.
 func commandLine(t *testing.T) *kong.Application {
 	t.Helper()
 	parser, err := kong.New(&commands{}, kong.Name("guildhall"), kong.NoDefaultHelp())
@@ -28,7 +28,7 @@ func commandLine(t *testing.T) *kong.Application {
 	return parser.Model
 }
 
-// settings are the flags of a command that are settings of an installation.
+// settings returns the flags of a command that are settings of an installation.
 func settings(command *kong.Node) (list []*kong.Flag) {
 	for _, flag := range command.Flags {
 		if flag.Group != nil {
@@ -48,7 +48,7 @@ func leaf(t *testing.T, path string) *kong.Node {
 	return all[i]
 }
 
-// groups are the groups of settings in the order in which help prints them.
+// groups returns the groups of settings in the order in which help prints them.
 func groups(flags []*kong.Flag) (titles []string) {
 	for _, flag := range flags {
 		if !slices.Contains(titles, flag.Group.Title) {
@@ -58,7 +58,7 @@ func groups(flags []*kong.Flag) (titles []string) {
 	return titles
 }
 
-// The pages that list settings and commands are what the program has.
+// The generated pages list the program's settings and commands.
 func TestReferencePagesAreFresh(t *testing.T) {
 	t.Parallel()
 	for path, text := range map[string]string{
@@ -107,7 +107,7 @@ func settingsPage(t *testing.T) string {
 	return b.String()
 }
 
-// fallback is a flag's default for a table.
+// fallback returns a flag's default as shown in a table.
 func fallback(f *kong.Flag) string {
 	if f.Default == "" {
 		return "–"
@@ -115,7 +115,7 @@ func fallback(f *kong.Flag) string {
 	return "`" + f.Default + "`"
 }
 
-// cell makes a text fit into a table.
+// cell escapes a text for a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func exampleOfSettings(t *testing.T) string {
@@ -175,7 +175,7 @@ func commandsPage(t *testing.T) string {
 	return b.String()
 }
 
-// writeOptions lists what a command takes besides settings.
+// writeOptions lists the options of a command that are not settings.
 func writeOptions(b *strings.Builder, c *kong.Node) {
 	var rows []string
 	for _, p := range c.Positional {
@@ -183,7 +183,7 @@ func writeOptions(b *strings.Builder, c *kong.Node) {
 	}
 	for _, f := range c.Flags {
 		if f.Group != nil || f.Name == "dir" && len(settings(c)) > 0 {
-			continue // the page begins with them
+			continue // the page lists these at its beginning
 		}
 		call := "--" + f.Name
 		switch {
@@ -206,8 +206,8 @@ func writeOptions(b *strings.Builder, c *kong.Node) {
 	}
 }
 
-// A setting has one text, short enough for a table and a terminal, wherever it is a
-// setting of the whole installation, and a group.
+// A setting has the same text and group in every command, and the text is short enough for a table
+// and a terminal.
 func TestEverySettingHasOneShortTextAndAGroup(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{}

@@ -25,22 +25,22 @@ type restoreCheck struct {
 	JSON           bool   `help:"Print one JSON object."`
 }
 
-// Help says when to run it.
+// Help says when to run the command.
 func (c *restoreCheck) Help() string {
 	return "Run it on the restored database. It names the tokens, bot keys and endpoints that have changed since the backup; " +
 		"with --old-database-url it also says what the restore has made of each, and exits with 1 when one is not as it was."
 }
 
-// restoreReport is what `--json` prints.
+// restoreReport is the command's JSON.
 type restoreReport struct {
 	Since    wire.Time       `json:"since"`
-	Compared bool            `json:"compared"` // with an old database, which then has told what has changed
-	More     bool            `json:"more"`     // than are listed
+	Compared bool            `json:"compared"` // an old database was given, from which the changes come
+	More     bool            `json:"more"`     // there are more than are listed
 	Things   []restore.Thing `json:"things"`
 }
 
-// Run fails when a token, bot key or endpoint works again that should not, or has gone
-// back to what it was. A thing that is lost does no harm: nothing can be done about it
+// Run fails if a token, bot key or endpoint works again that was revoked or deleted, or has its
+// state from before a change. A lost thing is only listed: it does no harm and cannot be repaired
 // here.
 func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	since, err := parseSince(c.Since)
@@ -85,8 +85,8 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	return report.print(io, c.JSON)
 }
 
-// add puts beside what the old database has told as changed all else that differs: a
-// backup may have been taken from within a transaction that was long under way.
+// add adds other differences to the changes that the old database has recorded: the backup may have
+// been taken during a long transaction.
 func (r *restoreReport) add(ctx context.Context, old, restored db.Querier) error {
 	differing, more, err := restore.Differing(ctx, old, restored)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *restoreReport) add(ctx context.Context, old, restored db.Querier) error
 	return nil
 }
 
-// everyKey is what to revoke where it cannot be known what works again.
+// everyKey tells the operator what to revoke if nobody can know what works again.
 const everyKey = "every token with `guildhall token revoke --all --every-guild` and each bot key with `guildhall bot-key revoke ID`"
 
 func (r restoreReport) print(io streams, asJSON bool) error {

@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Without the old database all has to be revoked, by the command that the check names.
+// Without the old database everything has to be revoked, and the check prints the command for that.
 func TestRestoreCheckNamesACommandThatRuns(t *testing.T) {
 	t.Parallel()
 	restored := dbtest.New(t)
@@ -25,8 +25,8 @@ func TestRestoreCheckNamesACommandThatRuns(t *testing.T) {
 	}
 }
 
-// A restore is clean when it has revived nothing: what is lost with it cannot be
-// mended here. One that has revived a token is told of, whenever the token was revoked.
+// The check succeeds if the restore has revived nothing, since lost changes cannot be repaired
+// here. It reports a revived token whenever the token was revoked.
 func TestRestoreCheckFailsForWhatWorksAgainAlone(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t), dbtest.New(t)
@@ -46,9 +46,8 @@ func TestRestoreCheckFailsForWhatWorksAgainAlone(t *testing.T) {
 	check().refused(t, 1, "undone changes of 1 tokens")
 }
 
-// A shell that has read the settings again after they name the restored database would
-// compare that with itself, and all would be the same.
-// RELIABILITY.md, Operation.
+// If the settings already name the restored database, the check would compare that database with
+// itself and find no difference, so it refuses. RELIABILITY.md, Operation.
 func TestRestoreCheckComparesNoDatabaseWithItself(t *testing.T) {
 	t.Parallel()
 	restored := dbtest.New(t)

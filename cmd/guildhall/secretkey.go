@@ -17,7 +17,7 @@ import (
 	"guildhall/internal/operate/secretkey"
 )
 
-// newSecretKey makes a key for GUILDHALL_SECRET_KEY.
+// newSecretKey returns a new key for GUILDHALL_SECRET_KEY.
 func newSecretKey() (string, error) {
 	key := make([]byte, seal.KeySize)
 	if _, err := rand.Read(key); err != nil {
@@ -26,7 +26,7 @@ func newSecretKey() (string, error) {
 	return base64.StdEncoding.EncodeToString(key), nil
 }
 
-// checkKey is wantKey with a connection of its own.
+// checkKey is wantKey with a new connection.
 func checkKey(ctx context.Context, url string, box *seal.Box) error {
 	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-check"})
 	if err != nil {
@@ -36,17 +36,17 @@ func checkKey(ctx context.Context, url string, box *seal.Box) error {
 	return wantKey(ctx, d, box)
 }
 
-// wantKey refuses a key that is not this installation's.
+// wantKey returns an error if the key is not this installation's.
 func wantKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 	err := secretkey.Check(ctx, d, box)
-	if errors.Is(err, secretkey.ErrOther) { // anything else is no fault of the setting
+	if errors.Is(err, secretkey.ErrOther) { // any other error is not caused by the setting
 		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
 	return err
 }
 
-// box reads the secret keys, of which the first seals. In test what was written
-// before there was a key opens, too. The error does not repeat a key.
+// box returns a Box with the configured keys; the first one seals. In the environment test it also
+// opens what was written without a key. The error does not repeat a key.
 func box(setting, env string) (*seal.Box, error) {
 	var keys [][]byte
 	for text := range strings.SplitSeq(setting, ",") {
@@ -68,9 +68,8 @@ func box(setting, env string) (*seal.Box, error) {
 	return seal.New(keys...)
 }
 
-// openKey is what test installations without a key seal with, so that they read
-// after a restart, and on every node, what they wrote before. It protects
-// nothing: everybody knows it.
+// openKey returns the key of test installations without a configured key, so that they can read
+// what they wrote before a restart or on another node. It is public and protects nothing.
 func openKey() []byte {
 	sum := sha256.Sum256([]byte("guildhall: a test installation without a secret key"))
 	return sum[:]
@@ -83,12 +82,12 @@ type resealCommand struct {
 	JSON      bool   `help:"Print one JSON object."`
 }
 
-// Help says when to run it.
+// Help says when to run the command.
 func (c *resealCommand) Help() string {
 	return "Give every node OLD,NEW, then every node NEW,OLD, run this with NEW,OLD while they serve, then leave OLD out. It prints counts."
 }
 
-// Run fails when something is left that no key opens, after doing the rest.
+// Run re-encrypts everything. It fails in the end if no key opens some of it.
 func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	d, f, err := c.open(ctx)
 	if err != nil {
@@ -126,7 +125,7 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	return err
 }
 
-// withoutKey gives a test installation that has no key the one everybody knows.
+// withoutKey sets the public key for a test installation without a key.
 func (s *Settings) withoutKey() bool {
 	if s.SecretKey != "" || s.Env == "live" {
 		return false

@@ -48,7 +48,8 @@ func (s *serving) end(t *testing.T) {
 	}
 }
 
-// The name of the setting would send its reader to the key.
+// A database error must not name the setting of the key, which would send the operator to the wrong
+// place.
 func TestAFaultOfTheDatabaseIsNoFaultOfTheKey(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -62,8 +63,8 @@ func TestAFaultOfTheDatabaseIsNoFaultOfTheKey(t *testing.T) {
 	}
 }
 
-// An old key is replaced while everything it sealed stays readable.
-// RELIABILITY.md, Operation.
+// When a key is replaced, everything sealed with the old key stays readable. RELIABILITY.md,
+// Operation.
 func TestSecretKeyRotates(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -76,19 +77,19 @@ func TestSecretKeyRotates(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &endpoint); err != nil {
 		t.Fatal(err)
 	}
-	hook(older, "rotate-secret", endpoint.ID).ok(t) // the replaced one signs on, sealed as well
+	hook(older, "rotate-secret", endpoint.ID).ok(t) // the replaced secret still signs, and is sealed too
 	s := serve(t, url, "GUILDHALL_SECRET_KEY="+older)
 	payer := s.token
 	_, first := s.pay(t, payer)
 	s.end(t)
 
-	// Another key is refused, by commands too.
+	// A foreign key is refused, by commands too.
 	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off").
 		refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
 	hook(newer, "rotate-secret", endpoint.ID).refused(t, 1, "this key opens nothing")
 	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "this key opens nothing")
 
-	// Both: everything is readable, and is rewritten while it is served.
+	// With both keys everything is readable, and is re-encrypted while the node serves.
 	s = serve(t, url, "GUILDHALL_SECRET_KEY="+newer+", "+older)
 	for range 2 {
 		if res, again := s.pay(t, payer); res.Header.Get("Idempotent-Replay") != "true" || again != first {
@@ -106,7 +107,7 @@ func TestSecretKeyRotates(t *testing.T) {
 	}
 	s.end(t)
 
-	// The new one alone; what it sealed the old one does not open.
+	// With only the new key; the old key cannot open what the new one has sealed.
 	s = serve(t, url, "GUILDHALL_SECRET_KEY="+newer)
 	if res, again := s.pay(t, payer); res.Header.Get("Idempotent-Replay") != "true" || again != first {
 		t.Errorf("with the new key alone the replay is %d %s", res.StatusCode, again)
@@ -114,7 +115,8 @@ func TestSecretKeyRotates(t *testing.T) {
 	hook(newer, "rotate-secret", endpoint.ID).ok(t)
 	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off").refused(t, 1, "this key opens nothing")
 
-	// A stored response that nobody can open is neither done again nor an error of ours.
+	// If no key opens a stored response, the write is not done again, and the error is no internal
+	// one.
 	pool, err := db.OpenSQL(url, "test", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +136,7 @@ func TestSecretKeyRotates(t *testing.T) {
 	}
 }
 
-// An installation that is older than the check is recognised by its secrets.
+// An installation from before the check value is recognised by its stored secrets.
 func TestSecretKeyOfAnOlderInstallation(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -184,7 +186,7 @@ func TestATestInstallationWithoutAKeyReadsWhatItWrote(t *testing.T) {
 	}
 	start("")
 	start("")
-	start(someKey(t)) // a key that comes later opens what was written without one
+	start(someKey(t)) // with a key, what was written without one stays readable
 	live := Settings{Env: "live"}
 	if live.withoutKey() {
 		t.Error("live gets the key that everybody knows")
@@ -199,7 +201,8 @@ func TestATestInstallationWithoutAKeyReadsWhatItWrote(t *testing.T) {
 	}
 }
 
-// A node for tests begins without the key that its database was sealed with, and names it.
+// A test installation that is started without the key of its database says which setting is
+// missing.
 func TestATestInstallationThatHasLostItsKeySaysSo(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -216,7 +219,7 @@ func TestATestInstallationThatHasLostItsKeySaysSo(t *testing.T) {
 	node.says(t, "it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")
 }
 
-// A database that does not answer is not told as a fault of the key.
+// An unreachable database is not reported as a wrong key.
 func TestTheKeyIsNotBlamedForTheDatabase(t *testing.T) {
 	t.Parallel()
 	key, err := box(someKey(t), "live")

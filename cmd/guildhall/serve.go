@@ -25,7 +25,7 @@ type serveCommand struct {
 	Migrate  bool                                                                              `help:"Bring the database up to this program's schema first."`
 }
 
-// Run serves until the process is told to stop.
+// Run serves until ctx ends.
 func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) error {
 	withoutKey := c.withoutKey()
 	settings, err := c.check(c.roles)
@@ -85,22 +85,21 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	return n.run(ctx)
 }
 
-// garbagePercent is how much garbage may pile up before it is collected, in percent of what
-// is in use. Go's default of 100 costs a sixth more CPU a request, since a node at rest
-// holds a few megabytes.
+// garbagePercent is Go's GOGC. The default of 100 costs a sixth more CPU for each request, because
+// an idle node uses only a few megabytes and so collects garbage often.
 const garbagePercent = 200
 
-// lastLines is how long the end of the program waits for its last lines to be read.
+// lastLines is how long the program waits at its end for the last log lines to be written.
 const lastLines = time.Second
 
-// openLog opens the log of a node. A log whose reader has died or reads nothing loses
-// lines, and ends or delays nothing.
+// openLog opens the log of a node. If nobody reads the log, lines are lost, but nothing ends or
+// waits.
 func openLog(w io.Writer, setting string) (*slog.Logger, *logging.Writer, error) {
 	signal.Ignore(syscall.SIGPIPE)
 	return logging.Open(w, setting)
 }
 
-// warnOfSchema tells the log what of the schema an operator should know.
+// warnOfSchema logs what an operator should know about the schema.
 func warnOfSchema(log *slog.Logger, schema db.Schema) {
 	if schema.Newer() {
 		log.Warn("the database is on a newer schema than this program's; a newer guildhall has migrated it", "have", schema.Version, "known", db.SchemaVersion())

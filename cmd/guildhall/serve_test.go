@@ -30,7 +30,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// serving is a `guildhall serve` with a certificate of its own.
+// serving is a running `guildhall serve` with its own certificate.
 type serving struct {
 	*process
 	https, http, ops string
@@ -41,7 +41,7 @@ type serving struct {
 
 var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]*)","ops":"([^"]*)"`)
 
-// serve starts the server on a database that has the guild, and makes a token.
+// serve starts the server on a database with the guild, and creates a token.
 func serve(t *testing.T, url string, env ...string) *serving {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func serve(t *testing.T, url string, env ...string) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(url)) // every node of a database has the same
+	sum := sha256.Sum256([]byte(url)) // all nodes of a database need the same key
 	key := base64.StdEncoding.EncodeToString(sum[:])
 	s := &serving{files: files, roots: x509.NewCertPool()}
 	s.trust(t)
@@ -92,7 +92,7 @@ func token(t *testing.T, url string) string {
 	return made.Secret
 }
 
-// client makes connections of its own that trust the server.
+// client returns a client with its own connections that trusts the server's certificate.
 func (s *serving) client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
@@ -103,7 +103,7 @@ func (s *serving) client(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
-// respond sends a request, and returns the response with its body read.
+// respond sends a request and returns the response with its body read.
 func respond(t *testing.T, client *http.Client, req *http.Request) (*http.Response, string) {
 	t.Helper()
 	res, err := client.Do(req)
@@ -135,9 +135,8 @@ func get(ctx context.Context, c *http.Client, url, token string) (*http.Response
 	return res, string(body), err
 }
 
-// served fails the test unless a healthy caller gets what it asks for. Where this
-// machine has no time for the server, a request may be refused in the way that
-// asks to be repeated, and the caller does so.
+// served fails the test unless a normal caller gets its response. On a busy machine a request may
+// be refused with Retry-After; then it is retried.
 func (s *serving) served(t *testing.T, client *http.Client) {
 	t.Helper()
 	testutil.Eventually(t, "a healthy caller is served", func() bool {
@@ -149,7 +148,7 @@ func (s *serving) served(t *testing.T, client *http.Client) {
 	})
 }
 
-// answers fails the test unless the URL answers with the status.
+// answers fails the test unless the URL responds with the status.
 func (s *serving) answers(t *testing.T, url, token string, status int) string {
 	t.Helper()
 	res, body, err := get(t.Context(), s.client(t), url, token)
@@ -210,7 +209,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("takes up a renewed certificate", func(t *testing.T) {
 		t.Parallel()
-		s := serve(t, withGuild(t)) // the others still trust the old one
+		s := serve(t, withGuild(t)) // other clients still trust the old certificate
 		for _, old := range []string{s.files.CA, s.files.Cert, s.files.Key} {
 			if err := os.Remove(old); err != nil {
 				t.Fatal(err)
@@ -242,8 +241,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// A caller that sends its request byte by byte is cut off, and the others do
-// not notice it.
+// A caller that sends its request byte by byte is cut off, and other callers are not affected.
 // RELIABILITY.md, Overload.
 func TestSlowCallers(t *testing.T) {
 	t.Parallel()
@@ -255,7 +253,7 @@ func TestSlowCallers(t *testing.T) {
 	for i := range slow {
 		wg.Go(func() {
 			target, request := s.http, "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-			if i%3 == 0 { // the head at once, the body never
+			if i%3 == 0 { // sends the whole head and never the body
 				request = "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 			}
 			c, err := net.Dial("tcp", strings.TrimPrefix(target, "http://"))
@@ -263,7 +261,7 @@ func TestSlowCallers(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			if i%3 != 1 { // every third sends nothing at all
+			if i%3 != 1 { // every third caller sends nothing
 				_, _ = io.WriteString(c, request)
 			}
 			_ = c.SetReadDeadline(begun.Add(30 * time.Second))
@@ -286,8 +284,7 @@ func TestSlowCallers(t *testing.T) {
 	}
 }
 
-// A stop in the middle of traffic fails no request and resets no connection.
-// RELIABILITY.md, Operation.
+// Stopping under load fails no request and resets no connection. RELIABILITY.md, Operation.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -301,7 +298,7 @@ func TestGracefulStop(t *testing.T) {
 		client := s.client(t)
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				// As a load balancer does: it stops sending once the node says it is not ready.
+				// As a load balancer does, stop sending once the node reports that it is not ready.
 				if stopping.Load() {
 					return
 				}
@@ -311,7 +308,7 @@ func TestGracefulStop(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				req.GetBody = nil // the client must not hide a reset by sending again
+				req.GetBody = nil // so that the client does not hide a reset by retrying
 				req.Header.Set("Authorization", "Bearer "+s.token)
 				req.Header.Set("Content-Type", "application/json")
 				res, err := client.Do(req)
@@ -327,7 +324,7 @@ func TestGracefulStop(t *testing.T) {
 					closing.Add(1)
 				}
 				done.Add(1)
-				time.Sleep(5 * time.Millisecond) // a rate a CI machine keeps up with
+				time.Sleep(5 * time.Millisecond) // a rate that a CI machine can handle
 			}
 		})
 	}
@@ -349,7 +346,7 @@ func TestGracefulStop(t *testing.T) {
 		t.Error("nobody was asked to close their connection")
 	}
 
-	// Each answered change is in the ledger, once.
+	// Each acknowledged change is in the ledger once.
 	pool, err := db.OpenSQL(url, "test", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -367,9 +364,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// A node is rolled back over a schema that has lost what it needs, or a contracting
-// migration has not seen it: it does not start, and one that runs is not ready.
-// RELIABILITY.md, Operation.
+// A program that is rolled back to a version too old for the schema does not start, and a running
+// one becomes unready. RELIABILITY.md, Operation.
 func TestANodeThatIsTooOldForTheDatabaseGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -422,7 +418,7 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-// A start that fails ends what it has started: its caller finds nothing running.
+// A failed start stops everything that it has started.
 func TestAStartThatFailsEndsWhatItHasStarted(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -505,7 +501,7 @@ func TestSettings(t *testing.T) {
 				"--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off",
 			}
 			r := call(t, "", append(args, strings.Split(c.args, " ")...)...)
-			r.err = r.err[strings.Index(r.err, "guildhall: "):] // a log may stand before it
+			r.err = r.err[strings.Index(r.err, "guildhall: "):] // log lines may come first
 			r.refused(t, 1, c.text)
 		}
 		for _, fine := range []string{"10.0.0.0/8", "::ffff:10.0.0.0/104", "2001:db8::/32", "::1,127.0.0.1", ""} {
@@ -530,7 +526,7 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// found by other commands, and by this test.
+// running returns the running dev's file, as other commands read it.
 func running(t *testing.T, dir string) targetDatabase {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, ".guildhall", runningFile))

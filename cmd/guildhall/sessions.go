@@ -18,7 +18,7 @@ type dashboardSessions struct {
 	JSON  bool   `help:"Print a JSON array."`
 }
 
-// listedSession is a session as `--json` prints it.
+// listedSession is the JSON of a session.
 type listedSession struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"` // user or operator
@@ -67,7 +67,7 @@ type dashboardEnd struct {
 	JSON bool   `help:"Print one JSON object."`
 }
 
-// endedSessions is what ending sessions comes to, as `--json` prints it.
+// endedSessions is the JSON of the result of ending sessions.
 type endedSessions struct {
 	Ended int `json:"ended"`
 }
@@ -94,7 +94,7 @@ func (c *dashboardEnd) Run(ctx context.Context, io streams) error {
 	return io.tell(c.JSON, endedSessions{1}, "Session %s is ended.", c.ID)
 }
 
-// revokedLinks is what taking links back comes to, as `--json` prints it.
+// revokedLinks is the JSON of the result of revoking links.
 type revokedLinks struct {
 	Revoked int `json:"revoked"`
 }

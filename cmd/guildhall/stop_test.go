@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A listener with a slow caller takes none of their time from the callers of another.
-// RELIABILITY.md, Operation.
+// All listeners are closed concurrently: a slow caller of one listener takes no time from the
+// callers of another. RELIABILITY.md, Operation.
 func TestListenersEndTogether(t *testing.T) {
 	t.Parallel()
 	begun, over := make(chan struct{}), make(chan struct{})
@@ -48,12 +48,12 @@ func TestListenersEndTogether(t *testing.T) {
 	}
 }
 
-// A signal that is sent twice at once, as timeout(1) does, lets the program end as it
-// should; who insists ends it.
+// A signal that is sent twice at once, as timeout(1) does, stops the program in order; a later
+// second signal ends it immediately.
 func TestASignalThatComesTwiceIsOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		more time.Duration // how long signals are sent while it ends
+		more time.Duration // how long further signals are sent while the program stops
 		code int
 	}{"twice": {0, 0}, "insisting": {time.Minute, -1}} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestASignalThatComesTwiceIsOne(t *testing.T) {
 			api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
 			running := make(chan *os.Process, 1)
 			from := newAway(t, api, func(r *http.Request) {
-				if r.Method == http.MethodDelete { // what it does before it ends
+				if r.Method == http.MethodDelete { // the shutdown takes a while
 					p, until := <-running, time.Now().Add(c.more)
 					for p.Signal(syscall.SIGTERM) == nil && time.Now().Before(until) && r.Context().Err() == nil {
 						time.Sleep(50 * time.Millisecond)

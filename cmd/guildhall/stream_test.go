@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Operators begin, change, list and end the bot's streams, and are refused what the API
-// refuses.
+// Operators create, change, list and delete the bot's streams, with the same refusals as in the
+// API.
 func TestOperatorsChangeStreams(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

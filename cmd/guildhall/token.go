@@ -21,7 +21,7 @@ type tokenCommands struct {
 	Revoke tokenRevoke `cmd:"" help:"Revoke a token. Returns when no node accepts it any more."`
 }
 
-// credential is what tokens and bot keys are made of alike.
+// credential holds the options that tokens and bot keys have in common.
 type credential struct {
 	connection
 	Name      string   `required:"" help:"A label, 1 to 100 characters."`
@@ -31,8 +31,8 @@ type credential struct {
 	JSON      bool     `help:"Print one JSON object."`
 }
 
-// begin opens the database, and says for which environment it is and in which time
-// it expires: 0 is never.
+// begin opens the database and returns the environment of the installation and the time to expiry;
+// 0 means never.
 func (c credential) begin(ctx context.Context) (d *db.DB, env string, expiresIn time.Duration, err error) {
 	if c.ExpiresIn != "" {
 		if expiresIn, err = auth.ParseExpiresIn(c.ExpiresIn); err != nil {
@@ -52,10 +52,10 @@ type tokenCreate struct {
 	RateWrite string   `help:"Writes that the token may make, or off. Default: GUILDHALL_RATE_WRITE." placeholder:"600/1m"`
 }
 
-// created is a token as `--json` prints it when it is made.
+// created is the JSON of a new token.
 type created struct {
 	ID          string     `json:"id"`
-	Token       string     `json:"token,omitempty"` // a new one's, once
+	Token       string     `json:"token,omitempty"` // set for a new token only
 	Preview     string     `json:"preview"`
 	GuildID     string     `json:"guild_id"`
 	Name        string     `json:"name"`
@@ -66,7 +66,7 @@ type created struct {
 	limits
 }
 
-// limits are a token's own limits as `--json` prints them; null: the installation's.
+// limits are a token's own rate limits in JSON; null: the installation's default.
 type limits struct {
 	RateRead  *string `json:"rate_read"`
 	RateWrite *string `json:"rate_write"`
@@ -118,7 +118,7 @@ type tokenLimit struct {
 	JSON      bool   `help:"Print one JSON object."`
 }
 
-// Run changes the limits that are given, and prints those in force.
+// Run changes the given limits and prints the resulting ones.
 func (c *tokenLimit) Run(ctx context.Context, io streams) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ type tokenList struct {
 	JSON  bool   `help:"Print a JSON array."`
 }
 
-// listed is a token as the list prints it.
+// listed is the JSON of a token in the list.
 type listed struct {
 	created
 	LastUsedAt *wire.Time `json:"last_used_at"`
@@ -197,7 +197,7 @@ type tokenRevoke struct {
 	JSON       bool   `help:"Print one JSON object."`
 }
 
-// revokedTokens is what `--json` prints.
+// revokedTokens is the JSON of the result.
 type revokedTokens struct {
 	Revoked int `json:"revoked"`
 }

@@ -20,7 +20,7 @@ import (
 	"guildhall/internal/outbound/chat/chattest"
 )
 
-// traces is a collector, which keeps what it was sent.
+// traces is a collector that keeps the spans it receives.
 type traces struct {
 	*httptest.Server
 
@@ -54,7 +54,7 @@ func collect(t *testing.T) *traces {
 	return c
 }
 
-// find returns the first span of the name, nil when there is none yet.
+// find returns the first span with the name, or nil if there is none yet.
 func (c *traces) find(name string) *spans.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *traces) find(name string) *spans.Span {
 	return nil
 }
 
-// within lists the names of the spans that are part of one.
+// within returns the names of the descendants of a span.
 func (c *traces) within(parent *spans.Span) (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,13 +94,13 @@ func named(s *spans.Span) string { return fmt.Sprintf("00-%x-%x-01", s.GetTraceI
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c"
 
-// traced is a server that tells a collector of its work, with what it calls.
+// traced is a server that sends traces to a collector, with the services that the server calls.
 type traced struct {
 	*serving
 	*traces
 	mu           sync.Mutex
-	endpoint     string // listens
-	hook, posted string // the traceparent that a receiver, and the platform, were sent
+	endpoint     string // id of an endpoint that listens
+	hook, posted string // the traceparent headers that the receiver and the platform got
 }
 
 func serveTraced(t *testing.T) *traced {
@@ -157,8 +157,8 @@ func (s *traced) post(t *testing.T, path, body string, status int, traceparent s
 	return string(text)
 }
 
-// A write that posts a message and tells a receiver: its request, each of its
-// statements, its calls of Redis and the platform and, when it is over, the delivery.
+// The trace of a write that posts a message and emits an event contains its request, each of its
+// statements, its calls of Redis and of the platform and, after its end, the delivery.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	s := serveTraced(t)
@@ -210,8 +210,7 @@ func TestTraces(t *testing.T) {
 	s.holdNothingSecret(t)
 }
 
-// A test event, which is told by another statement than all others, is part of the
-// trace in which it was asked for.
+// A ping, whose event is recorded by a statement of its own, belongs to the trace of its request.
 func TestATestEventIsPartOfItsTrace(t *testing.T) {
 	t.Parallel()
 	s := serveTraced(t)
@@ -222,7 +221,7 @@ func TestATestEventIsPartOfItsTrace(t *testing.T) {
 	}
 }
 
-// holdNothingSecret looks at the bytes that were sent.
+// holdNothingSecret searches the bytes that were sent to the collector for secrets.
 func (s *traced) holdNothingSecret(t *testing.T) {
 	t.Helper()
 	s.traces.mu.Lock()

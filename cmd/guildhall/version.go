@@ -13,19 +13,19 @@ import (
 var (
 	version = "devel"
 	commit  = ""
-	guides  = "" // where the documents are published
+	guides  = "" // URL of the published documents
 )
 
 type versionCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// build is what this program was made of.
+// build describes how this program was built.
 type build struct {
-	Version  string `json:"version"` // of the program: year, month and fix, or devel
+	Version  string `json:"version"` // the release: year, month and number, or devel
 	Contract string `json:"contract"`
 	Commit   string `json:"commit"`
-	Date     string `json:"date,omitempty"` // of the commit, where no release names the program
+	Date     string `json:"date,omitempty"` // the commit's date, if the program is no release
 	Go       string `json:"go"`
 }
 
@@ -63,7 +63,7 @@ func thisBuild() (build, error) {
 	return b, nil
 }
 
-// show tells Prometheus which program this is.
+// show exports the build as a metric.
 func (b build) show(metrics prometheus.Registerer) {
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "guildhall_build_info", Help: "The program that runs: always 1.",

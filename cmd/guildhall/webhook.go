@@ -29,8 +29,8 @@ type webhookGroup struct {
 	Remove       webhookRemove     `cmd:"" help:"Delete an endpoint."`
 }
 
-// receivers is what the webhook commands need of the settings: those that say
-// which addresses may be called and how secrets are kept.
+// receivers holds the settings of the webhook commands: which addresses may be called, and the
+// secret key.
 type receivers struct {
 	connection
 	SecretKey    string   `env:"GUILDHALL_SECRET_KEY" help:"The servers' own, as they have it. Default: that of the running guildhall dev." placeholder:"KEY"`
@@ -65,7 +65,7 @@ func (c *webhookAdd) Run(ctx context.Context, io streams) error {
 	return c.printSecret(io, e)
 }
 
-// config opens the database and returns what managing endpoints takes.
+// config opens the database and returns what managing endpoints needs.
 func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	d, f, err := r.open(ctx)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *webhookRotate) Run(ctx context.Context, io streams) error {
 	return c.printSecret(io, e)
 }
 
-// parseOverlap reads how long an old secret signs along.
+// parseOverlap parses how long a replaced secret also signs.
 func parseOverlap(s string) (time.Duration, error) {
 	if s == "0" || s == "0s" {
 		return 0, nil
@@ -169,7 +169,7 @@ func parseOverlap(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// endpointCommand is a command about one endpoint that needs no key.
+// endpointCommand is the common part of commands about one endpoint that need no secret key.
 type endpointCommand struct {
 	connection
 	ID   string `arg:"" help:"The endpoint's id."`
@@ -178,8 +178,8 @@ type endpointCommand struct {
 
 type webhookTest struct{ endpointCommand }
 
-// Run fails when the receiver did not accept the ping, after printing what it
-// answered.
+// Run sends a ping, prints the receiver's response, and fails if the receiver did not accept the
+// ping.
 func (c *webhookTest) Run(ctx context.Context, io streams) error {
 	return c.with(ctx, func(d *db.DB, guild string) error {
 		sent, err := webhooks.Test(ctx, d, guild, c.ID)
@@ -201,7 +201,7 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// with runs do on the open database, for the endpoint's guild.
+// with opens the database and calls do with the endpoint's guild.
 func (c endpointCommand) with(ctx context.Context, do func(d *db.DB, guild string) error) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
@@ -285,9 +285,8 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// parseSince reads an instant, or how long ago it was. Since one that is still to come
-// nothing has happened, which a slip of the pen must not have us say; clocks of machines
-// may be a minute apart.
+// parseSince parses an instant, or a time before now. It refuses an instant in the future, which
+// would be a typing error and always give an empty result; clocks may differ by a minute.
 func parseSince(s string) (time.Time, error) {
 	if t, err := wire.ParseTime(s); err == nil {
 		if time.Until(t) > time.Minute {
@@ -317,7 +316,7 @@ func (c endpointCommand) printDelivery(io streams, d gen.WebhookDelivery) error 
 	return io.tell(c.JSON, d, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
-// receiverResponse is what the receiver said, or why it could not be asked.
+// receiverResponse returns the receiver's response, or why there was none.
 func receiverResponse(d gen.WebhookDelivery) string {
 	var parts []string
 	if d.ResponseStatus != nil {

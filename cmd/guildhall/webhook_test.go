@@ -11,13 +11,12 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// The commands around a receiver, beside a node that is a worker and nothing
-// else.
+// The webhook commands, with a node that is only a worker.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
 	receiver := egresstest.NewReceiver(t, egresstest.Respond(204, ""))
-	// signature is that of the newest request.
+	// signature returns the signature of the newest request.
 	signature := func() string { return receiver.Await(t, 1).Header.Get("Service-Signature") }
 	key, err := newSecretKey()
 	if err != nil {
@@ -105,7 +104,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// A ping for a pull endpoint waits until somebody fetches it, and the command says so.
+// A ping for a pull endpoint waits to be fetched, and the command says so.
 func TestAPingThatIsFetchedIsNotRefused(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -119,7 +118,8 @@ func TestAPingThatIsFetchedIsNotRefused(t *testing.T) {
 	}
 }
 
-// An installation for tests may have no secret key. The commands seal as its servers do.
+// A test installation may have no secret key. The commands then use the same fallback key as its
+// servers.
 func TestWebhooksOfAnInstallationWithoutAKey(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

@@ -16,12 +16,12 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// localMembers react to every message on the stand-in, so that a giveaway that is tried
-// out there has winners.
+// localMembers react to every message on the stand-in, so that a giveaway in a local installation
+// has winners.
 var localMembers = []string{"190320984123768832", "201547710032117760", "263117890457255936", "318804417920565248", "402187554310021120"}
 
-// platform is the chat platform: Discord, or a stand-in that says so, or none. Where the
-// operator's bot does the work it is nil, and handing makes one for each pool.
+// platform returns the chat platform: Discord, a stand-in, or Off. If the operator's bot acts on
+// the platform, it returns nil, and handing makes a platform for each pool.
 func (n *node) platform() (chat.Platform, error) {
 	if n.off() {
 		n.log.Warn("GUILDHALL_DISCORD_URL is off: ticket messages are refused (discord_send_failed), giveaways are neither posted nor announced and are drawn " +
@@ -44,8 +44,8 @@ func (n *node) platform() (chat.Platform, error) {
 	return chat.NewDiscord(chat.Config{Token: n.DiscordToken, URL: n.DiscordURL, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, Refusals: refusals})
 }
 
-// handing is the chat platform where the operator's bot does the work, for those who use
-// the pool; asked is called after the bot has been asked for something.
+// handing returns the chat platform of an installation whose operator's bot acts on it, for users
+// of the pool d; asked is called after each request to the bot.
 func (n *node) handing(d *db.DB, asked func(guild string)) *chat.Work {
 	if !n.byBot() {
 		return nil
@@ -53,9 +53,8 @@ func (n *node) handing(d *db.DB, asked func(guild string)) *chat.Work {
 	return chat.NewWork(d, n.log, asked)
 }
 
-// startWorkers starts what works without being asked, on connections of its
-// own: the webhook deliverer and the chores. The function it returns wakes the
-// deliverer of this process for a guild.
+// startWorkers starts the background work, on connections of its own: the webhook deliverer and the
+// chores. The returned function wakes this process's deliverer for a guild.
 func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(guild string), err error) {
 	if !n.worker() {
 		return func(string) {}, nil

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// How many requests' writes Postgres has to refuse in a row until a node says that
-// it is not ready, and how long it says so after the last of them: then requests
-// come again and find out.
+// A node reports that it is not ready after this many writes in a row were refused by Postgres, and
+// for this long after the last of them. Then it gets requests again and may find that writes work.
 const (
 	failingRun = 10
 	failingFor = 15 * time.Second
 )
 
-// writes is what has become of requests' writes lately. A probe of our own says
-// that the database takes writes, not that it takes theirs: a row fits into a page
-// that is there on a full disk too, and a role may have lost one table's rights.
+// writes records the results of requests' recent writes. A test write of our own does not suffice:
+// on a full disk a small row may still fit into an existing page, and a role may have lost its
+// rights on one table only.
 type writes struct {
 	mu   sync.Mutex
-	run  int // refused since one was committed
+	run  int // writes refused since the last commit
 	last time.Time
 	err  error
 }
 
-// note takes the end of a request's write: nil when it is committed.
+// note records the result of a request's write: nil after a commit.
 func (w *writes) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -35,7 +34,7 @@ func (w *writes) note(err error) {
 	w.last, w.err = time.Now(), err
 }
 
-// failing returns why writes fail one after the other, or nil.
+// failing returns why writes are being refused, or nil.
 func (w *writes) failing() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

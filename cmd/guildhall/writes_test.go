@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// A node that the database refuses one write after the other says so, though a
-// probe's write goes through, and says that it is ready again once a write has.
+// A node whose writes Postgres refuses one after the other reports that it is not ready, although
+// its test write succeeds, and reports that it is ready after the next successful write.
 // RELIABILITY.md, Operation.
 func TestANodeWhoseWritesAreRefusedIsNotReady(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestANodeWhoseWritesAreRefusedIsNotReady(t *testing.T) {
 	s.answers(t, s.ops+"/readyz", "", 200)
 }
 
-// Some refusals are no run, and a run is over when no write has come for a while:
-// a node that gets none because it is not ready would not find out otherwise.
+// A few refusals do not make a node unready. The node becomes ready again after a while without
+// writes: since an unready node gets none, it would otherwise never find out.
 func TestARunOfRefusalsEnds(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
