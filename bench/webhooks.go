@@ -30,7 +30,8 @@ type webhookOptions struct {
 // that write and deliver, and the receivers. It prints
 //
 //   - what one claim costs while more and more endpoints wait or fail;
-//   - how long events take from the write's response to the receiver, alone and beside endpoints in trouble;
+//   - how long events take from the write's response to the receiver, alone and beside endpoints in
+//     trouble;
 //   - how fast a backlog is sent with one node and with two.
 //
 // The statements of an event include those of its write. The benchmark growth measures an idle
