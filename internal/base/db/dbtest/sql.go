@@ -10,12 +10,19 @@ import (
 // The rules for statements (ARCHITECTURE.md, "One guild a statement"), as far as the text of a
 // statement shows them:
 //
-//   - An UPDATE, DELETE or locking SELECT on a guild's table compares guild_id with one value; an INSERT names the column guild_id.
-//   - An INSERT into a guild's table from a CTE takes the guild from a row of a guild's table. Citus then runs the insert on that guild's worker. It sends the result of any other CTE to every worker, including one that is down.
-//   - An upsert sets values that come from the statement, from excluded or from the row, never from a function that is not immutable. The same holds for a CASE or COALESCE in an UPDATE.
-//   - An UPDATE does not parse text from a CTE as an instant, and a change does not return a clock's value: both depend on the session.
-//   - EXISTS with an empty SELECT list on a guild's table names the guild: a coordinator cannot plan an empty list for several workers.
-//   - The main query of a statement whose CTEs change rows is not an INSERT that selects from one guild's table alone: Citus would send both to a worker, which runs only one.
+//   - An UPDATE, DELETE or locking SELECT on a guild's table compares guild_id with one value; an
+//     INSERT names the column guild_id.
+//   - An INSERT into a guild's table from a CTE takes the guild from a row of a guild's table.
+//     Citus then runs the insert on that guild's worker. It sends the result of any other CTE to
+//     every worker, including one that is down.
+//   - An upsert sets values that come from the statement, from excluded or from the row, never from
+//     a function that is not immutable. The same holds for a CASE or COALESCE in an UPDATE.
+//   - An UPDATE does not parse text from a CTE as an instant, and a change does not return a
+//     clock's value: both depend on the session.
+//   - EXISTS with an empty SELECT list on a guild's table names the guild: a coordinator cannot
+//     plan an empty list for several workers.
+//   - The main query of a statement whose CTEs change rows is not an INSERT that selects from one
+//     guild's table alone: Citus would send both to a worker, which runs only one.
 //   - Entries and draws of giveaways are inserted and never changed.
 
 // token is a word, parameter, literal or symbol of a statement.
