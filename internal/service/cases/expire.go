@@ -8,26 +8,25 @@ import (
 )
 
 const (
-	// batchSize is how many overdue cases are looked for at a time.
+	// batchSize is how many due cases one query finds.
 	batchSize = 2000
-	// unitSize is how many cases of a guild expire in one transaction: an edit of
-	// one of them waits for the whole of it.
+	// unitSize is how many cases of a guild one transaction expires. An edit of one of them waits
+	// for the whole transaction.
 	unitSize = 200
-	// unitsAtOnce is how many transactions run side by side.
+	// unitsAtOnce is how many transactions run concurrently.
 	unitsAtOnce = 3
 )
 
-// Expire turns every active case whose expiry has passed into an expired one,
-// and tells the guild's endpoints. It is the background job's work: the status
-// is a stored change, so that reading a case and editing it never alter it.
-// Several may run at once. A case that someone else holds at the moment is left
-// for the next time.
+// Expire sets the status of every active case whose expiry has passed to expired and records the
+// events. A background sweep calls it; reading or editing a case never changes its status by
+// itself. Several calls may run at once. A case that another transaction has locked is left for the
+// next run.
 func Expire(ctx context.Context, d *db.DB) error {
 	return db.Sweep{What: "overdue cases", Due: due, Look: batchSize, Chunk: unitSize, AtOnce: unitsAtOnce, Do: expireUnit}.Run(ctx, d)
 }
 
-// expireUnit expires those of the guild's cases that are due and that nobody
-// holds, each with its event.
+// expireUnit expires those of the guild's given cases that are due and not locked, and records an
+// event for each.
 func expireUnit(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
 	rows, err := expire(ctx, tx, guild, ids)
 	if err != nil || len(rows) == 0 {

@@ -53,7 +53,7 @@ func TestMoreMetadataThanACaseCanHaveIsRefused(t *testing.T) {
 	if got := api.Do(t, "getCase", "", at); string(got.Body) != string(before.Body) {
 		t.Errorf("refused edits left %s of %s", got.Body, before.Body)
 	}
-	// All twenty may go and twenty others come in one call.
+	// One call may remove all twenty names and add twenty others.
 	api.Do(t, "updateCase", `{"metadata":`+strings.TrimSuffix(members(0, 20, `null`), "}")+`,`+members(20, 40, `"b"`)[1:]+`}`, at).
 		Want(t, 200, `{"data":{"metadata":`+members(20, 40, `"b"`)+`}}`)
 }

@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/base/page"
 )
 
-// However deep it lies and however it is filtered, a page is the page of the
-// list sorted by hand.
+// Every page, however deep and however filtered, equals the page of a list that the test has sorted
+// itself.
 func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// row is one stored case, and what a guild file has of it.
+// row is a stored case. Its JSON is the case's record in guild files.
 type row struct {
 	GuildID     string          `db:"guild_id" json:"guild_id"`
 	ID          string          `db:"id" json:"id"`
@@ -35,7 +35,7 @@ var (
 	columns = members.All()
 )
 
-// Records are the cases of a guild as they move.
+// Records is the record kind of cases.
 var Records = transfer.Kind[row]{
 	Name: "case", Schema: "GuildFileCase", Table: "cases", Columns: members.Moved(), Order: "number",
 	Refusals: map[string]string{
@@ -70,8 +70,8 @@ var Records = transfer.Kind[row]{
 	Writer: &writer,
 }
 
-// number gives cases their numbers. Where some are of now, a case that waits for the
-// import is dated after them.
+// number gives cases without a number the next ones. If some are of the present, a new case that
+// waits for the import gets a later instant.
 func number(ctx context.Context, tx *db.Tx, rows []row) error {
 	err := transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Each member that moves with a case is shown in answers and events, and the other way
-// round.
+// Each member of a case's record is shown in responses and events, and the other way round.
 func TestACaseIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(c row) any { return show(c) }, "guild_id")

@@ -5,16 +5,16 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// patch is a wished-for edit.
+// patch is a change of a case.
 type patch struct {
-	Reason    *string    // nil: leave it
-	Expiry    bool       // whether ExpiresAt is wished for
-	ExpiresAt *wire.Time // nil: clear it
+	Reason    *string    // nil: unchanged
+	Expiry    bool       // whether ExpiresAt is given
+	ExpiresAt *wire.Time // nil: remove the expiry
 	Metadata  metadata.Change
 }
 
-// apply returns c as p wants it and the members that differ. It is Refused when the
-// metadata would be too much.
+// apply returns c after the change and the members that differ. It returns a Refused fault if the
+// metadata would exceed its limits.
 func (p patch) apply(c row) (row, []string, error) {
 	desired := c
 	if p.Reason != nil {

@@ -1,6 +1,5 @@
-// Package cases is the moderation record of a guild. Notes and warnings can be
-// filed through the API; every other type and every change of status is the
-// bot's or the dashboard's, except that a case expires on its own.
+// Package cases implements moderation cases. The API can create notes and warnings; cases of other
+// types, and changes of status, come from the operator's bot. A case expires by itself.
 package cases
 
 import (
@@ -18,10 +17,10 @@ import (
 // Service implements the operations on cases.
 type Service struct{}
 
-// ListCases returns one page of the guild's cases, newest first, or with
-// updated_since by their last change, so that what changes moves behind the
-// reader. Deleted cases are among them unless the status filter leaves them out:
-// a client that keeps a copy must learn of the deletion.
+// ListCases returns a page of the guild's cases, newest first. With updated_since it lists by the
+// last change, so that a case that changes while a reader pages moves to the end, where the reader
+// will see it. Deleted cases are included unless the status filter excludes them: a client that
+// keeps a copy must learn of the deletion.
 func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (gen.ListCasesResponseObject, error) {
 	f := filterOf(r.Params)
 	p := page.Of(r.Params.Page, r.Params.PerPage)
@@ -47,7 +46,7 @@ func filterOf(q gen.ListCasesParams) (f filter) {
 	return f
 }
 
-// or is *v, or the zero value.
+// or returns *v, or the zero value if v is nil.
 func or[T any](v *T) (value T) {
 	if v != nil {
 		value = *v
@@ -55,8 +54,8 @@ func or[T any](v *T) (value T) {
 	return value
 }
 
-// CreateCase files a note or a warning under the guild's next number. The
-// people it names need not be members any more.
+// CreateCase creates a note or a warning with the guild's next number. The users that it names need
+// not be members any more.
 func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject) (gen.CreateCaseResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	kept, err := metadata.Values(nil).With(r.Body.Metadata)
@@ -96,9 +95,9 @@ func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.
 	return gen.GetCase200JSONResponse{Data: show(c)}, nil
 }
 
-// UpdateCase edits the reason, the expiry and the metadata; a member that is left
-// out stays as it is. It is Refused for a deleted case. An edit that changes
-// nothing leaves the case untouched and tells nobody.
+// UpdateCase changes the reason, the expiry and the metadata; a member that is left out stays
+// unchanged. It returns a Refused fault for a deleted case. If nothing changes, the case is not
+// written and no event is recorded.
 func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject) (gen.UpdateCaseResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	c, err := lock(ctx, tx, by.GuildID, r.ID)
@@ -128,12 +127,12 @@ func isDeleted(c row) error {
 	return fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
 }
 
-// patchOf reads a request's body, in which an expiry can be absent, null or set.
+// patchOf returns the change in a request's body, in which an expiry may be absent, null or set.
 func patchOf(b *gen.UpdateCaseRequest) patch {
 	p := patch{Reason: b.Reason, Metadata: b.Metadata}
 	if b.ExpiresAt.IsSpecified() {
 		p.Expiry = true
-		if t, err := b.ExpiresAt.Get(); err == nil { // an error says: null
+		if t, err := b.ExpiresAt.Get(); err == nil { // an error means null
 			p.ExpiresAt = &t
 		}
 	}
@@ -157,7 +156,7 @@ func show(c row) gen.Case {
 	}
 }
 
-// showChange is show for an event, which also says what the edit changed.
+// showChange is show for an event, which also lists the changed members.
 func showChange(c row, changed []string) gen.CaseChange {
 	return gen.CaseChange{Case: show(c), Changed: changed}
 }

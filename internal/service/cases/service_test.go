@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Cases") }
 
-// stored puts a case into the view's guild as the bot would.
+// stored inserts a case into the client's guild.
 func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt string) {
 	t.Helper()
 	dbtest.Exec(t, a.DB(), `
@@ -24,7 +24,7 @@ func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt strin
 		a.Guild, id, user, typ, status, createdAt)
 }
 
-// ids are the ids of a list.
+// ids returns the ids of a list, joined.
 func ids(t testing.TB, a *apitest.Response) string {
 	t.Helper()
 	return strings.Join(a.Want(t, 200, ``).All(t, "id"), " ")
@@ -66,7 +66,8 @@ func TestCreateCase(t *testing.T) {
 			api.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":`+string(long)+`}`).
 				WantError(t, 400, "invalid_request")
 		}
-		// Escapes count as what they stand for: a surrogate pair is one.
+		// A JSON escape counts as the character that it stands for: a surrogate pair is one
+		// character.
 		escaped := `{"user_id":"42","moderator_id":"7","type":"note","reason":"` + strings.Repeat(`\ud83c\udf89`, 1000) + `"}`
 		api.Do(t, "createCase", escaped).Want(t, 201, `{"data":{"reason":"`+strings.Repeat("🎉", 1000)+`"}}`)
 	})
@@ -150,7 +151,7 @@ func TestListCases(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.Scopes("cases:read"))
 	next := api.Next(t)
-	// Two at the same instant: the id decides.
+	// Two cases with the same instant are ordered by id.
 	stored(t, api, "a", "note", "active", "42", "2026-01-01T00:00:00Z")
 	stored(t, api, "b", "warn", "active", "42", "2026-01-02T00:00:00Z")
 	stored(t, api, "c", "warn", "expired", "43", "2026-01-02T00:00:00Z")

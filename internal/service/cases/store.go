@@ -14,17 +14,17 @@ const (
 	deleted = "deleted"
 )
 
-// filter narrows a list. The zero value lets everything through.
+// filter selects cases of a list. The zero value selects all.
 type filter struct {
 	UserID      string
 	ModeratorID string
 	Type        string
 	Status      string
 	Number      int64
-	Since       time.Time  // created no earlier than this
-	Until       *time.Time // created before this
-	// Changed is nil, or lists what changed no earlier than this, in the order of
-	// the changes.
+	Since       time.Time  // created at this time or later
+	Until       *time.Time // created before this time
+	// Changed, if not nil, selects cases that changed at this time or later and orders them by
+	// their last change.
 	Changed *time.Time
 }
 
@@ -36,12 +36,11 @@ const inGuild = `guild_id = $1
 		  AND created_at >= $4
 		  AND created_at < coalesce($5, 'infinity'::timestamptz)`
 
-// The list has one statement for each index that serves it, and not one with
-// optional conditions: a prepared statement's plan has to hold for every value,
-// and a condition that may be switched off cannot be looked up in an index.
+// There is a statement for each index that serves the list, instead of one statement with optional
+// conditions: the plan of a prepared statement must hold for every value, and an optional condition
+// cannot use an index.
 var (
-	// Numbers are distinct and begin at 1: there are no more cases than the
-	// highest says.
+	// Numbers are distinct and start at 1, so the highest number bounds the number of cases.
 	table = page.Table{Name: "cases", Columns: columns, Reach: "(SELECT max(number) FROM cases WHERE guild_id = $1)"}
 
 	newest = page.Newest(table, inGuild)
@@ -67,7 +66,7 @@ var (
 		  AND ($7::text = '' OR type = $7)
 		  AND ($8::text = '' OR status = $8)`)
 
-	// There is one at most.
+	// At most one case has the number.
 	numbered = selectCases + `
 		WHERE ` + inGuild + `
 		  AND number = $6
@@ -77,8 +76,8 @@ var (
 		  AND ($10::text = '' OR user_id = $10)
 		LIMIT $2 OFFSET $3`
 
-	// In a CASE, Postgres neither looks for another index nor takes the filters
-	// to leave so little that it would rather sort.
+	// Inside a CASE the filters lead Postgres neither to another index nor to the estimate that
+	// sorting the few remaining rows is cheaper.
 	changed = page.Changed(table, `guild_id = $1
 		  AND updated_at >= $6
 		  AND CASE
@@ -97,7 +96,7 @@ var byID = selectCases + `
 		WHERE guild_id = $1
 		  AND id = $2`
 
-// due lists the overdue cases of all guilds, so it locks nothing.
+// due selects due cases of all guilds, without locks.
 const due = `
 		SELECT guild_id, id
 		FROM cases
@@ -107,16 +106,14 @@ const due = `
 		ORDER BY expires_at
 		LIMIT $1`
 
-// list returns the page of the guild's cases that pass f, and one case more when
-// there is one: newest first, or by their last change.
+// list returns a page of the guild's cases that match f, and one row more if there is one.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
 	sql, args := query(guild, f, p)
 	rows, err := db.Select[row](ctx, q, sql, args...)
 	return rows, fault.Wrap(err, "list cases of guild", guild)
 }
 
-// query is the statement that lists the cases of guild that pass f, and its
-// arguments.
+// query returns the statement that lists the guild's cases that match f, and its arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset(), f.Since, f.Until}
 	switch {
@@ -138,14 +135,13 @@ func query(guild string, f filter, p page.P) (string, []any) {
 	return newest.For(p), args
 }
 
-// get returns one case. It is NotFound when the guild has no such case.
+// get returns a case, or a NotFound fault.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	c, err := db.Get[row](ctx, q, byID, guild, id)
 	return c, found(err, guild, id)
 }
 
-// lock returns one case and keeps others from changing it until tx ends. It is
-// NotFound when the guild has no such case.
+// lock returns a case and locks its row until tx ends, or returns a NotFound fault.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	c, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
@@ -159,14 +155,14 @@ func found(err error, guild, id string) error {
 	return fault.Wrap(err, "read case", id, "of guild", guild)
 }
 
-// insert gives the case the guild's next number and stores it. Its instant is
-// later than that of the number before, so that numbers and instants agree.
+// insert stores a case with the guild's next number. Its instant is later than that of the previous
+// number, so that numbers and instants have the same order.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	text, err := members.JSON(c)
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt) // more exactly than its JSON has it
+	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt) // a parameter, since the JSON truncates it to the millisecond
 	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
@@ -187,7 +183,7 @@ var inserting = `
 		CROSS JOIN given g
 		RETURNING ` + columns
 
-// edit stores a case that is locked, at the instant of the edit.
+// edit stores a changed case, which is locked, with the instant of the change.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	text, err := members.JSON(c)
 	if err != nil {
@@ -211,8 +207,8 @@ var editing = `
 		SELECT ` + columns + `
 		FROM edited`
 
-// expire turns those of the guild's cases into expired ones that are still due
-// and that nobody else holds, and returns them.
+// expire sets the status of those of the guild's given cases that are still due and not locked to
+// expired, and returns them.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {
 	rows, err := db.Select[row](ctx, tx, `
 		WITH free AS (

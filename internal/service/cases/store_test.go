@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/base/page"
 )
 
-// many is a guild with 60,000 cases among 90,000: 200 members with a hundred
-// each, and one hoarder; bans are rare, and revoked bans rarer.
+// many inserts a guild with 60,000 cases among 90,000: 200 members with a hundred each, and one
+// member with the rest; bans are rare, revoked bans rarer.
 const many = `
 	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, created_at, updated_at)
 	SELECT guild, 'case-' || n, n, CASE WHEN n % 3 = 0 THEN '77' ELSE (1000 + n % 400)::text END, (40 + n % 20)::text,
@@ -145,7 +145,8 @@ func TestExpireWorksThroughABacklogAroundAHeldCase(t *testing.T) {
 		}
 		return n
 	}
-	// A moderator edits one of them meanwhile: the job neither waits for it nor loses it.
+	// A moderator edits one of the cases meanwhile. The sweep neither waits for that case nor loses
+	// it.
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := lock(ctx, tx, "1", "case-3"); err != nil {
 			return err
@@ -169,8 +170,8 @@ func TestExpireWorksThroughABacklogAroundAHeldCase(t *testing.T) {
 	}
 }
 
-// Ten thousand cases that run out at once, most of them of one guild: each is
-// told once, and whoever edits or files cases meanwhile does not wait for all.
+// Ten thousand cases, most of them of one guild, expire at once. Each gets one event, and editing
+// or creating cases meanwhile does not wait for all of them.
 func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -212,7 +213,7 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 		longest = max(longest, time.Since(begun))
 	}
 	t.Logf("the longest edit took %s", longest)
-	// The edits may have kept some from it.
+	// Cases that were being edited may have been skipped.
 	if err := Expire(ctx, d); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Numbers are given out once, and in the order of the cases' instants.
+// Each number is given once, in the order of the cases' instants.
 func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -263,7 +264,7 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 		seen := map[int64]bool{}
 		for i, c := range rows {
 			seen[c.Number] = true
-			// Seen in milliseconds, as callers see them.
+			// Compared in milliseconds, as callers see the instants.
 			if i > 0 && (c.Number > rows[i-1].Number ||
 				!c.CreatedAt.Time.Truncate(time.Millisecond).Before(rows[i-1].CreatedAt.Time.Truncate(time.Millisecond))) {
 				t.Errorf("guild %s: case %d of %s comes after %d of %s", guild, c.Number, c.CreatedAt, rows[i-1].Number, rows[i-1].CreatedAt)
@@ -277,8 +278,8 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 	}
 }
 
-// A row that refers to the guild holds the guild's row too, so that it stays; those who
-// file cases then must not wait for one another in a circle.
+// A row with a foreign key to the guild locks the guild's row (FOR KEY SHARE). Creating cases
+// meanwhile must not deadlock.
 func TestCasesAndNewMembersDoNotBlockOneAnother(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// writer makes and changes cases by records.
+// writer creates and changes cases by records.
 var writer = transfer.Writer[row]{
 	Schema: "RecordCase",
 	Key:    idOf,
@@ -38,7 +38,7 @@ var heldCases = `
 		  AND id = ANY ($2)
 		ORDER BY id`
 
-// revise completes a case. One that is deleted stays as it is.
+// revise completes a case. A deleted case stays unchanged.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was == nil {
@@ -58,7 +58,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	return is.Metadata.Check()
 }
 
-// store makes and changes cases.
+// store inserts and updates cases.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	return fault.Wrap(transfer.StoreRows(ctx, tx, c, rows, idOf, storing), "store cases of guild", c.By.GuildID)
 }
@@ -83,7 +83,7 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tell tells of cases that records have made or changed.
+// tell records the events of cases that records have created or changed.
 func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
