@@ -14,17 +14,17 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// emoji is what members react with to enter.
+// emoji is the reaction by which members enter.
 const emoji = "🎉"
 
-// maxMessage is how many characters the chat platform takes in one message.
+// maxMessage is the platform's limit of characters in a message.
 const maxMessage = 2000
 
 func (g row) channel() chat.Channel {
 	return chat.Channel{GuildID: g.GuildID, ID: g.ChannelID, For: chat.Purpose{SubjectID: g.ID}}
 }
 
-// notice is one message about a giveaway, and the users whom it notifies.
+// notice is one message about a giveaway, with the users that it notifies.
 type notice struct {
 	text     string
 	mentions []string
@@ -57,9 +57,9 @@ func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat
 	})
 }
 
-// present stores, in the unit that makes a giveaway active, the message by which members
-// enter it; a lane posts the message. A giveaway that is not run by the API has its
-// message from the bot, and a giveaway that has a message gets no other.
+// present stores, in the transaction that makes a giveaway active, an intent for the message by
+// which members enter; a lane posts it. It does nothing for a giveaway that the API does not run,
+// whose message the bot posts, and for one that already has a message.
 func present(ctx context.Context, tx *db.Tx, g row) error {
 	if g.Source != fromAPI || g.PostID != nil || g.MessageID != nil {
 		return nil
@@ -75,9 +75,9 @@ func present(ctx context.Context, tx *db.Tx, g row) error {
 	return fault.Wrap(err, "note the message of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// Announce posts the message of an intent once, however often it is called. It returns
-// nil when the message is posted, when nobody wants it any more, and when the operator's
-// bot has been asked to post it; any other error asks for another call.
+// Announce posts the message of an intent once, however often it is called. It returns nil when the
+// message is posted, when it is no longer needed, and when the operator's bot has been asked to
+// post it; after any other error it must be called again.
 func Announce(ctx context.Context, d db.Doer, p chat.Platform, guild, intent string) error {
 	var in chat.Intent
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -94,7 +94,7 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, guild, intent str
 		return err
 	})
 	switch {
-	case db.Missing(err): // withdrawn
+	case db.Missing(err): // the intent was withdrawn
 		return nil
 	case err != nil || in.ID == "" || in.State == chat.Sent:
 		return err
@@ -108,16 +108,16 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, guild, intent str
 		return err
 	}
 	return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		gone, failed := chat.Withdraw(ctx, tx, guild, intent) // it will never be posted
+		gone, failed := chat.Withdraw(ctx, tx, guild, intent) // the message is too late: it must never be posted
 		if failed == nil && !gone {
-			return err // an earlier attempt may have posted it: tried until it is a day old
+			return err // an earlier attempt may have posted it: retry until it is a day old
 		}
 		return failed
 	})
 }
 
-// tooLate reports whether the message of an intent is the one by which members enter a
-// giveaway, and nobody can enter the giveaway any more.
+// tooLate reports whether an intent is for the message by which members enter a giveaway that can
+// no longer be entered.
 func tooLate(ctx context.Context, tx *db.Tx, guild, intent string) (bool, error) {
 	in, err := chat.Get(ctx, tx, guild, intent)
 	if err != nil || in.Kind != chat.KindGiveawayStarted {
@@ -127,8 +127,9 @@ func tooLate(ctx context.Context, tx *db.Tx, guild, intent string) (bool, error)
 	return err == nil && g.PostID != nil && *g.PostID == intent && g.Status != active && g.Status != paused, err
 }
 
-// posted notes the message by which members enter, with the channel where it stands, since
-// the giveaway may have moved meanwhile, and that the bot is to add its reaction.
+// posted stores the id of the message by which members enter and the channel it was posted in,
+// since the giveaway's channel may have changed meanwhile. It also makes the bot's own reaction
+// due.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -143,7 +144,7 @@ func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) erro
 	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
 }
 
-// startedText is what the bot says when a giveaway becomes active.
+// startedText returns the message for a giveaway that becomes active.
 func startedText(g row) string {
 	text := emoji + " **" + plain(g.Prize, maxPrize) + "**"
 	if g.Description != nil && strings.TrimSpace(*g.Description) != "" {
@@ -156,12 +157,12 @@ func startedText(g row) string {
 	return text
 }
 
-// resumedText is what the bot says when a paused giveaway runs on.
+// resumedText returns the message for a paused giveaway that continues.
 func resumedText(g row) string {
 	return emoji + " **" + plain(g.Prize, maxPrize) + "** runs on. " + drawnAt(g)
 }
 
-// drawnAt says how many winners are drawn and when, in the reader's own time.
+// drawnAt says how many winners are drawn, and when in the reader's time zone.
 func drawnAt(g row) string {
 	who := "One winner is"
 	if g.WinnerCount > 1 {
@@ -171,13 +172,13 @@ func drawnAt(g row) string {
 	return who + " drawn <t:" + at + ":R> (<t:" + at + ":f>)."
 }
 
-// endedTexts is what the bot says when a giveaway has been drawn.
+// endedTexts returns the messages for a giveaway that has been drawn.
 func endedTexts(g row, winners []string) []notice {
 	prize, after := emoji+" **"+plain(g.Prize, maxPrize)+"**", "."
 	switch {
 	case g.ReactionsMissed:
 		after = ". The reactions could not be read, so only the entries that were known took part."
-	case g.Source == fromAPI && (g.ReactionCount > 0 || g.EntrantCount == 0): // else the bot has written the entries
+	case g.Source == fromAPI && (g.ReactionCount > 0 || g.EntrantCount == 0): // otherwise the bot has written the entries
 		after = ". Entered by reaction: " + strconv.FormatInt(g.ReactionCount, 10) + "."
 	}
 	switch len(winners) {
@@ -189,7 +190,7 @@ func endedTexts(g row, winners []string) []notice {
 	return named(prize+": the winners are ", prize+": further winners are ", winners, after)
 }
 
-// rerolledTexts is what the bot says when winners have been replaced.
+// rerolledTexts returns the messages for a reroll.
 func rerolledTexts(g row, drawn []string, reason *string) []notice {
 	prize, after := emoji+" **"+plain(g.Prize, maxPrize)+"**", "."
 	if reason != nil {
@@ -201,8 +202,8 @@ func rerolledTexts(g row, drawn []string, reason *string) []notice {
 	return named(prize+" was rerolled. The new winners are ", prize+": further new winners are ", drawn, after)
 }
 
-// named mentions the users between first and after, in as many messages as that
-// takes; those that follow begin with further.
+// named mentions the users between the texts first and after, in as many messages as needed;
+// further messages begin with further.
 func named(first, further string, users []string, after string) []notice {
 	var list []notice
 	for len(users) > 0 {
@@ -225,27 +226,26 @@ func named(first, further string, users []string, after string) []notice {
 	return list
 }
 
-// How many characters of a message a prize, and any other text that people
-// write, can take. Together with everything around them they fit one message.
+// The most characters of a prize, and of any other text by people, in a message. With the text
+// around them they fit into one message.
 const (
 	maxPrize = 400
 	maxText  = 1200
 )
 
-// special is what makes the platform show something else than what is written:
-// links behind other words, mentions, hidden or struck text, code. An underscore
-// is not among them, because addresses have them.
+// special are the characters that start formatting: links with another text, mentions, hidden or
+// struck text, code. The underscore is not included, since it occurs in URLs.
 const special = "\\[<`*~|"
 
-// customEmoji is a server's own emoji, as it is written in a message.
+// customEmoji matches a custom emoji in a message.
 var customEmoji = regexp.MustCompile(`^<a?:[A-Za-z0-9_]{2,32}:[0-9]{1,20}>`)
 
-// plain returns text as it is to stand in a message: text mentions nobody, and hides no
-// link behind other words. Custom emoji stay as they are. A text that is longer than limit
-// is cut, outside of custom emoji.
+// plain returns text escaped for a message, so that it mentions nobody and hides no link behind
+// other words. Custom emoji are kept. Text longer than limit is cut, but never inside a custom
+// emoji.
 func plain(text string, limit int) string {
 	var b strings.Builder
-	n, fits := 0, 0 // characters so far, and the bytes after which there is room for the mark of a cut
+	n, fits := 0, 0 // characters so far, and the byte position up to which an ellipsis still fits
 	for text != "" {
 		part := ""
 		if text[0] == '<' {

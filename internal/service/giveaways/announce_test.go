@@ -69,8 +69,8 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// However long prize, reason and list are, each message fits, every winner is
-// named and notified once, and nobody else is.
+// However long prize, reason and list are, each message fits the limit, every winner is named and
+// notified once, and no other user is notified.
 func TestAnnouncementsFitTheirMessages(t *testing.T) {
 	t.Parallel()
 	for _, letter := range []string{"ü", "[", "🎉"} {
@@ -115,7 +115,7 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 	}
 }
 
-// Custom emoji are posted as they are and never cut; what only looks like one is escaped.
+// Custom emoji are posted unchanged and never cut; text that only resembles one is escaped.
 func TestCustomEmojiArePostedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -149,7 +149,7 @@ func TestCustomEmojiArePostedAsTheyAre(t *testing.T) {
 	}
 }
 
-// A message keeps its giveaway's description when it says that it is over.
+// The message still contains the giveaway's description when it says that the giveaway is over.
 func TestAMessageThatSaysItIsOverKeepsTheDescription(t *testing.T) {
 	t.Parallel()
 	for description, want := range map[string]string{

@@ -9,9 +9,9 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Answered makes due what the operator's bot has answered, in the unit that takes the
-// answer: the message that was to be posted, or the giveaway whose message was to be
-// edited or whose entries were to be written.
+// Answered handles an answer of the operator's bot, in the transaction that stores it: it makes the
+// message due that the bot was to post, or the giveaway whose message it was to edit or whose
+// entries it was to write.
 func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	if a.IntentID != "" {
 		return chat.TryAgain(ctx, tx, a.GuildID, a.IntentID)
@@ -32,7 +32,7 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	return nil
 }
 
-// unlessAsked is err where it is a failure: that the bot has not answered yet is none.
+// unlessAsked returns err, or nil if err only says that the bot has not answered yet.
 func unlessAsked(err error) error {
 	if errors.Is(err, chat.ErrAsked) {
 		return nil

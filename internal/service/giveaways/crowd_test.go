@@ -7,15 +7,15 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// crowd is a platform on which n members have reacted to every message. The reader of
-// the reactions dies now and then, right after a page has been answered.
+// crowd is a platform on which n members have reacted to every message. It sometimes kills the
+// reader of the reactions right after it has returned a page.
 type crowd struct {
 	chat.StandIn
 	n, calls, dieAfter int
 	die                context.CancelFunc
 }
 
-// Reactors counts up from the user 10^17.
+// Reactors returns consecutive user ids from 10^17 on.
 func (c *crowd) Reactors(ctx context.Context, _ chat.Channel, _, _ string, way chat.Reaction, after string) ([]chat.Reactor, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &chat.Failure{Message: err.Error()}
@@ -43,5 +43,5 @@ func (c *crowd) Reactors(ctx context.Context, _ chat.Channel, _, _ string, way c
 	return page, nil
 }
 
-// EditMessage accepts.
+// EditMessage does nothing.
 func (c *crowd) EditMessage(context.Context, chat.Channel, string, string) error { return nil }

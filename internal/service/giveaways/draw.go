@@ -12,11 +12,10 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// Draw draws the winners of a giveaway that is in drawing and whose entries are
-// frozen, and ends it: the record, the winners, the event and the announcement
-// become real together, or none of them. In any other state, while somebody
-// else holds the giveaway, and when it is gone, it does nothing, so it may be
-// called by as many workers and as often as one likes.
+// Draw draws the winners of a giveaway in status drawing whose entries are frozen, and ends it. The
+// draw's record, the winners, the event and the announcement are stored in one transaction. In any
+// other status, and if the giveaway is locked or gone, Draw does nothing, so any number of workers
+// may call it any number of times.
 func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		g, err := lockFree(ctx, tx, guild, id)
@@ -43,7 +42,7 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 	})
 }
 
-// botsTurn reports whether the giveaway is one that the bot runs and may still tell of.
+// botsTurn reports whether the bot runs the giveaway and may still send its result.
 func botsTurn(ctx context.Context, tx *db.Tx, g row) (bool, error) {
 	if !g.BotRun || g.DrawingAt == nil {
 		return false, nil
@@ -52,24 +51,23 @@ func botsTurn(ctx context.Context, tx *db.Tx, g row) (bool, error) {
 	return now.Before(g.DrawingAt.Add(botWindow)), err
 }
 
-// drawTime is how long a draw may take within and between its statements. On a busy
-// machine a hundred thousand entries take longer to read and to draw from than the
-// limits of other units, and a draw that met them would meet them each time.
+// drawTime is the statement timeout of a draw. On a busy machine reading and drawing from a hundred
+// thousand entries takes longer than other transactions may, and a draw that times out once would
+// time out each time.
 const drawTime = time.Minute
 
-// order says what one draw is to do.
+// order describes what a draw has to do.
 type order struct {
 	count    int      // how many winners to draw
-	all      bool     // refuse to draw fewer
-	excluded []string // who is left out besides everyone who ever won
-	tokenID  *string  // who asked for it
+	all      bool     // refuse if fewer can be drawn
+	excluded []string // users who cannot win, besides all earlier winners
+	tokenID  *string  // the token that asked for the draw
 	reason   *string
 }
 
-// conduct draws one round of a giveaway that tx has locked, records it and
-// stores its winners: the drawn ones take the first places, those who stood
-// further back stay. It is Refused, and nothing changes, when all are wanted
-// and there are too few.
+// conduct draws one round of a giveaway that tx has locked, records the draw and stores the
+// winners: the new winners replace the first ones, the others stay. If all are required and there
+// are too few entrants, it returns a Refused fault and changes nothing.
 func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error) {
 	past, err := pastWinners(ctx, tx, g)
 	if err != nil {
@@ -114,8 +112,8 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 	return g, r, err
 }
 
-// pastWinners is everyone who ever won the giveaway: those of today, those of
-// the last draw, and everyone who had won before that.
+// pastWinners returns everyone who has ever won the giveaway: the present winners, those of the
+// last draw, and all earlier ones.
 func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
 	last, err := lastRecord(ctx, tx, g)
 	if err != nil {
@@ -124,7 +122,7 @@ func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
 	return distinct(slices.Concat(g.Winners, last.PastWinners, last.Drawn)), nil
 }
 
-// distinct returns the ids sorted, each once. It is never nil.
+// distinct returns the ids sorted and without duplicates. It never returns nil.
 func distinct(ids []string) []string {
 	list := append([]string{}, ids...)
 	slices.Sort(list)

@@ -20,8 +20,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// wantDrawnOnce checks everything that a finished draw leaves behind, and that
-// it is there once.
+// wantDrawnOnce checks that everything that a draw stores exists exactly once.
 func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 	s.t.Helper()
 	g := s.get(id)
@@ -55,8 +54,8 @@ func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 	s.wantRepeatable(id)
 }
 
-// wantRepeatable repeats every draw of a giveaway from its record and the
-// stored entries, with the implementation of the example.
+// wantRepeatable repeats every draw of a giveaway from its record and the stored entries, with the
+// implementation of the example.
 func (s giveawayDB) wantRepeatable(id string) {
 	s.t.Helper()
 	var records []record
@@ -138,10 +137,8 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// Many callers, two workers among them, race for the same giveaways while some
-// of them lose their transaction, some their time, and some the response to their
-// commit, and come again.
-// RELIABILITY.md, Giveaways.
+// Many callers and two workers race for the same giveaways, while some lose their transaction, some
+// time out, and some lose the response to their commit and retry. RELIABILITY.md, Giveaways.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -187,7 +184,7 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	}
 }
 
-// work starts a worker that ends with the test.
+// work starts a worker that stops when the test ends.
 func (s giveawayDB) work(p chat.Platform) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -207,8 +204,8 @@ func (s giveawayDB) work(p chat.Platform) {
 	})
 }
 
-// failing is a database whose units fail: before their commit, which undoes
-// them, or after it, when only the response is lost.
+// failing is a database whose transactions fail: before their commit, which rolls them back, or
+// after it, so that only the response is lost.
 type failing struct {
 	*db.DB
 	when int
@@ -231,10 +228,9 @@ func (f failing) Do(ctx context.Context, fn func(context.Context, *db.Tx) error)
 	return errors.Join(err, errBroken)
 }
 
-// A worker is killed at every place where a draw writes, and once in the middle
-// of its commit: its server process ends itself there. Nothing of the draw may
-// stay, and a worker has to finish it, once.
-// RELIABILITY.md, Giveaways.
+// A worker is killed at every statement with which a draw writes, and once during its commit, by
+// ending its database session. Nothing of the draw may remain, and another worker has to finish it,
+// once. RELIABILITY.md, Giveaways.
 func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -282,8 +278,7 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	}
 }
 
-// One giveaway that cannot be drawn must neither stop the others nor be tried
-// without pause.
+// A giveaway that cannot be drawn must neither stop the others nor be retried without a pause.
 // RELIABILITY.md, Giveaways.
 func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	t.Parallel()
@@ -303,9 +298,8 @@ func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	}
 }
 
-// The entries a draw sees are those that the counters count, also while the bot
-// goes on writing entries.
-// RELIABILITY.md, Giveaways.
+// A draw reads exactly the entries that the counters count, even while the bot writes further
+// entries. RELIABILITY.md, Giveaways.
 func TestDrawSeesWholeEntries(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -361,9 +355,8 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 	}
 }
 
-// A hundred thousand entrants, each with so many entries that a structure with
-// a place for every entry could not be held, draw and reroll.
-// RELIABILITY.md, Giveaways.
+// Drawing and rerolling work with a hundred thousand entrants who have so many entries each that no
+// data structure could hold every single entry. RELIABILITY.md, Giveaways.
 func TestDrawOfAHundredThousand(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -406,8 +399,8 @@ func (s giveawayDB) reroll(id string, o order) error {
 	})
 }
 
-// A giveaway that was imported has winners and no records. They have won all
-// the same, and stay past winners after they have been replaced.
+// An imported giveaway has winners but no records of draws. These winners count as past winners,
+// also after they have been replaced.
 func TestImportedWinnersNeverWinAgain(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)

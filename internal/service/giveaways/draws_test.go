@@ -53,7 +53,7 @@ func TestListGiveawayDraws(t *testing.T) {
 		Want(t, 200, `{"data":[{"round":2,"reason":"They left","origin":{"type":"api"},"winners":`+quote(again[:1])+
 			`,"excluded_user_ids":`+quote(out)+`}],"has_more":false}`)
 
-	// One whose time was over was ended by no call.
+	// A giveaway whose time was over was not ended by a call.
 	other := s.giveaway("active", 1, 1)
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET ends_at = now() WHERE id = $1`, other)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
@@ -67,7 +67,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).
 		Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null,"key_id":null}}]}`)
 
-	// A draw of the first release does not know how many entries were in the pot.
+	// A draw of the first release has no number of entries.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_draws SET entry_count = NULL`)
 	counts := []int{21, 21}
 	for _, gone := range out {
@@ -81,7 +81,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	s.Do(t, "listGiveawayDraws", "", at, apitest.Query("round", "1")).WantError(t, 400, "invalid_request")
 }
 
-// script is the Python script of the documentation.
+// script returns the Python script of the documentation.
 func script(t *testing.T) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(string(gen.OpenAPI), "        ```python\n")
@@ -96,9 +96,8 @@ func script(t *testing.T) string {
 	return text
 }
 
-// A program that may read a giveaway repeats its draws with the script that the
-// documentation shows, and sees it when something was changed afterwards.
-// RELIABILITY.md, Giveaways.
+// With the script of the documentation, a program that may read a giveaway repeats its draws, and
+// detects data that was changed afterwards. RELIABILITY.md, Giveaways.
 func TestTheScriptRepeatsDraws(t *testing.T) {
 	t.Parallel()
 	python := testutil.Program(t, "python3")
@@ -123,7 +122,7 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	// Where there is nothing to repeat, that is no success.
+	// Having no draw to repeat is an error.
 	if out, err := verify(s.giveaway("active", 1, 0)); err == nil || !strings.Contains(out, "no record of a draw") {
 		t.Errorf("a giveaway that was not drawn: %v\n%s", err, out)
 	}
@@ -152,7 +151,7 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 	}
 }
 
-// The giveaway that the script is shown with is one that dev draws.
+// The giveaway in the documentation of the script is one that dev draws.
 func TestTheScriptIsShownWithAGiveawayThatDevDraws(t *testing.T) {
 	t.Parallel()
 	_, id, _ := strings.Cut(string(gen.OpenAPI), "verify.py https://guildhall.example/api/v1 ")
@@ -173,8 +172,8 @@ func TestTheScriptIsShownWithAGiveawayThatDevDraws(t *testing.T) {
 	t.Errorf("the demo guild has no giveaway %q that is to be drawn", id)
 }
 
-// A reader who walks by updated_since as the document says misses no giveaway,
-// however they change meanwhile.
+// A reader that pages by updated_since as documented misses no giveaway, however giveaways change
+// meanwhile.
 func TestGiveawaysByChange(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
@@ -201,7 +200,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	if got := since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")).All(t, "id"); !slices.Equal(got, []string{all[3], all[5]}) {
 		t.Errorf("the paused ones: %v", got)
 	}
-	// A giveaway that changes moves behind the reader, and its instant only rises.
+	// A changed giveaway moves to the end of the list, and its instant only increases.
 	before := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = now() + interval '1 hour' WHERE id = $1`, all[0])
 	ahead := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")

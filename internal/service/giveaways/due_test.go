@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Of giveaways whose time has come both looks find those that can be moved, and the moves
-// look again.
+// Both queries for due giveaways find only giveaways that can change status, and the statements
+// that change them check again.
 func TestOnlyGiveawaysWhoseTimeHasComeAreMoved(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -42,7 +42,7 @@ func TestOnlyGiveawaysWhoseTimeHasComeAreMoved(t *testing.T) {
 			t.Errorf("%s: found %q, want %q", name, got, c.found)
 		}
 		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-			// The last of those found is not named, others are.
+			// The last of the giveaways found is not passed on; others are.
 			moved, err := moveDue(ctx, tx, c.move, "a", append([]string{"a2", "a4", "a5"}, ids[0]))
 			if err == nil && (len(moved) != 1 || moved[0].ID != ids[0]) {
 				t.Errorf("%s has moved %+v, want %s", name, moved, ids[0])
@@ -52,8 +52,7 @@ func TestOnlyGiveawaysWhoseTimeHasComeAreMoved(t *testing.T) {
 	}
 }
 
-// A giveaway that has nothing to do, or only later, stays as it is, though a worker or an
-// answer names it.
+// A giveaway that has no work, or none yet, stays unchanged even if a worker or an answer names it.
 func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -78,7 +77,7 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		do      func(context.Context) error
-		state   string // of the giveaway, beside what it has at first
+		state   string // changes to the giveaway's initial columns
 		changes bool
 	}{
 		{"gather", gather, `status = 'drawing', pot = 'gathering', redraw_at = now()`, true},
@@ -118,7 +117,7 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 	}
 }
 
-// mute is a platform that never answers.
+// mute is a platform on which every call fails.
 type mute struct{ chat.Off }
 
 var errMute = errors.New("no answer")
@@ -131,8 +130,8 @@ func (mute) Reactors(context.Context, chat.Channel, string, string, chat.Reactio
 	return nil, errMute
 }
 
-// The bot tries a hundred times what the platform never takes, and asks for reactions for a
-// day. Then the bot does without.
+// The bot retries a hundred times what the platform never accepts, and reading reactions for a day.
+// Then it continues without.
 func TestTheBotGivesUpInTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -163,8 +162,8 @@ func TestTheBotGivesUpInTheEnd(t *testing.T) {
 	}
 }
 
-// With the message that comes, the bot is to react to it while members may enter, and to
-// edit it afterwards.
+// Once the message exists, the bot's reaction is due while members can enter, and an edit
+// afterwards.
 func TestAMessageThatComesIsReactedToOrEdited(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -181,8 +180,8 @@ func TestAMessageThatComesIsReactedToOrEdited(t *testing.T) {
 	}
 }
 
-// An edit is over when the message shows the giveaway as it is; another change, or another
-// worker's lease, leaves it due.
+// An edit is complete when the message shows the giveaway as it is. After a concurrent change, or
+// under another worker's lease, it stays due.
 func TestAnEditIsOverWhenTheMessageShowsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)

@@ -12,10 +12,10 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Edit brings the message of a giveaway of ours that is over in line with it: it says
-// that the winners are being drawn, and then who has won. It may be called by as many
-// workers and as often as one likes. A failure asks to be called again; in the end, and
-// when the message is gone or not the bot's own, it is given up.
+// Edit updates the message of a giveaway that the API runs, once it is over: first it says that the
+// winners are being drawn, then who has won. Any number of workers may call it any number of times.
+// After an error it must be called again; it gives up in the end, and at once if the message is
+// gone or not the bot's own.
 func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
 	g, err := leased(ctx, d, "the message of", guild, id, `
 		UPDATE giveaways
@@ -29,7 +29,7 @@ func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) err
 	}
 	failed := p.EditMessage(ctx, g.channel(), *g.MessageID, overText(g))
 	if errors.Is(failed, chat.ErrAsked) {
-		return nil // with the answer it is due again
+		return nil // the bot's answer makes it due again
 	}
 	if failed != nil && !isGone(failed) && !isLasting(failed) && g.EditFailures < maxFailures {
 		return failed
@@ -39,8 +39,8 @@ func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) err
 	}))
 }
 
-// edited notes that the message shows g. The next edit shows later changes; the holder
-// of a later lease makes it.
+// edited stores that the message shows g. Later changes remain due for the next edit; the edit of a
+// later lease stays due too.
 func edited(ctx context.Context, tx *db.Tx, g row) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (
@@ -55,14 +55,13 @@ func edited(ctx context.Context, tx *db.Tx, g row) error {
 	return fault.Wrap(err, "note the edited message of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// isLasting reports whether the platform will say no for as long as nobody changes
-// anything there.
+// isLasting reports whether the platform will refuse until somebody changes something there.
 func isLasting(err error) bool {
 	f, ok := errors.AsType[*chat.Failure](err)
 	return ok && f.Lasting()
 }
 
-// overText is what the message of a giveaway says when it is over.
+// overText returns the message's text for a giveaway that is over.
 func overText(g row) string {
 	text := emoji + " **" + plain(g.Prize, maxPrize) + "**"
 	if g.Description != nil && strings.TrimSpace(*g.Description) != "" {
@@ -82,7 +81,7 @@ func overText(g row) string {
 	return text + mentions(g.Winners, maxMessage-utf8.RuneCountInString(text)) + "."
 }
 
-// mentions mentions as many users as there is room for, and counts the others.
+// mentions mentions as many users as fit into room characters, and counts the others.
 func mentions(users []string, room int) string {
 	const others = len(" and 100 others.")
 	var names strings.Builder

@@ -28,8 +28,8 @@ func (s giveawayAPI) says(server *chattest.Server, message, text string) {
 	})
 }
 
-// Those who look at the message see that it is too late before anybody's reactions
-// are read, then who has won, and who has after a reroll.
+// The message says that the giveaway is over before any reactions are read, then who has won, and
+// after a reroll who has won then.
 func TestTheMessageOfAGiveawaySaysThatItIsOver(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -61,8 +61,8 @@ func (s giveawayAPI) editing(id string) bool {
 	return dbtest.Value[bool](s.t, s.DB(), `SELECT edit_at IS NOT NULL FROM giveaways WHERE id = $1`, id)
 }
 
-// An edit that fails keeps no giveaway from being drawn and is made again; one that
-// the platform will never take is not.
+// A failing edit does not keep the giveaway from being drawn and is retried, unless the platform
+// will never accept it.
 func TestAnEditThatFailsIsMadeAgainWhileThatCanHelp(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -101,8 +101,7 @@ func TestAnEditThatFailsIsMadeAgainWhileThatCanHelp(t *testing.T) {
 	}
 }
 
-// A change of a giveaway while its message is being edited is shown by the next edit,
-// and not overtaken by the first.
+// A change during an edit is shown by the next edit, and not overwritten by the first.
 func TestWhatHappensDuringAnEditIsShownByTheNext(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -139,7 +138,7 @@ func TestWhatHappensDuringAnEditIsShownByTheNext(t *testing.T) {
 	s.says(server, message, "Ended. Nobody has won.")
 }
 
-// Nothing is edited where there is no message, and never a giveaway of another's.
+// Without a message there is no edit, and a message that is not the bot's own is never edited.
 func TestOnlyMessagesOfOurOwnAreEdited(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -166,7 +165,7 @@ func TestOnlyMessagesOfOurOwnAreEdited(t *testing.T) {
 	}
 }
 
-// A message has room for some winners, and counts the others.
+// The message names as many winners as fit and counts the others.
 func TestAMessageNamesTheWinnersThatItHasRoomFor(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -192,7 +191,8 @@ func TestAMessageNamesTheWinnersThatItHasRoomFor(t *testing.T) {
 	}
 }
 
-// Members count who stand there when they are read, in either way to react, each once.
+// Members count if their reaction exists when it is read, in either way of reacting, and each
+// member counts once.
 func TestSuperReactionsCountAndAMemberCountsOnce(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -215,7 +215,7 @@ func TestSuperReactionsCountAndAMemberCountsOnce(t *testing.T) {
 	}
 }
 
-// The end of a giveaway is told when its time is over, too.
+// An event is also recorded when a giveaway's time is over.
 func TestDrawingIsTold(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)

@@ -30,8 +30,7 @@ func discord(t testing.TB, url string) chat.Platform {
 	return p
 }
 
-// work starts a node's workers over the API's database and returns what stops
-// them.
+// work starts a node's workers on the API's database and returns a function that stops them.
 func (s giveawayAPI) work(p chat.Platform) (stop func()) {
 	s.t.Helper()
 	return work(s.t, s.DB(), p)
@@ -61,9 +60,9 @@ func work(t testing.TB, d *db.DB, p chat.Platform) (stop func()) {
 	}
 }
 
-// Two nodes work the jobs, on a platform that loses a response after it has
-// posted the message and fails another time: giveaways that are ended, and one
-// whose time is over, are drawn and announced once each.
+// Two nodes run the lanes, on a platform that once posts a message and loses the response, and once
+// fails: giveaways that were ended by a call and one whose time is over are drawn and announced
+// once each.
 func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
@@ -112,9 +111,8 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	}
 }
 
-// The node that was posting an announcement is gone. The announcement is due again when
-// the lease is over, and is posted once, however many nodes poll.
-// RELIABILITY.md, Messages.
+// A node dies while it posts an announcement. When its lease ends, the announcement is due again
+// and is posted once, however many nodes poll. RELIABILITY.md, Messages.
 func TestAnAnnouncementOfADeadNodeIsPosted(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
@@ -146,8 +144,7 @@ func TestAnAnnouncementOfADeadNodeIsPosted(t *testing.T) {
 	}
 }
 
-// An announcement never goes into another guild's channel, whatever way the
-// channel came in.
+// An announcement is never posted in another guild's channel, wherever the channel's id came from.
 func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)

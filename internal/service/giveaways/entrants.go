@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// entryWriter makes, changes and takes away entries by records.
+// entryWriter creates, changes and deletes entries by records.
 var entryWriter = transfer.Writer[entry]{
 	Schema: "RecordGiveawayEntry",
 	Key:    keyOf,
@@ -24,11 +24,11 @@ var entryWriter = transfer.Writer[entry]{
 
 func keyOf(e *entry) string { return e.GiveawayID + "/" + e.UserID }
 
-// holdEntries holds the giveaways of entries, and so the entries with them, and refuses
-// what comes when the entries of one are frozen.
+// holdEntries locks the giveaways of entries, and thereby the entries. It refuses new entries if a
+// giveaway's entries are frozen.
 func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	of := make(map[string]*row)
-	var giveaways, users []string // of each row
+	var giveaways, users []string // for each row
 	for _, r := range rows {
 		of[r.Is.GiveawayID] = nil
 		giveaways, users = append(giveaways, r.Is.GiveawayID), append(users, r.Is.UserID)
@@ -79,8 +79,8 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-// stays reports whether a record says of an entry what is there already, as it travels:
-// that is no change, however late it comes. An instant that lies ahead says nothing.
+// stays reports whether a record describes an entry as it is stored: then it changes nothing,
+// however late it arrives. An instant in the future is ignored.
 func stays(c *transfer.Call, r *transfer.Row[entry]) bool {
 	if r.Was == nil {
 		return r.Gives("entries") && r.Is.Entries == 0
@@ -89,7 +89,7 @@ func stays(c *transfer.Call, r *transfer.Row[entry]) bool {
 	return (!r.Gives("entries") || r.Is.Entries == r.Was.Entries) && (!r.Gives("entered_at") || at(&r.Is) == at(r.Was) || r.Is.EnteredAt.Time.After(c.Now))
 }
 
-// collected are the giveaways that are being drawn whose entries the bot was asked for.
+// collected returns those giveaways in status drawing whose entries the bot was asked for.
 func collected(ctx context.Context, tx *db.Tx, guild string, held []row) ([]string, error) {
 	var ids []string
 	for _, g := range held {
@@ -103,8 +103,8 @@ func collected(ctx context.Context, tx *db.Tx, guild string, held []row) ([]stri
 	return chat.Collecting(ctx, tx, guild, ids)
 }
 
-// entriesToUpdate looks each entry up by its key: asked for all of several giveaways at once,
-// Postgres may from 17 on read all that the giveaways hold.
+// entriesToUpdate looks up each entry by its key. If it asked for the entries of several giveaways
+// at once, Postgres 17 and later might read all entries of those giveaways.
 var entriesToUpdate = `
 		SELECT e.*
 		FROM unnest($2::text[], $3::text[]) AS named (giveaway_id, user_id)
@@ -115,7 +115,7 @@ var entriesToUpdate = `
 			OFFSET 0
 		) e`
 
-// reviseEntry completes an entry. One that is taken away where none is stays so.
+// reviseEntry completes an entry. Deleting an entry that does not exist changes nothing.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	switch {
 	case r.Was == nil && r.Is.Entries == 0:
@@ -128,15 +128,15 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	return nil
 }
 
-// storeEntries makes, changes and takes away entries, and counts them. One that would
-// bring a giveaway over what can be counted is refused.
+// storeEntries inserts, updates and deletes entries and updates the counters. It refuses an entry
+// with which a giveaway would exceed the largest count.
 func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	counts, err := countsOf(ctx, tx, c, rows)
 	if err != nil {
 		return err
 	}
 	var stored []*transfer.Row[entry]
-	var giveaways, users []string // of the entries that go
+	var giveaways, users []string // of the entries to delete
 	for _, r := range rows {
 		n := counts[r.Is.GiveawayID]
 		var was int64
@@ -164,7 +164,7 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 	return storeCounts(ctx, tx, c, counts)
 }
 
-// weightless is 1 for no entries at all.
+// weightless returns 1 for a record without entries, which deletes an entrant, and 0 otherwise.
 func weightless(entries int64) int64 {
 	if entries == 0 {
 		return 1
@@ -188,10 +188,10 @@ var storingEntries = `
 		WHERE g.entries > 0
 		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil)
 
-// counted is what a giveaway shows of its entries.
+// counted are the counters of a giveaway's entries.
 type counted struct{ entrants, entries int64 }
 
-// countsOf are the counts of the giveaways, which are held.
+// countsOf returns the counters of the giveaways, which are locked.
 func countsOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) (map[string]*counted, error) {
 	counts := make(map[string]*counted)
 	for _, r := range rows {
@@ -204,7 +204,7 @@ func countsOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer
 	return counts, fault.Wrap(err, "count the entries of giveaways of guild", c.By.GuildID)
 }
 
-// storeCounts stores the counts of giveaways.
+// storeCounts stores the counters of giveaways.
 func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[string]*counted) error {
 	ids := slices.Sorted(maps.Keys(counts))
 	var entrants, entries []int64

@@ -12,15 +12,15 @@ import (
 	"slices"
 )
 
-// The published record says this; rules_test.go holds pick to it.
+// The values of a published draw; rules_test.go checks that pick gives them.
 var (
 	publishedWinners = []string{"100", "300", "1000", "41", "200"}
 	publishedHash    = "d3799ff4af5004afab1c07807c02a4cb321ac69de4fbf8ebe8686f0e3a3eba95"
 )
 
-// repeat is what anyone needs to check a draw: it follows the five steps in
-// pick's documentation as directly as it can, with whole lists and big numbers,
-// and shares no code with pick.
+// repeat is an independent implementation of a draw, as anyone could write it: it follows the five
+// steps in pick's documentation as directly as it can, with whole lists and big integers, and
+// shares no code with pick.
 func repeat(seed []byte, entries map[string]int64, out map[string]bool, n int) []string {
 	var pot []string
 	for id := range entries {
@@ -74,14 +74,14 @@ func Example_repeatDraw() {
 	}
 	entries := map[string]int64{"41": 1, "100": 10, "200": 4, "300": 5, "1000": 80}
 
-	// First: are these the entries that were drawn from?
+	// First check that these are the entries of the draw.
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(entries)) {
 		fmt.Fprintf(h, "%s %d\n", id, entries[id])
 	}
 	fmt.Println("same entries:", hex.EncodeToString(h.Sum(nil)) == record.entriesHash)
 
-	// Then: does the seed lead to the winners?
+	// Then check that the seed gives the same winners.
 	out := map[string]bool{}
 	for _, id := range slices.Concat(record.pastWinners, record.excluded) {
 		out[id] = true

@@ -12,29 +12,28 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// maxWait is how long a giveaway waits for the chat platform to say who has
-// reacted. Then it is drawn with what is known.
+// maxWait is how long a giveaway waits for the platform to return the reactions. Then it is drawn
+// from the entries that are known.
 const maxWait = 24 * time.Hour
 
-// lease is how long one worker has the reading of a giveaway's reactions to
-// itself; it is renewed with each page. It is longer than a call to the platform.
+// lease is how long one worker alone may read a giveaway's reactions; each page renews it. It is
+// longer than a call of the platform.
 const lease = time.Minute
 
-// errUnsettled says that nobody knows yet whether the giveaway's message was
-// posted.
+// errUnsettled says that it is not known yet whether the giveaway's message was posted.
 var errUnsettled = errors.New("it is not known yet whether the giveaway's message was posted")
 
-// Gather reads who has reacted to the message of a giveaway that is being drawn
-// and freezes its entries: every member who stands there when it asks has one, in
-// whichever way the member has reacted, unless an entry is there already; bots have
-// none. Before it asks, the message says that the giveaway has ended. Each page of a hundred is stored with the place
-// where reading goes on, so whoever comes after a crash begins there, and no
-// connection is held while the platform is asked. A page that cannot be read is an
-// error, and the caller comes again; after a day the entries are frozen without.
+// Gather reads the reactions to the message of a giveaway that is being drawn, and freezes its
+// entries. Every member whose reaction exists when it is read gets an entry, in whichever way the
+// member has reacted, unless there is an entry already; bots get none. First the message is edited
+// to say that the giveaway has ended. Each page of a hundred reactors is stored with the position
+// where reading continues, so after a crash another worker continues there. No connection is held
+// during a call of the platform. If a page cannot be read, Gather returns an error and must be
+// called again; after a day it freezes the entries without the missing ones.
 func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
 	g, err := claim(ctx, d, guild, id)
 	if err == nil && g.Pot == gathering && g.MessageID != nil {
-		_ = Edit(ctx, d, p, guild, id) // its own lane tries a failed one again, and the drawing goes on
+		_ = Edit(ctx, d, p, guild, id) // a failed edit is retried by its own lane, and the draw continues
 	}
 	for err == nil && g.Pot == gathering {
 		if g.MessageID == nil {
@@ -51,8 +50,8 @@ func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) e
 	return err
 }
 
-// claim takes the reading of a giveaway's reactions; the row it returns is not
-// gathering when there is nothing to read, or somebody else is at it.
+// claim leases the reading of a giveaway's reactions. The returned row is not in state gathering if
+// there is nothing to read or another worker has the lease.
 func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 	return leased(ctx, d, "the reactions of", guild, id, `
 		UPDATE giveaways
@@ -64,8 +63,8 @@ func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 		RETURNING `+columns)
 }
 
-// leased runs a statement that takes a lease on part of a giveaway's work. The
-// zero row says that there was nothing to take.
+// leased runs a statement that leases a part of a giveaway's work. The zero row means that there
+// was nothing to lease.
 func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (g row, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		g, err = db.Get[row](ctx, tx, statement, guild, id, lease.Seconds())
@@ -77,11 +76,11 @@ func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (
 	return g, fault.Wrap(err, "claim", what, "giveaway", id, "in guild", guild)
 }
 
-// superAfter stands before the last user who was read where the normal reactions
-// have been read and the super ones are being read.
+// superAfter is the prefix of the position once the normal reactions have been read and the super
+// reactions are being read.
 const superAfter = "super:"
 
-// readUntil is which reactions are being read, and the last user who was.
+// readUntil returns which reactions are being read, and the last user who was read.
 func (g row) readUntil() (way chat.Reaction, after string) {
 	if after, super := strings.CutPrefix(g.ReactionAfter, superAfter); super {
 		return chat.Super, after
@@ -89,15 +88,15 @@ func (g row) readUntil() (way chat.Reaction, after string) {
 	return chat.Normal, g.ReactionAfter
 }
 
-// reads reports whether the reactions to be read are still those to the message of g: a
-// record may have put another in its place.
+// reads reports whether current still has the message whose reactions are being read: a record may
+// have replaced it.
 func (g row) reads(current row) bool {
 	return current.Pot == gathering && current.ChannelID == g.ChannelID && transfer.Same(current.MessageID, g.MessageID)
 }
 
-// enter stores a page of reactors as entries and where reading goes on. The last
-// page freezes the entries. When somebody else has read on meanwhile nothing is
-// stored, and the row that is returned is not gathering.
+// enter stores a page of reactors as entries, with the position where reading continues. The last
+// page freezes the entries. If another worker has read on meanwhile, nothing is stored, and the
+// returned row is not in state gathering.
 func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, error) {
 	way, begun := g.readUntil()
 	after, members := begun, make([]string, 0, len(page))
@@ -134,9 +133,9 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 	return g, err
 }
 
-// advance stores entries of weight 1 for those who have none yet, counts them (those
-// who have reacted in both ways once), and notes how far the reactions are read. Only the entries of a giveaway whose
-// reactions are being read grow that way; the unit holds the row.
+// advance adds entries of weight 1 for members without an entry, updates the counters (counting
+// those who have reacted in both ways once), and stores the position. It is the only way in which
+// entries are added while reactions are read; the transaction has locked the row.
 func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members []string) (row, error) {
 	stored, err := db.Get[row](ctx, tx, `
 		WITH added AS (
@@ -167,8 +166,8 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 	return stored, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
 }
 
-// leaseOf is how long the giveaway is left to whoever reads its reactions; once
-// they are read it is to be drawn at once.
+// leaseOf returns for how long the giveaway is leased to the reader of its reactions. Once all are
+// read, the draw is due at once.
 func leaseOf(state string) time.Duration {
 	if state == gathering {
 		return lease
@@ -176,14 +175,14 @@ func leaseOf(state string) time.Duration {
 	return 0
 }
 
-// endUnposted ends the reading of a giveaway without a message: nobody can have
-// reacted to what was never posted. A message that may have been posted is waited for.
+// endUnposted ends the reading for a giveaway without a message: nobody can have reacted. If the
+// message may have been posted, it waits.
 func endUnposted(ctx context.Context, d db.Doer, g row) error {
 	settled, lost := true, false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
 		if err != nil || current.Pot != gathering || current.MessageID != nil {
-			return err // posted just now: the next look reads it
+			return err // just posted: the next attempt reads its reactions
 		}
 		if current.PostID != nil {
 			if settled, lost, err = withdrawMessage(ctx, tx, current); err != nil || !settled {
@@ -198,9 +197,9 @@ func endUnposted(ctx context.Context, d db.Doer, g row) error {
 	return err
 }
 
-// withdrawMessage withdraws the message of a giveaway that has none yet. It is not
-// settled while the message may be posted, and lost when it was posted and
-// deleted before anybody could read its reactions.
+// withdrawMessage withdraws the message of a giveaway that has none yet. settled is false while the
+// message may have been posted. lost says that it was posted and deleted before its reactions could
+// be read.
 func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
 	if _, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID); err != nil {
 		return false, false, err
@@ -209,12 +208,11 @@ func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool,
 	return state == "" || state == chat.Sent, state == chat.Sent, err
 }
 
-// missed decides what becomes of a giveaway whose reactions could not be read:
-// when the message is gone, or a day is over, it is drawn with what is known.
-// Otherwise the failure is returned.
+// missed decides what happens if reactions could not be read. If the message is gone, or a day is
+// over, the giveaway is drawn from the known entries; otherwise missed returns the error.
 func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 	if errors.Is(failed, chat.ErrAsked) {
-		return nil // with the answer it is due again
+		return nil // the bot's answer makes it due again
 	}
 	if !isGone(failed) && (g.DrawingAt == nil || time.Since(*g.DrawingAt) < maxWait) {
 		return failed
@@ -228,7 +226,7 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 	}))
 }
 
-// freeze ends the reading; lost says that there was more to read.
+// freeze ends the reading of reactions; lost says that there were more.
 func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
@@ -238,14 +236,12 @@ func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
 	return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// maxFailures is how often the bot's own reaction is tried: with growing pauses
-// that is about a day.
+// maxFailures is how often the bot's own reaction is tried: with growing pauses, for about a day.
 const maxFailures = 100
 
-// React adds the bot's own reaction to the message of a giveaway, by which
-// members see what to press. A failure asks to be called again; in the end, and
-// when the message is gone, it is given up: members can add the reaction
-// themselves.
+// React adds the bot's own reaction to the message of a giveaway, so that members see which one to
+// use. After an error it must be called again. It gives up in the end, and at once if the message
+// is gone: members can add the reaction themselves.
 func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
 	g, err := claimReaction(ctx, d, guild, id)
 	if err != nil || g.MessageID == nil {
@@ -264,14 +260,14 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 	}))
 }
 
-// isGone reports whether the platform says that the message, or its channel, is
-// no longer there, or that nothing will be done.
+// isGone reports whether the platform says that the message or its channel is gone, or that nothing
+// will be done.
 func isGone(err error) bool {
 	f, ok := errors.AsType[*chat.Failure](err)
 	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel) || errors.Is(err, chat.ErrFinal)
 }
 
-// unlessFinal is err where it is a failure: that nothing will be done is none.
+// unlessFinal returns err, or nil if err only says that nothing will be done.
 func unlessFinal(err error) error {
 	if errors.Is(err, chat.ErrFinal) {
 		return nil
@@ -279,8 +275,8 @@ func unlessFinal(err error) error {
 	return err
 }
 
-// claimReaction takes the adding of the bot's reaction; the row it returns has
-// no message when there is nothing to add.
+// claimReaction leases adding the bot's reaction. The returned row has no message if there is
+// nothing to add.
 func claimReaction(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 	return leased(ctx, d, "the reaction to", guild, id, `
 		UPDATE giveaways

@@ -22,8 +22,8 @@ import (
 const childDB, childPlatform, childDistributed = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM",
 	"GUILDHALL_TEST_CHILD_DISTRIBUTED"
 
-// TestWorkForKill is no test but the process that TestKill kills: it is a node's
-// workers until its input ends.
+// TestWorkForKill is not a test but the process that TestKill kills: it runs a node's workers until
+// its input ends.
 func TestWorkForKill(t *testing.T) {
 	t.Parallel()
 	url := os.Getenv(childDB)
@@ -41,7 +41,7 @@ func TestWorkForKill(t *testing.T) {
 	_ = d.Close()
 }
 
-// child starts such a process over the API's database.
+// child starts that process on the API's database.
 func (s giveawayAPI) child(platform *chattest.Server) *os.Process {
 	s.t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorkForKill$", "-test.timeout=5m")
@@ -72,10 +72,10 @@ func (s giveawayAPI) child(platform *chattest.Server) *os.Process {
 	return nil
 }
 
-// TestKill kills the process, as kill -9 does, at each of its calls to the
-// platform, from the message by which members enter to the announcement, before
-// the platform has done what it was asked for and after it. Another process
-// finishes: one message, everybody's entry, one draw, one announcement.
+// TestKill kills the process with SIGKILL at each of its calls of the platform, from the message by
+// which members enter to the announcement, before and after the platform has carried out the call.
+// Another process finishes the giveaway: one message, everybody's entry, one draw, one
+// announcement.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	posts := func(n int) func(*http.Request, int) bool {
@@ -99,8 +99,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed lets a giveaway run, with a child that is killed at the first call that
-// at points to.
+// killed runs a giveaway with a child process that is killed at the first call for which at returns
+// true.
 func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, posts int) bool, done bool) {
 	s.t.Helper()
 	node := s.child(server)
@@ -121,7 +121,7 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 		mu.Unlock()
 		select {
 		case <-dead:
-			return false // the other node's call
+			return false // a call of the other node
 		default:
 		}
 		if !hit {
@@ -134,7 +134,7 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 		panic(http.ErrAbortHandler)
 	})
 	id := s.create("Nitro", 2)
-	// Once the child is dead another node works, and what the dead one held is over.
+	// After the kill another node works, and the leases of the dead one have ended.
 	finished := make(chan struct{})
 	var other sync.WaitGroup
 	other.Go(func() {

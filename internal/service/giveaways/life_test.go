@@ -16,35 +16,35 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// life is the model of a giveaway: its state, and how often it was moved there. The
-// events that are told follow from it.
+// life is the model of a giveaway: its status, and how often it entered each status. The expected
+// events follow from it.
 type life struct {
 	status                           string
 	starts, pauses, resumes, rerolls int
 }
 
-// outcome is what a command may make of a giveaway: another life, or a refusal's code.
+// outcome is a possible result of a command on a giveaway: another life, or the code of a refusal.
 type outcome struct {
 	to   life
 	code string
 }
 
-// lifeCommand is one that has an effect on the giveaway.
+// lifeCommand is a command that affects the giveaway.
 type lifeCommand struct {
 	*dbtest.Command
-	effects []func(life) []outcome // one after the other; none: on nothing that is decided
-	maybe   bool                   // an effect may stay away
-	check   func()                 // after it has succeeded with nothing else under way
+	effects []func(life) []outcome // its effects in order; none: it affects nothing in the model
+	maybe   bool                   // an effect may be missing
+	check   func()                 // called after it has succeeded while no other command ran
 }
 
-// decision is an effect of a command whose end is known or not.
+// decision is an effect of a command, whose result is known or not.
 type decision struct {
 	effect func(life) []outcome
-	code   string // with which it was refused
+	code   string // the code of its refusal
 	maybe  bool
 }
 
-// after adds to found what a giveaway may be after some steps, in any order.
+// after adds to found the possible states after some steps in any order.
 func (s life) after(steps []decision, found map[life]bool) {
 	if len(steps) == 0 {
 		found[s] = true
@@ -62,14 +62,14 @@ func (s life) after(steps []decision, found map[life]bool) {
 	}
 }
 
-// lifeNode is a node whose every request to Postgres passes a gate.
+// lifeNode is a node whose requests to Postgres pass a gate.
 type lifeNode struct {
 	gate *dbtest.Gate
 	db   *db.DB
 }
 
-// giveawayLife drives one giveaway of ours: callers move it, workers do what is due,
-// members react, the platform is away or loses its responses, and hours pass.
+// giveawayLife drives one giveaway: callers change its status, workers do what is due, members
+// react, the platform is down or loses responses, and hours pass.
 type giveawayLife struct {
 	giveawayDB
 	life
@@ -77,13 +77,13 @@ type giveawayLife struct {
 	room  *room
 	nodes []*lifeNode
 	id    string
-	was   row      // what was there after the round before
-	pot   []string // who had entries when they were frozen
+	was   row      // the row after the previous round
+	pot   []string // who had entries when the entries were frozen
 
-	bystanders string // what is there of other giveaways
+	bystanders string // all data of other giveaways
 }
 
-// round runs some commands at once and compares what is there then with the model.
+// round runs some commands concurrently and compares the result with the model.
 func (l *giveawayLife) round(commands []*lifeCommand) {
 	gated := make([]*dbtest.Command, len(commands))
 	passes := false
@@ -136,14 +136,14 @@ func (l *giveawayLife) round(commands []*lifeCommand) {
 	}
 }
 
-// others is what is there of other giveaways. It never changes.
+// others returns all data of other giveaways, which must not change.
 func (l *giveawayLife) others() string {
 	return dbtest.Value[string](l.rt, l.DB, `
 		SELECT (SELECT jsonb_agg(to_jsonb(g) ORDER BY id) FROM giveaways g WHERE id <> $1)::text ||
 		       (SELECT jsonb_agg(to_jsonb(e) ORDER BY giveaway_id, user_id) FROM giveaway_entries e WHERE giveaway_id <> $1)::text`, l.id)
 }
 
-// told is the life that events tell of.
+// told returns the life that the recorded events describe.
 func (l *giveawayLife) told(g row) life {
 	if others := l.others(); others != l.bystanders {
 		l.rt.Fatalf("other giveaways were\n%s\nand are\n%s", l.bystanders, others)
@@ -168,7 +168,7 @@ func (l *giveawayLife) told(g row) life {
 	return life{g.Status, n["giveaway.started"], n["giveaway.paused"], n["giveaway.resumed"], n["giveaway.rerolled"]}
 }
 
-// holds compares with the model what is there after a round.
+// holds compares the state after a round with the model.
 func (l *giveawayLife) holds(g row) {
 	if over := g.Status == drawing || g.Status == ended; over == (g.Pot == open) || g.Status == ended && g.Pot != frozen {
 		l.rt.Fatalf("the entries of a giveaway that is %s are %s", g.Status, g.Pot)
@@ -221,9 +221,9 @@ func (l *giveawayLife) entrants() []string {
 	return list
 }
 
-// ends lets time pass with no further command, and the platform there, until nothing
-// moves, and compares what is there: the winners are drawn, what the bot was to say
-// stands in the channel once, and the message by which members entered says who won.
+// ends lets time pass without further commands, with a working platform, until nothing changes any
+// more, and checks the result: the winners are drawn, each announcement is in the channel once, and
+// the message by which members entered names the winners.
 func (l *giveawayLife) ends() {
 	l.room.set("up")
 	last := l.nodes[0]
@@ -271,11 +271,10 @@ func (l *giveawayLife) ends() {
 	}
 }
 
-// A giveaway's whole life, in any order, with commands between the statements of
-// others and workers that die there, a platform that is away or loses its responses,
-// and members who come and go: it is decided once, tells what was decided, draws from
-// those who stand there, and says so once.
-// RELIABILITY.md, Giveaways.
+// A giveaway's whole life in random order: commands run between the statements of others, workers
+// die there, the platform is down or loses responses, members react and withdraw. The giveaway is
+// drawn once, the events match what was decided, the draw uses the members whose reactions exist,
+// and the winners are announced once. RELIABILITY.md, Giveaways.
 func TestAGiveawaysLifeFollowsTheModel(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)

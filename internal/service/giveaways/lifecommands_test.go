@@ -21,7 +21,7 @@ import (
 
 var lifeChannels = []string{"381886868708655104", "381886868708655105"}
 
-// create makes the giveaway that the sequence drives.
+// create creates the giveaway that the sequence drives.
 func (l *giveawayLife) create() {
 	s := &Service{Chat: l.room}
 	body := gen.CreateGiveawayRequest{
@@ -47,7 +47,7 @@ func (l *giveawayLife) create() {
 	if err != nil {
 		l.rt.Fatal(err)
 	}
-	for _, status := range []string{scheduled, active, paused, drawing, ended} { // whose time never comes
+	for _, status := range []string{scheduled, active, paused, drawing, ended} { // other giveaways that never become due
 		l.giveaway("bystander-"+status, status, 1, 2, equal)
 		dbtest.Exec(l.rt, l.DB, `
 			UPDATE giveaways
@@ -61,7 +61,7 @@ func (l *giveawayLife) create() {
 	l.life = life{status: l.was.Status}
 }
 
-// asked is a unit of a request of a caller.
+// asked returns a function that runs do in a transaction, as an API request does.
 func (l *giveawayLife) asked(n *lifeNode, do func(context.Context) error) func(context.Context) error {
 	by := &auth.Principal{By: auth.By{GuildID: guild, ID: "token"}}
 	return func(ctx context.Context) error {
@@ -69,9 +69,9 @@ func (l *giveawayLife) asked(n *lifeNode, do func(context.Context) error) func(c
 	}
 }
 
-// draw chooses the commands of a round: mostly one, else two or three of different
-// nodes, of which each but the last is held back somewhere. Members come and go, and
-// the platform is away and back, between rounds.
+// draw chooses the commands of a round: mostly one, sometimes two or three on different nodes, of
+// which each but the last is held back somewhere. Between rounds members react and withdraw, and
+// the platform goes down and comes back.
 func (l *giveawayLife) draw() (list []*lifeCommand) {
 	makes := map[string]func(*lifeNode) *lifeCommand{
 		"pause": l.pause, "resume": l.resume, "end": l.end, "reroll": l.reroll, "move": l.move,
@@ -119,8 +119,8 @@ func (l *giveawayLife) draw() (list []*lifeCommand) {
 	return list
 }
 
-// called is a command; effect is what it makes of a giveaway in one of some states,
-// which refuses it in any other.
+// called returns a command. effect is its effect on a giveaway in one of the statuses `from`; in
+// any other status it is refused.
 func called(name string, run func(context.Context) error, refused string, effect func(life) life, from ...string) *lifeCommand {
 	return &lifeCommand{
 		Command: &dbtest.Command{Name: name, Run: run},
@@ -167,7 +167,7 @@ func (l *giveawayLife) end(n *lifeNode) *lifeCommand {
 	}, scheduled, active, paused)
 }
 
-// reroll is refused where too few have never won.
+// reroll returns a reroll, which is refused if too few entrants have never won.
 func (l *giveawayLife) reroll(n *lifeNode) *lifeCommand {
 	count := rapid.IntRange(1, 3).Draw(l.rt, "count")
 	run := l.asked(n, func(ctx context.Context) error {
@@ -186,8 +186,8 @@ func (l *giveawayLife) reroll(n *lifeNode) *lifeCommand {
 	return c
 }
 
-// move is a record by which the bot puts the giveaway into another channel, as long as its
-// message is not there. Where the giveaway has changed meanwhile, it is refused.
+// move returns a record by which the bot moves the giveaway to another channel while its message is
+// not posted. It is refused if the giveaway has changed meanwhile.
 func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
 	if l.was.MessageID != nil {
 		return nil
@@ -211,8 +211,8 @@ func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
 	return c
 }
 
-// transitions moves what is due. A giveaway that another holds is left for the next
-// time.
+// transitions returns the sweep that changes the status of due giveaways. A locked giveaway is left
+// for the next run.
 func (l *giveawayLife) transitions(n *lifeNode) *lifeCommand {
 	begins := func(s life) []outcome {
 		if s.status != scheduled || l.countOf(`SELECT count(*) FROM giveaways WHERE id = $1 AND starts_at <= now()`, l.id) == 0 {
@@ -243,12 +243,12 @@ func (l *giveawayLife) transitions(n *lifeNode) *lifeCommand {
 	}
 }
 
-// lane is the work of one kind that is due.
+// lane returns the command that runs the due work of one lane.
 func (l *giveawayLife) lane(i int) func(*lifeNode) *lifeCommand {
 	return func(n *lifeNode) *lifeCommand { return l.works(n, Lanes(n.db, l.room)[i]) }
 }
 
-// works has one node poll a lane once and work on what it has found.
+// works makes a node poll a lane once and do the work that it finds.
 func (l *giveawayLife) works(n *lifeNode, of lanes.Lane) *lifeCommand {
 	c := &lifeCommand{maybe: true, Command: &dbtest.Command{Name: of.Kind, Run: func(ctx context.Context) error {
 		found, err := db.Select[db.Found](ctx, n.db.Reader(), of.Queue.Scan(n.db.Distributed()), "", 100, of.Slots)
@@ -259,7 +259,7 @@ func (l *giveawayLife) works(n *lifeNode, of lanes.Lane) *lifeCommand {
 			if r.ID == "" || of.Do(ctx, r.GuildID, r.ID) == nil {
 				continue
 			}
-			_ = n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // postponed, or due again when its lease is over
+			_ = n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // postponed, or due again when its lease ends
 				_, err := db.Exec(ctx, tx, of.Queue.Postpone(), r.GuildID, r.ID)
 				return err
 			})
@@ -278,7 +278,7 @@ func (l *giveawayLife) works(n *lifeNode, of lanes.Lane) *lifeCommand {
 	return c
 }
 
-// announce has one of the messages posted that are to be.
+// announce makes a node post one of the announcements that are due.
 func (l *giveawayLife) announce(n *lifeNode) *lifeCommand {
 	var left []string
 	if err := l.DB.Reader().SelectContext(context.Background(), &left, `SELECT id FROM chat_intents ORDER BY created_at, id`); err != nil {
@@ -291,7 +291,7 @@ func (l *giveawayLife) announce(n *lifeNode) *lifeCommand {
 	return &lifeCommand{Command: &dbtest.Command{Name: "announce", Run: func(ctx context.Context) error { return l.says(ctx, n, id) }}}
 }
 
-// says has a message posted; what the platform does not take is tried again.
+// says posts a message; if the platform does not accept it, the message is tried again later.
 func (l *giveawayLife) says(ctx context.Context, n *lifeNode, id string) error {
 	err := Announce(ctx, n.db, l.room, guild, id)
 	if _, ok := errors.AsType[*chat.Failure](err); ok || errors.Is(err, chat.ErrTaken) {
@@ -300,8 +300,8 @@ func (l *giveawayLife) says(ctx context.Context, n *lifeNode, id string) error {
 	return err
 }
 
-// passes sets all instants back. It waits for a command that holds them for as long as a
-// busy machine takes.
+// passes moves all instants into the past. It waits for commands that have locked the rows, however
+// long a busy machine takes.
 func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
 	interval := fmt.Sprintf("interval '%d seconds'", int(d.Seconds()))
 	return &lifeCommand{Command: &dbtest.Command{Name: "pass", Run: func(ctx context.Context) error {

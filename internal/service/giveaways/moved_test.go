@@ -12,7 +12,7 @@ import (
 
 const otherChannel = "4001"
 
-// announced waits until there is nothing left to be posted.
+// announced waits until no announcement is due.
 func (s giveawayAPI) announced() {
 	s.t.Helper()
 	testutil.Eventually(s.t, "the jobs to end", func() bool {
@@ -20,8 +20,8 @@ func (s giveawayAPI) announced() {
 	})
 }
 
-// The bot moves a giveaway whose message could not be posted yet, or is being posted: the
-// giveaway is in the channel where its message comes to stand, and who reacts there wins.
+// The bot moves a giveaway whose message could not be posted yet, or is being posted. In the end
+// the giveaway's channel is the one with its message, and members who react there can win.
 // RELIABILITY.md, Giveaways.
 func TestAGiveawayThatMovesIsWhereItsMessageIs(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestAGiveawayThatMovesIsWhereItsMessageIs(t *testing.T) {
 	}
 }
 
-// The bot has posted the message of such a giveaway itself, where it is or elsewhere: no other
-// is posted.
+// The bot itself has posted the message of such a giveaway, in its channel or in another: no second
+// message is posted.
 func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{channel, otherChannel} {
@@ -90,8 +90,8 @@ func TestAGiveawayThatComesWithItsMessageGetsNoOther(t *testing.T) {
 	}
 }
 
-// One that begins has its message already, by a record that makes it or has been there before.
-// RELIABILITY.md, Giveaways.
+// The message of a giveaway that becomes active exists already, from the record that creates it or
+// from before. RELIABILITY.md, Giveaways.
 func TestAGiveawayThatBeginsWithItsMessageGetsNoOther(t *testing.T) {
 	t.Parallel()
 	for status, starts := range map[string]string{"active": "2026-01-01T00:00:00Z", "scheduled": "2039-01-01T00:00:00Z"} {
@@ -112,9 +112,9 @@ func TestAGiveawayThatBeginsWithItsMessageGetsNoOther(t *testing.T) {
 	}
 }
 
-// A message stays where it is posted: a record that moves its giveaway alone is refused, and
-// who reacts to it wins. One that says which message is there instead is taken, and any of a
-// giveaway that the bot runs. RELIABILITY.md, Giveaways.
+// A message stays where it was posted: a record that moves only its giveaway is refused, and
+// members who react to the message can win. A record that also names another message is accepted,
+// and so is any record of a giveaway that the bot runs. RELIABILITY.md, Giveaways.
 func TestAGiveawayDoesNotLeaveItsMessage(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -143,8 +143,8 @@ func TestAGiveawayDoesNotLeaveItsMessage(t *testing.T) {
 	moved("its", "").Want(t, 200, `{"data":[{"result":"updated"}]}`)
 }
 
-// The bot posts the message of a giveaway anew while its reactions are being read: those of
-// the new one are read from the first on.
+// While a giveaway's reactions are being read, the bot posts its message anew: the reactions to the
+// new message are read from the beginning.
 func TestTheReactionsOfAnotherMessageAreReadFromTheFirst(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t)

@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/service/giveaways"
 )
 
-// Where the platform is switched off a giveaway is created and nothing is posted;
-// at its end it is drawn from the entries that are there, whether it has a message
-// of before or none, and no work on it fails or stays.
+// With the platform switched off, a giveaway can be created and nothing is posted. At its end it is
+// drawn from its entries, whether or not it has a message from before, and no work for it fails or
+// stays due.
 func TestWithoutThePlatformGiveawaysAreDrawnFromWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t, apitest.Chat(chat.Off{}))

@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/service/giveaways"
 )
 
-// others are giveaways in each state that have something to do, none of it yet, with
-// entries, draws and messages of their own.
+// others inserts giveaways in each status that have work later, with entries, draws and messages of
+// their own.
 const others = `
 	WITH made AS (
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, paused_at,
@@ -38,14 +38,13 @@ const others = `
 	FROM made
 	WHERE rounds > 0`
 
-// snapshot is all that is stored of giveaways but one.
+// snapshot selects all data of all giveaways but one.
 const snapshot = `
 	SELECT (SELECT string_agg(to_jsonb(g)::text, E'\n' ORDER BY id) FROM giveaways g WHERE id <> $1) ||
 	       (SELECT string_agg(to_jsonb(e)::text, E'\n' ORDER BY giveaway_id, user_id) FROM giveaway_entries e WHERE giveaway_id <> $1) ||
 	       (SELECT string_agg(to_jsonb(d)::text, E'\n' ORDER BY giveaway_id) FROM giveaway_draws d WHERE giveaway_id <> $1)`
 
-// A giveaway goes through its life, each step by itself, and no step changes another
-// giveaway of the guild.
+// A giveaway goes step by step through its life, and no step changes another giveaway of the guild.
 func TestALifeChangesNoOtherGiveaway(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)

@@ -18,8 +18,7 @@ import (
 
 const party = "🎉"
 
-// opened is a giveawayAPI whose API speaks to a platform that knows the guild's
-// channels.
+// opened returns a giveawayAPI with a platform that has the guild's channels.
 func opened(t *testing.T) (giveawayAPI, *chattest.Server) {
 	t.Helper()
 	server := chattest.New(t)
@@ -28,7 +27,7 @@ func opened(t *testing.T) (giveawayAPI, *chattest.Server) {
 	return s, server
 }
 
-// create makes a giveaway by the API and returns its id.
+// create creates a giveaway through the API and returns its id.
 func (s giveawayAPI) create(prize string, winners int) string {
 	s.t.Helper()
 	a := s.Do(s.t, "createGiveaway", quote(map[string]any{
@@ -38,7 +37,8 @@ func (s giveawayAPI) create(prize string, winners int) string {
 	return a.Str(s.t, "data.id")
 }
 
-// message waits until the giveaway has its message, with the bot's reaction.
+// message waits until the giveaway has its message with the bot's reaction, and returns the
+// message's id.
 func (s giveawayAPI) message(server *chattest.Server, id string) string {
 	s.t.Helper()
 	var message string
@@ -57,8 +57,8 @@ func members(from, n int) []string {
 	return list
 }
 
-// A giveaway goes from its creation to its winners with nothing but the API and
-// a bot: the bot posts the message, members react, the draw reads who has.
+// A giveaway works from its creation to its winners with only the API and a bot token: Guildhall
+// posts the message, members react, and the draw reads the reactions.
 func TestMembersEnterByReacting(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -71,7 +71,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 	if !strings.Contains(post.Content, `\[Nitro](https://evil.example) @everyone`) || string(post.Mentions) != `{"parse":[]}` {
 		t.Errorf("the bot says %q, with mentions %s", post.Content, post.Mentions)
 	}
-	// 250 members and 3 bots react; one of the members was imported with more entries.
+	// 250 members and 3 bots react. One of the members was imported with more entries.
 	server.React(channel, message, party, members(2000, 250)...)
 	server.React(channel, message, party, "90", "2600", "3000")
 	server.Bots("90", "2600", "3000")
@@ -81,7 +81,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 		VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
 	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 
-	// On the second page the platform fails, and is asked again.
+	// At the second page the platform fails, and is asked again.
 	server.Next(slow(), chattest.Refuse(http.StatusServiceUnavailable, 0, "no"), chattest.Limited(time.Second, "user"))
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.WantEvent(t, "giveaway.drawing", "")
@@ -105,7 +105,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 	}
 }
 
-// slow lets a request through.
+// slow lets a request pass after a moment.
 func slow() chattest.Behaviour { return chattest.Slow(time.Millisecond) }
 
 // A giveaway that starts later gets its message when it starts, once.
@@ -135,8 +135,7 @@ func TestTheMessageComesWithTheStart(t *testing.T) {
 	s.WantNoEvent(t)
 }
 
-// A giveaway that is ended before its message was posted never gets one, and is
-// drawn at once.
+// A giveaway that is ended before its message was posted never gets a message and is drawn at once.
 func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -157,7 +156,7 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	}
 }
 
-// A message that may have been posted is waited for: members may have reacted.
+// A message that may have been posted is searched for first, since members may have reacted to it.
 // RELIABILITY.md, Messages.
 func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	t.Parallel()
@@ -183,9 +182,8 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["42"],"message_id":`+quote(message)+`}}`)
 }
 
-// A hundred thousand reactions are read page by page, by workers that die: what
-// was read stays read, no connection is held, and no page is asked for twice by
-// those who go on.
+// A hundred thousand reactions are read page by page, by workers that die: what was read stays
+// stored, no connection is held, and no page is read twice by the workers that continue.
 // RELIABILITY.md, Giveaways.
 func TestAHundredThousandReactions(t *testing.T) {
 	t.Parallel()
@@ -200,7 +198,7 @@ func TestAHundredThousandReactions(t *testing.T) {
 	const n = 100_000
 	p := &crowd{n: n, dieAfter: 300}
 	for attempts := 0; dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE pot = 'gathering'`) == 1; attempts++ {
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`) // the lease of the one who died is over
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`) // the lease of the dead worker has ended
 		ctx, cancel := context.WithCancel(context.Background())
 		p.die = cancel
 		err := giveaways.Gather(ctx, s.DB(), p, s.Guild, id)
@@ -222,9 +220,8 @@ func TestAHundredThousandReactions(t *testing.T) {
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entry_count":100000}}`)
 }
 
-// While the platform cannot be asked the giveaway stays in drawing; after a day
-// it is drawn with what is known, and the bot says so. A message that is gone is
-// not waited for.
+// While the platform is down, a giveaway stays in status drawing. After a day it is drawn from the
+// known entries, and its announcement says so. If the message is gone, the draw does not wait.
 func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
@@ -263,9 +260,8 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// The bot writes only into the guild's own channels: what the caller names is
-// asked about before anything is stored.
-// RELIABILITY.md, Guilds.
+// Messages are posted only in the guild's own channels: the caller's channel is checked before
+// anything is stored. RELIABILITY.md, Guilds.
 func TestTheChannelMustBeTheGuilds(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -286,16 +282,15 @@ func TestTheChannelMustBeTheGuilds(t *testing.T) {
 	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 0 {
 		t.Errorf("%d giveaways were stored", n)
 	}
-	// A refusal of the platform is not remembered.
+	// A refusal of the platform is not cached.
 	server.Lookup("304", nil)
 	create("304", in(time.Hour)).Want(t, 201, "")
 	s.WantEvent(t, "giveaway.created", "")
 	s.WantNoEvent(t)
 }
 
-// The platform is away for a day in which giveaways end: nothing is given up,
-// and when it is back each announcement is posted once.
-// RELIABILITY.md, Messages.
+// The platform is down for a day in which giveaways end. Nothing is given up, and when it is back,
+// each announcement is posted once. RELIABILITY.md, Messages.
 func TestADayWithoutThePlatform(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -310,7 +305,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, other)
 		list = append(list, other)
 		switch i {
-		case 1: // permissions are taken from the bot
+		case 1: // the bot loses its permissions
 			server.In(channel, chattest.Refuse(http.StatusForbidden, 50013, "Missing Permissions"))
 		case 2:
 			server.In(channel, chattest.Refuse(http.StatusForbidden, 50001, "Missing Access"))
@@ -330,7 +325,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 	}
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.WantEvent(t, "giveaway.drawing", "")
-	// The hours pass: every quarter of an hour everything is tried again.
+	// The hours pass, and every 15 minutes everything is retried.
 	for range 6 {
 		before := dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`)
 		dbtest.Exec(s.t, s.DB(), `

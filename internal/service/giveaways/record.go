@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// row is one stored giveaway, and what a guild file has of it.
+// row is a stored giveaway. Its JSON is the giveaway's record in guild files.
 type row struct {
 	GuildID     string          `db:"guild_id" json:"guild_id"`
 	ID          string          `db:"id" json:"id"`
@@ -35,7 +35,7 @@ type row struct {
 	Source      string          `db:"source" json:"source"`
 	Metadata    metadata.Values `db:"metadata" json:"metadata"`
 
-	// The counts of its entries, and how far its drawing has come.
+	// The counters of its entries, and the progress of its drawing.
 	EntrantCount    int64      `db:"entrant_count" json:"-"`
 	EntryCount      int64      `db:"entry_count" json:"-"`
 	Rounds          int        `db:"rounds" json:"-"`
@@ -57,7 +57,7 @@ var (
 	columns = members.All()
 )
 
-// entry is one stored entrant of a giveaway, and what a guild file has of it.
+// entry is a stored entrant of a giveaway. Its JSON is the entry's record in guild files.
 type entry struct {
 	GuildID    string    `db:"guild_id" json:"guild_id"`
 	GiveawayID string    `db:"giveaway_id" json:"giveaway_id"`
@@ -68,8 +68,8 @@ type entry struct {
 
 var entryMembers = transfer.ColumnsOf[entry]("giveaway_id", "user_id")
 
-// record is one stored draw, and what a guild file has of it: what it can be
-// repeated from, and by which a reroll knows who has won before.
+// record is a stored draw. Its JSON is the draw's record in guild files. From it the draw can be
+// repeated, and a reroll reads who has won before.
 type record struct {
 	GuildID     string     `db:"guild_id" json:"guild_id"`
 	GiveawayID  string     `db:"giveaway_id" json:"giveaway_id"`
@@ -89,19 +89,19 @@ type record struct {
 
 var recordColumns = transfer.ColumnsOf[record]().All()
 
-// hash is bytes that are written in hexadecimal.
+// hash is bytes that JSON shows in hexadecimal.
 type hash []byte
 
-// MarshalText writes it.
+// MarshalText writes the hexadecimal form.
 func (h hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h), nil }
 
-// UnmarshalText reads it.
+// UnmarshalText reads the hexadecimal form.
 func (h *hash) UnmarshalText(text []byte) (err error) {
 	*h, err = hex.DecodeString(string(text))
 	return err
 }
 
-// Records are the giveaways of a guild as they move.
+// Records is the record kind of giveaways.
 var Records = transfer.Kind[row]{
 	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: members.Moved(), Order: "id",
 	Export: `
@@ -130,7 +130,8 @@ var Records = transfer.Kind[row]{
 	Writer:   &writer,
 }
 
-// dated is what new giveaways bear, and those that entries or draws have come to.
+// dated lists the column that an import dates at its end: of new giveaways, and of giveaways that
+// got entries or draws.
 var dated = []transfer.Column{{Table: "giveaways", Name: "updated_at"}}
 
 func refOf(guild, id string) transfer.Ref {
@@ -169,9 +170,9 @@ func complete(g *row, now time.Time) error {
 	return g.Metadata.Check()
 }
 
-// closeEntries closes the entries of a guild's giveaways that came in after their time
-// was over; those that run go on taking entries. A giveaway of the API that is
-// still to be drawn has its reactions read first.
+// closeEntries closes the entries of a guild's imported giveaways whose time is over; giveaways
+// that run still accept entries. For a giveaway of the API that is still to be drawn, the reactions
+// are read first.
 func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
@@ -183,7 +184,7 @@ func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "freeze the entries of giveaways of guild", guild)
 }
 
-// Entrants are the entries of giveaways as they move.
+// Entrants is the record kind of entries.
 var Entrants = transfer.Kind[entry]{
 	Name: "giveaway_entry", Schema: "GuildFileGiveawayEntry", Table: "giveaway_entries", Columns: entryMembers.Moved(), Order: "giveaway_id, user_id",
 	Refusals: map[string]string{"giveaway_entries_pkey": "this user has entered this giveaway already"},
@@ -199,16 +200,15 @@ var Entrants = transfer.Kind[entry]{
 	Writer: &entryWriter,
 }
 
-// entrants is what entries add to a giveaway.
+// entrants is what entries add to a giveaway's counters.
 type entrants struct {
 	have, entrants, entries int64
 	frozen                  bool
 }
 
-// admit refuses entries of a giveaway whose entries are frozen, because it is
-// being drawn or has been, and those whose weights add up to more than a giveaway
-// can count, and counts the rest. A giveaway that has come in with them is frozen
-// when all are in.
+// admit refuses entries of a giveaway whose entries are frozen because it is being or has been
+// drawn, and entries whose weights exceed the largest count in total. It counts the others. A
+// giveaway of the same import is frozen only at the end of the import.
 func admit(ctx context.Context, tx *db.Tx, rows []entry) error {
 	sums := make(map[transfer.Ref]*entrants)
 	for _, e := range rows {
@@ -238,10 +238,10 @@ func admit(ctx context.Context, tx *db.Tx, rows []entry) error {
 	return nil
 }
 
-// maxEntries is how many entries a giveaway can count.
+// maxEntries is the largest number of entries that a giveaway can count.
 const maxEntries = 1<<53 - 1
 
-// hold locks giveaways of a guild and reads what entries they have.
+// hold locks giveaways of a guild and reads their counters.
 func hold(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sums map[transfer.Ref]*entrants) error {
 	type holding struct {
 		ID      string `db:"id"`
@@ -265,7 +265,7 @@ func hold(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sum
 	return nil
 }
 
-// countEntries adds entries to the counters of a guild's giveaways, which are held.
+// countEntries adds to the counters of a guild's giveaways, which are locked.
 func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sums map[transfer.Ref]*entrants) error {
 	var users, entries []int64
 	for _, r := range refs {
@@ -295,7 +295,7 @@ func ids(refs []transfer.Ref) []string {
 	return list
 }
 
-// Draws are the records of draws as they move.
+// Draws is the record kind of draws.
 var Draws = transfer.Kind[record]{
 	Name: "giveaway_draw", Schema: "GuildFileGiveawayDraw", Table: "giveaway_draws", Columns: recordColumns, Order: "giveaway_id, round",
 	Refusals: map[string]string{"giveaway_draws_pkey": "this giveaway has a draw of this round already"},
@@ -322,7 +322,7 @@ var drawsOf = `
 		WHERE guild_id = $1
 		  AND giveaway_id = ANY ($2)`
 
-// drawsThere reads the draws of the giveaways that draws name.
+// drawsThere returns the stored draws of the giveaways that rows name.
 func drawsThere(ctx context.Context, tx *db.Tx, rows []record) (there []record, err error) {
 	named := make(map[transfer.Ref]bool)
 	for _, d := range rows {
@@ -338,7 +338,7 @@ func drawsThere(ctx context.Context, tx *db.Tx, rows []record) (there []record, 
 	return there, nil
 }
 
-// raiseRounds raises the giveaways' rounds over those of draws.
+// raiseRounds raises each giveaway's number of rounds to that of its newest draw.
 func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
 	last := make(map[transfer.Ref]int64)
 	for _, d := range rows {

@@ -6,8 +6,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Each member that moves with a giveaway is shown in answers and events, and the other
-// way round, but for how it came about and when it was paused; counts are not moved.
+// Each member of a giveaway's record is shown in responses and events, and the other way round,
+// except for its source and when it was paused; counters are not part of records.
 func TestAGiveawayIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(g row) any { return show(g) }, "guild_id", "source", "paused_at", "entrant_count", "entry_count")

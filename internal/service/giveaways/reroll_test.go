@@ -73,7 +73,7 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantEvent(t, "giveaway.rerolled", "")
 		s.Do(t, "rerollGiveaway", body, apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
 		s.WantNoEvent(t)
-		// An exclusion holds for the one reroll only.
+		// An exclusion applies to one reroll only.
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).Want(t, 200, "")
 		s.WantEvent(t, "giveaway.rerolled", "")
 	})
@@ -139,9 +139,8 @@ func TestRerollGiveaway(t *testing.T) {
 	})
 }
 
-// Twenty rerolls at once, half of them under two keys: each that runs draws
-// somebody new, under one key runs once, and every draw has its record.
-// RELIABILITY.md, Giveaways.
+// Twenty concurrent rerolls, half of them with two idempotency keys: each reroll that runs draws
+// new winners, each key runs one reroll, and every draw has its record. RELIABILITY.md, Giveaways.
 func TestRerollsRace(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
@@ -222,9 +221,8 @@ func TestRerollsRace(t *testing.T) {
 	}
 }
 
-// Ten callers end one giveaway at once while the sweep finds that its time is
-// over: it goes into drawing once.
-// RELIABILITY.md, Giveaways.
+// Ten callers end one giveaway while the sweep finds that its time is over: its status changes to
+// drawing once. RELIABILITY.md, Giveaways.
 func TestEndsRace(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
@@ -274,9 +272,8 @@ func TestEndsRace(t *testing.T) {
 	}
 }
 
-// Several workers find the giveaway and draw it, once: a draw needs nothing but the
-// giveaway's own row.
-// RELIABILITY.md, Giveaways.
+// Several workers find the giveaway and draw it once: the giveaway's own row is all that a draw
+// needs. RELIABILITY.md, Giveaways.
 func TestADrawNeedsNoJob(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)

@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// A record sets the instants that belong to the state, keeps those that were given, and
-// moves a giveaway as the bot can.
+// A record sets the instants that belong to the new status, keeps those that it gives, and changes
+// the status only as the bot may.
 func TestARecordRevisesAGiveaway(t *testing.T) {
 	t.Parallel()
 	day := func(n int) *wire.Time { return new(wire.At(time.Date(2030, 1, n, 0, 0, 0, 0, time.UTC))) }
@@ -45,7 +45,7 @@ func TestARecordRevisesAGiveaway(t *testing.T) {
 		was      *row
 		is       row
 		imported bool
-		want     string // when it was paused, and ended, and whether the bot runs it; empty: it is refused
+		want     string // paused at, ended at, and whether the bot runs it; empty: the record is refused
 	}{
 		"paused now":                 {is: state(paused, nil, nil), want: "20 - true"},
 		"paused earlier":             {is: state(paused, day(5), nil), want: "5 - true"},
@@ -83,7 +83,7 @@ func TestARecordRevisesAGiveaway(t *testing.T) {
 	}
 }
 
-// An event names the members that a record has changed.
+// An event lists the members that a record has changed.
 func TestTheChangedMembersOfAGiveawayAreNamed(t *testing.T) {
 	t.Parallel()
 	a, b := ptr("a"), ptr("b")
@@ -98,8 +98,8 @@ func TestTheChangedMembersOfAGiveawayAreNamed(t *testing.T) {
 	}
 }
 
-// The bot runs from then on what it made itself and names in a record; an import leaves
-// nothing to it.
+// The bot runs a giveaway from the time at which it names, in a record, one that it has created; an
+// import does not make the bot run any.
 func TestTheBotRunsWhatItNames(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)

@@ -12,8 +12,7 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// strays are the members who come and go; the bots among those who react are never
-// entrants.
+// strays are members who react and withdraw; bots among those who react never become entrants.
 var (
 	strays = []string{"7", "10005", "10995", "99999", "100000"}
 	bots   = []string{"10003"}
@@ -28,28 +27,28 @@ type stand struct {
 // posting is a message in the channel.
 type posting struct {
 	id, nonce, channel  string
-	said, content       string // when it was posted, and now
+	said, content       string // content when it was posted, and now
 	at                  time.Time
 	deleted, uneditable bool
 }
 
-// room is a platform: up, away (nothing is done, and no response comes), refusing, or
-// losing its responses. It knows a nonce no longer than it has to. Members react to its
-// first message, before it is there as well.
+// room simulates the platform: it works, is down (nothing is done and no response comes), refuses,
+// or loses its responses. It remembers a nonce only as long as it has to. Members react to its
+// first message, even before the client knows of it.
 type room struct {
 	chat.StandIn
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	mode   string
 	posts  []*posting
 	stands map[stand]bool
-	churn  []int    // the changes that come with the pages that are read
-	gone   int      // how often a message was told to be posted and deleted
-	asked  []string // what was asked for, for the report of a failure
-	astray []string // messages that were looked for in another channel than theirs
+	churn  []int    // changes of reactions to make after each page that is read
+	gone   int      // how often a message was posted and deleted
+	asked  []string // the calls, for the report of a failed test
+	astray []string // messages that were used with another channel than their own
 
-	// Of the time since drawing began, or may have: who has stood there all along, and
-	// who at all.
+	// Since drawing began or may have begun: whose reaction has existed all the time, and whose at
+	// any time.
 	always, ever map[stand]bool
 }
 
@@ -66,7 +65,7 @@ func newRoom(rt *rapid.T) *room {
 	return r
 }
 
-// reset forgets who has stood there: drawing has not begun.
+// reset clears both, since drawing has not begun.
 func (r *room) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +81,7 @@ func (r *room) set(mode string) {
 	r.mode = mode
 }
 
-// change has strays come who are not there, and go who are.
+// change adds the reactions of strays that are missing, and removes those that exist.
 func (r *room) change(which ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +100,7 @@ func (r *room) changes(which ...int) {
 	}
 }
 
-// delete deletes the messages that are there.
+// delete deletes all messages.
 func (r *room) delete() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +119,7 @@ func (r *room) pass(d time.Duration) {
 	}
 }
 
-// compare holds entrants against those who have stood there; missed: they may be fewer.
+// compare compares entrants with the reactions that existed; if missed, some may be missing.
 func (r *room) compare(rt *rapid.T, entrants []string, missed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +135,7 @@ func (r *room) compare(rt *rapid.T, entrants []string, missed bool) {
 	}
 }
 
-// said is how often each text was posted and not deleted.
+// said returns how often each text was posted and not deleted.
 func (r *room) said() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +159,8 @@ func (r *room) message(id string) posting {
 	return posting{}
 }
 
-// answer is how the platform fails now: done, and before it has done anything or not.
+// answer returns how the present call fails, if it does; done says whether the call is carried out
+// first.
 func (r *room) answer() (done bool, err error) {
 	switch r.mode {
 	case "away":
@@ -173,7 +173,7 @@ func (r *room) answer() (done bool, err error) {
 	return true, nil
 }
 
-// SendMessage posts a message once for as long as it knows the nonce: two minutes.
+// SendMessage posts a message once while it remembers the nonce: for two minutes.
 func (r *room) SendMessage(_ context.Context, m chat.Message) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *room) SendMessage(_ context.Context, m chat.Message) (string, error) {
 	return r.posts[i].id, nil
 }
 
-// lookedFor notes where a message is looked for.
+// lookedFor records in which channel a message is used.
 func (r *room) lookedFor(c chat.Channel, id string) {
 	for _, m := range r.posts {
 		if m.id == id && m.channel != c.ID {
@@ -210,7 +210,7 @@ func (r *room) lookedFor(c chat.Channel, id string) {
 	}
 }
 
-// EditMessage gives a message another content.
+// EditMessage replaces the content of a message.
 func (r *room) EditMessage(_ context.Context, c chat.Channel, id, content string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *room) EditMessage(_ context.Context, c chat.Channel, id, content string
 	return err
 }
 
-// FindMessages finds those that are there.
+// FindMessages returns the messages that exist.
 func (r *room) FindMessages(_ context.Context, wanted chat.Message, _ time.Time) (ids []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *room) FindMessages(_ context.Context, wanted chat.Message, _ time.Time)
 	return ids, nil
 }
 
-// AddReaction adds the bot's.
+// AddReaction adds the bot's reaction.
 func (r *room) AddReaction(_ context.Context, c chat.Channel, id, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,7 +255,7 @@ func (r *room) AddReaction(_ context.Context, c chat.Channel, id, _ string) erro
 	return err
 }
 
-// Reactors returns a page, after which some come or go.
+// Reactors returns a page, after which some members react or withdraw.
 func (r *room) Reactors(_ context.Context, c chat.Channel, id, _ string, way chat.Reaction, after string) (page []chat.Reactor, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// entrant is one user in the pot and the number of entries that count for them.
+// entrant is a user in the pot with the number of entries that count for the user.
 type entrant struct {
 	UserID  string `db:"user_id"`
 	Entries int64  `db:"entries"`
@@ -64,8 +64,8 @@ func pick(seed []byte, pot []entrant, out map[string]bool, n int) ([]string, err
 	return winners, nil
 }
 
-// weight is the sum of the entries of everyone in pot who is not in out: the W
-// that pick begins with.
+// weight returns the sum of the entries of all entrants in pot who are not in out: the W that pick
+// begins with.
 func weight(pot []entrant, out map[string]bool) int64 {
 	var sum int64
 	for _, e := range pot {
@@ -80,9 +80,9 @@ func sortPot(pot []entrant) {
 	slices.SortFunc(pot, func(a, b entrant) int { return cmp.Compare(a.UserID, b.UserID) })
 }
 
-// potHash is the fingerprint of a pot: SHA-256 over one line for each entrant,
-// "<user id> <entries>\n", sorted by user id as in pick. A keeper of the entries beside
-// the record of a draw can show that they are the ones drawn from.
+// potHash returns the fingerprint of a pot: the SHA-256 of one line for each entrant, "<user id>
+// <entries>\n", sorted by user id as in pick. Whoever has kept the entries can prove with it that
+// they are the ones of the draw.
 func potHash(pot []entrant) []byte {
 	sortPot(pot)
 	h := sha256.New()
@@ -97,13 +97,13 @@ func potHash(pot []entrant) []byte {
 	return h.Sum(nil)
 }
 
-// stream is the sequence of random numbers that grows from a seed.
+// stream is the sequence of random numbers that a seed gives.
 type stream struct {
 	seed []byte
 	next uint64
 }
 
-// below returns a number in [0, w), each equally likely. w is not 0.
+// below returns a number in [0, w), each with equal probability. w must not be 0.
 func (s *stream) below(w uint64) uint64 {
 	// 2^64 mod w, computed without 2^64: the wrapped negation is 2^64 - w.
 	excess := -w % w
@@ -123,9 +123,9 @@ func (s *stream) number() uint64 {
 	return binary.BigEndian.Uint64(mac.Sum(nil))
 }
 
-// tree is a Fenwick tree over the entries of a pot: node i, counted from 1,
-// holds the sum of the i&-i weights that end at i. Finding by prefix sum and
-// removing cost the logarithm of the number of entrants.
+// tree is a Fenwick tree over the entries of a pot: node i, counted from 1, holds the sum of the
+// i&-i weights that end at i. Finding by prefix sum and removing take time logarithmic in the
+// number of entrants.
 type tree struct {
 	node  []uint64
 	total uint64
@@ -147,8 +147,8 @@ func newTree(pot []entrant) (*tree, error) {
 	return t, nil
 }
 
-// find returns the first index whose prefix sum, itself included, exceeds r.
-// r must be below the total.
+// find returns the first index whose prefix sum, including its own weight, exceeds r. r must be
+// below the total.
 func (t *tree) find(r uint64) int {
 	at := 0
 	for step := 1 << (bits.Len(uint(len(t.node))) - 1); step > 0; step >>= 1 {
@@ -159,7 +159,7 @@ func (t *tree) find(r uint64) int {
 	return at
 }
 
-// remove takes the weight w, which is all of index i's, out of the tree.
+// remove removes w, the whole weight of index i, from the tree.
 func (t *tree) remove(i int, w uint64) {
 	t.total -= w
 	for k := i + 1; k < len(t.node); k += k & -k {
@@ -167,9 +167,8 @@ func (t *tree) remove(i int, w uint64) {
 	}
 }
 
-// replaceable is how many winners a reroll of count replaces: no more than
-// there are, and of a giveaway that ended with none, no more than it was to
-// have.
+// replaceable returns how many winners a reroll of count replaces: at most the present winners or,
+// if the giveaway ended without winners, at most its number of winners.
 func replaceable(count, winners, winnerCount int) int {
 	if winners == 0 {
 		return min(count, winnerCount)
@@ -177,7 +176,7 @@ func replaceable(count, winners, winnerCount int) int {
 	return min(count, winners)
 }
 
-// replace puts drawn in the place of the first winners and keeps the rest.
+// replace replaces the first winners by drawn and keeps the others.
 func replace(winners, drawn []string) []string {
 	kept := winners[min(len(drawn), len(winners)):]
 	return append(slices.Clone(drawn), kept...)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// seedOf is a fixed seed for each n, so that a test draws the same every time.
+// seedOf returns a fixed seed for each n, so that tests draw the same each time.
 func seedOf(n uint64) []byte {
 	seed := make([]byte, 32)
 	binary.BigEndian.PutUint64(seed[24:], n)
@@ -46,7 +46,7 @@ func TestPick(t *testing.T) {
 		pot  []entrant
 		out  map[string]bool
 		n    int
-		want []string // as a set
+		want []string // the winners, in any order
 	}{
 		{"draws nobody from an empty pot", nil, nil, 3, nil},
 		{"draws nobody when nobody is asked for", three, nil, 0, nil},
@@ -85,15 +85,14 @@ func TestPickRefusesAPotItCannotWeigh(t *testing.T) {
 	}
 }
 
-// TestPickIsWhatItsDocumentSays repeats random draws with the second,
-// independent implementation that stands in the example.
-// RELIABILITY.md, Giveaways.
+// TestPickIsWhatItsDocumentSays repeats random draws with the independent implementation in the
+// example. RELIABILITY.md, Giveaways.
 func TestPickIsWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))
 	for range 500 {
 		pot, entries, out := []entrant{}, map[string]int64{}, map[string]bool{}
-		most := int64(1) << random.IntN(55) // from all alike to sums near the limit
+		most := int64(1) << random.IntN(55) // from equal weights to sums near the limit
 		for range random.IntN(60) {
 			e := entrant{strconv.FormatUint(random.Uint64N(1<<random.IntN(64)+1)+1, 10), 1 + random.Int64N(most)}
 			if _, ok := entries[e.UserID]; ok {
@@ -124,9 +123,8 @@ func TestPickIsWhatItsDocumentSays(t *testing.T) {
 	}
 }
 
-// The values below are published: whoever verifies draws with another program
-// can check it against them. They must never change.
-// RELIABILITY.md, Giveaways.
+// These values are published: anyone who verifies draws with another program can check that program
+// against them. They must never change. RELIABILITY.md, Giveaways.
 func TestPickKeepsItsPublishedValues(t *testing.T) {
 	t.Parallel()
 	seed := bytes.Repeat([]byte{0xab}, 32)
@@ -177,9 +175,8 @@ func TestPotHashTellsPotsApart(t *testing.T) {
 	}
 }
 
-// With W just above half of 2^64 nearly every second number is discarded; a
-// stream that did not discard would favour the small remainders two to one.
-// RELIABILITY.md, Giveaways.
+// With W just above 2^63 nearly every second number is discarded. A stream that did not discard
+// would favour small remainders two to one. RELIABILITY.md, Giveaways.
 func TestStreamDiscardsWhatWouldSkewIt(t *testing.T) {
 	t.Parallel()
 	const w = 1<<63 + 1
@@ -199,10 +196,9 @@ func TestStreamDiscardsWhatWouldSkewIt(t *testing.T) {
 	}
 }
 
-// The weights are kept in the first place drawn and, without replacement, in
-// the second. The seeds are fixed, so the statistics are too; the limits are
-// those that a fair draw passes with a probability of 0.999.
-// RELIABILITY.md, Giveaways.
+// The first winner follows the weights, and so does the second, drawn without replacement. The
+// seeds are fixed, so the statistics are too; a fair draw stays below the limits with probability
+// 0.999. RELIABILITY.md, Giveaways.
 func TestPickFollowsTheWeights(t *testing.T) {
 	t.Parallel()
 	pot := []entrant{{"1", 1}, {"2", 2}, {"3", 3}, {"4", 10}, {"5", 34}}

@@ -1,7 +1,6 @@
-// Package giveaways runs giveaways: who may win, by what draw, and in which
-// states. The draw is documented at pick, so that anyone can repeat one from
-// its record. Package chat posts what the bot says about it, and the job engine decides
-// when something is done later.
+// Package giveaways runs giveaways: their states, their entries and their draws. The draw is
+// documented at pick, so that anyone can repeat one from its record. Package chat posts the
+// announcements, and lanes do what is due later.
 package giveaways
 
 import (
@@ -27,7 +26,7 @@ type Service struct {
 	Chat chat.Platform
 }
 
-// checked is what PrepareCreate has found out about a channel.
+// checked is the result of PrepareCreate for a channel.
 type checked struct {
 	channel string
 	err     error
@@ -35,8 +34,8 @@ type checked struct {
 
 type checkedKey struct{}
 
-// PrepareCreate asks the chat platform whose the channel is, before the unit of
-// CreateGiveaway opens.
+// PrepareCreate asks the platform whether the channel belongs to the guild, before the transaction
+// of CreateGiveaway.
 func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayRequest) (context.Context, error) {
 	err := s.Chat.CheckChannel(ctx, chat.Channel{GuildID: auth.Acting(ctx).GuildID, ID: body.ChannelID})
 	switch {
@@ -48,8 +47,8 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayReq
 	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
 }
 
-// ListGiveaways lists the guild's giveaways, newest first, or those that changed
-// since an instant in the order of their changes.
+// ListGiveaways lists the guild's giveaways, newest first, or those that changed since an instant
+// by their last change.
 func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	var status string
@@ -68,10 +67,10 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 	return gen.ListGiveaways200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// CreateGiveaway starts a giveaway, or schedules it when its start lies in the
-// future. One that would be over before it began is Invalid; one in a channel
-// that is not the guild's is Refused. The bot posts the message by which members
-// enter as soon as it is active.
+// CreateGiveaway creates a giveaway, which becomes active at once or, if its start is in the
+// future, then. It returns an Invalid fault if the giveaway would be over before it starts, and a
+// Refused fault for a channel that is not the guild's. The message by which members enter is posted
+// as soon as the giveaway is active.
 func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	now, err := tx.Now(ctx)
@@ -129,7 +128,7 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	}, nil
 }
 
-// checkedChannel is what PrepareCreate has found out about the channel.
+// checkedChannel returns the result of PrepareCreate for the channel.
 func checkedChannel(ctx context.Context, channel string) error {
 	c, ok := ctx.Value(checkedKey{}).(checked)
 	if !ok || c.channel != channel {
@@ -147,8 +146,7 @@ func (*Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject)
 	return gen.GetGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
-// ListGiveawayEntries lists the entrants of a giveaway in any state, in the
-// order in which they entered.
+// ListGiveawayEntries lists the entrants of a giveaway in the order in which they entered.
 func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	g, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
@@ -178,8 +176,8 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 	return gen.ListGiveawayDraws200JSONResponse{Data: page.Each(rows, showDraw), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
-// The response comes before the winners are known.
+// EndGiveaway ends a giveaway before its time. A worker draws it; the response comes before the
+// winners are known.
 func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toDrawing, by.GuildID, r.ID,
@@ -197,7 +195,7 @@ func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject)
 	}, nil
 }
 
-// PauseGiveaway stops the clock of an active giveaway.
+// PauseGiveaway pauses an active giveaway.
 func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toPaused, by.GuildID, r.ID,
@@ -211,8 +209,8 @@ func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObj
 	return gen.PauseGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
-// ResumeGiveaway lets the clock of a paused giveaway run on: as much time
-// remains as when it was paused. The bot says when that is over.
+// ResumeGiveaway continues a paused giveaway, with as much time left as when it was paused. An
+// announcement says when it ends.
 func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toActive, by.GuildID, r.ID,
@@ -231,8 +229,8 @@ func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestO
 	return gen.ResumeGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
-// RerollGiveaway replaces the first winners with entrants who never won. It is
-// Refused when too few remain, and then nothing changes.
+// RerollGiveaway replaces the first winners with entrants who have never won. If there are too few,
+// it returns a Refused fault and changes nothing.
 func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var body gen.RerollGiveawayRequest
@@ -295,7 +293,7 @@ func showDraw(d record) gen.GiveawayDraw {
 	}
 }
 
-// showChange is show for an event, which also says what has changed.
+// showChange is show for an event, which also lists the changed members.
 func showChange(g row, changed []string) gen.GiveawayChange {
 	return gen.GiveawayChange{Giveaway: show(g), Changed: changed}
 }

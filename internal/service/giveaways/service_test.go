@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Giveaways") }
 
-// giveawayAPI is an API whose guild's giveaways the test writes as the bot would.
+// giveawayAPI is an API client with functions that write giveaways as the bot would.
 type giveawayAPI struct {
 	*apitest.API
 	t testing.TB
@@ -29,14 +29,14 @@ func newGiveawayAPI(t testing.TB) giveawayAPI {
 	return giveawayAPI{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write")), t}
 }
 
-// on is the giveawayAPI for a subtest.
+// on returns the giveawayAPI for a subtest.
 func (s giveawayAPI) on(t testing.TB) giveawayAPI {
 	t.Helper()
 	return giveawayAPI{s.API, t}
 }
 
-// giveaway stores a giveaway of the guild with entrants "1001", "1002", … of
-// whom the n-th has n entries, and returns its id.
+// giveaway stores a giveaway with the entrants "1001", "1002", …, of whom the nth has n entries,
+// and returns its id.
 func (s giveawayAPI) giveaway(status string, winnerCount, entrants int) string {
 	s.t.Helper()
 	id := db.NewID()
@@ -95,7 +95,7 @@ func TestListGiveaways(t *testing.T) {
 			paused = append(paused, id)
 		}
 	}
-	// Two are created in each minute; of those the later id comes first.
+	// Two are created in each minute; of the two, the later id comes first.
 	for i := 0; i < len(all); i += 2 {
 		all[i], all[i+1] = all[i+1], all[i]
 	}
@@ -133,7 +133,7 @@ func TestListGiveawayEntries(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
 	id := s.giveaway("ended", 1, 30)
-	// The last entrant entered first; of equals, the numerically smaller comes first.
+	// The last entrant entered first; with equal instants the numerically smaller id comes first.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
 	dbtest.Exec(s.t, s.DB(), `
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
@@ -292,7 +292,7 @@ func TestEndGiveaway(t *testing.T) {
 	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"active"}}`)
 }
 
-// data is what stands under data.
+// data returns the member data of a response.
 func data(t testing.TB, a *apitest.Response) any {
 	t.Helper()
 	var body struct {
@@ -333,7 +333,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}
 	s.Do(t, "resumeGiveaway", "", at).WantError(t, 422, "giveaway_not_paused")
-	// No pause moves it beyond what can be written.
+	// No pause moves the end beyond the last instant that can be written.
 	dbtest.Exec(s.t, s.DB(), `
 		UPDATE giveaways
 		SET status = 'paused', ends_at = '9999-12-31T23:59:00Z', paused_at = now() - interval '1 day', updated_at = '9999-12-31T23:59:59.999Z'

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/page"
 )
 
-// The states of a giveaway.
+// The statuses of a giveaway.
 const (
 	scheduled = "scheduled"
 	active    = "active"
@@ -21,18 +21,17 @@ const (
 
 // The states of a giveaway's entries.
 const (
-	open      = "open"      // they come and go
-	gathering = "gathering" // the reactions are being read, nothing else is added
-	frozen    = "frozen"    // they never change again
+	open      = "open"      // entries are added and removed
+	gathering = "gathering" // reactions are being read, and no other entry is added
+	frozen    = "frozen"    // entries never change again
 )
 
-// fromAPI is the source of a giveaway that the API made: the bot posts its
-// message, and members enter by reacting to it.
+// fromAPI is the source of a giveaway that the API has created: Guildhall posts its message, and
+// members enter by reacting to it.
 const fromAPI = "api"
 
-// The lists have one statement for each index that serves them, and not one
-// with an optional condition: a prepared statement's plan has to hold for every
-// value.
+// There is a statement for each index that serves a list, instead of one statement with optional
+// conditions: the plan of a prepared statement must hold for every value.
 var (
 	byID = `
 		SELECT ` + columns + `
@@ -88,7 +87,7 @@ var (
 		  AND user_id = $5
 		LIMIT $3 OFFSET $4`
 
-	// Draws of the first release do not say how many entries were in the pot.
+	// Draws of the first release have no number of entries.
 	draws = `
 		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason, drawn_at,
 		       coalesce(entry_count, (
@@ -105,9 +104,8 @@ var (
 		LIMIT $3 OFFSET $4`
 )
 
-// list returns the page of the guild's giveaways, and one more when there is
-// one: newest first, or those that changed since an instant, in the order of
-// their changes. An empty status lets all through.
+// list returns a page of the guild's giveaways, newest first or by their last change since an
+// instant, and one row more if there is one. An empty status selects all.
 func list(ctx context.Context, q db.Querier, guild, status string, since *time.Time, p page.P) ([]row, error) {
 	query, args := newest, []any{guild, p.Limit(), p.Offset()}
 	switch {
@@ -122,42 +120,40 @@ func list(ctx context.Context, q db.Querier, guild, status string, since *time.T
 	return rows, fault.Wrap(err, "list giveaways of guild", guild)
 }
 
-// entries returns the page of the giveaway's entrants in the order in which
-// they entered, and one more when there is one; with a user, that one's alone.
+// entries returns a page of the giveaway's entrants in the order in which they entered, and one row
+// more if there is one; with a user, only that entrant.
 func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) ([]entry, error) {
 	query, args := oldestEntries, []any{g.GuildID, g.ID, p.Limit(), p.Offset()}
 	if user != nil {
 		query, args = entryOfUser, append(args, *user)
 	} else if int64(p.Offset()) >= g.EntrantCount {
-		return nil, nil // past the end, which Postgres would walk to
+		return nil, nil // past the end, to which Postgres would scan
 	}
 	rows, err := db.Select[entry](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// records returns the page of the giveaway's draws by round, and one more when
-// there is one.
+// records returns a page of the giveaway's draws by round, and one row more if there is one.
 func records(ctx context.Context, q db.Querier, g row, p page.P) ([]record, error) {
 	rows, err := db.Select[record](ctx, q, draws, g.GuildID, g.ID, p.Limit(), p.Offset())
 	return rows, fault.Wrap(err, "list draws of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// get returns one giveaway. It is NotFound when the guild has no such giveaway.
+// get returns a giveaway, or a NotFound fault.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	g, err := db.Get[row](ctx, q, byID, guild, id)
 	return g, found(err, guild, id)
 }
 
-// lock returns one giveaway and keeps others from changing it, and from adding
-// entries, until tx ends. It is NotFound when the guild has no such giveaway.
+// lock returns a giveaway and locks its row until tx ends, which also keeps others from adding
+// entries. It returns a NotFound fault if the guild has no such giveaway.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return g, found(err, guild, id)
 }
 
-// lockFree is lock for what need not be done now: it is NotFound also when
-// somebody else holds the giveaway.
+// lockFree is lock for work that can wait: it also returns NotFound if the row is locked.
 func lockFree(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE SKIP LOCKED`, guild, id)
@@ -177,7 +173,8 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID, g.StartsAt, g.EndsAt) // more exactly than its JSON has them
+	// Both instants are parameters, since the JSON truncates them to the millisecond.
+	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID, g.StartsAt, g.EndsAt)
 	return stored, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 
@@ -189,18 +186,18 @@ var inserting = `
 		FROM jsonb_populate_record(NULL::giveaways, $2) g /*: g JOIN guilds home ON home.id = $1 */
 		RETURNING ` + columns
 
-// next is the instant of a change of a giveaway: now, and always later than the
-// change before, also in the milliseconds that are shown.
+// next is the instant of a change: now, but always later than the previous change, also in the
+// milliseconds that callers see.
 var (
 	next = db.Next("instant.at", "updated_at")
-	// extended is when a giveaway that was paused ends. The clock may have been read
-	// before a pause that the statement has waited for.
+	// extended is when a resumed giveaway ends. The clock may have been read before the pause, if
+	// the statement has waited for the row.
 	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (greatest(instant.at, paused_at) - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
-// A drawing begins with these. The bot has a while to send what it knows of a giveaway
-// that it runs; the reactions to one of ours are read, and its message says that it has
-// ended; of any other the entries are those that are there.
+// What happens when drawing begins. For a giveaway that the bot runs, the bot has a while to send
+// the entries that it knows. For a giveaway of the API the reactions are read, and its message says
+// that it has ended. Any other is drawn from the stored entries.
 const (
 	toPot  = `CASE WHEN source = 'api' THEN 'gathering' WHEN bot_run THEN 'open' ELSE 'frozen' END`
 	closes = `closes AS MATERIALIZED (SELECT at + interval '60 seconds' AS at FROM instant)`
@@ -210,12 +207,12 @@ const (
 		    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN instant.at END, updated_at = `
 )
 
-// botWindow is how long the bot may send what it knows of a giveaway that it runs
-// once drawing has begun: what closes adds.
+// botWindow is how long after drawing has begun the bot may send entries of a giveaway that it
+// runs. The statement `closes` adds the same time.
 const botWindow = time.Minute
 
-// The statements by which a caller moves a giveaway to another state. Each
-// finds no row when the giveaway is in a state that it cannot leave that way.
+// The statements with which a caller changes a giveaway's status. They change no row if the
+// giveaway's status does not allow the change.
 var (
 	toDrawing = `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), ` + closes + `
@@ -249,10 +246,9 @@ var (
 		RETURNING ` + columns
 )
 
-// move runs one of the statements above; further are its arguments besides the
-// giveaway's. It is NotFound when the guild has no such giveaway, and refused
-// when the giveaway's state forbids the move: with that state before refused's
-// own words.
+// move runs one of the statements above with further arguments. It returns a NotFound fault if the
+// guild has no such giveaway, and refused, with the present status added to its message, if the
+// status does not allow the change.
 func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
 	g, err := db.Get[row](ctx, tx, statement, append([]any{guild, id}, further...)...)
 	if db.Missing(err) {
@@ -265,7 +261,7 @@ func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *
 	return g, fault.Wrap(err, "move giveaway", id, "of guild", guild)
 }
 
-// pot returns everyone who entered the giveaway, sorted by user id as text.
+// pot returns all entrants of the giveaway, sorted by user id as text.
 func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
 	all, err := db.Select[entrant](ctx, tx, `
 		SELECT user_id, entries
@@ -276,9 +272,8 @@ func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
 	return all, fault.Wrap(err, "read the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// lastRecord returns the past winners of the giveaway's newest draw and those
-// drawn in it. It is the zero record when there is none: nothing was drawn yet,
-// or the giveaway was imported.
+// lastRecord returns the past winners of the giveaway's newest draw and the winners drawn then. It
+// returns the zero record if there is no draw: nothing was drawn yet, or the giveaway was imported.
 func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	if g.Rounds == 0 {
 		return record{}, nil
@@ -296,8 +291,8 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	return r, nil
 }
 
-// settle stores the record of a draw, of a giveaway that tx has locked, and
-// makes its winners the giveaway's. Both carry the same instant.
+// settle stores the record of a draw and the resulting winners of a giveaway that tx has locked.
+// Both rows get the same instant.
 func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 	ended, err := db.Get[row](ctx, tx, `
 		WITH moment AS (

@@ -37,8 +37,8 @@ func newGiveawayDB(t testing.TB) giveawayDB {
 	return s
 }
 
-// giveaway stores a giveaway in a state, with users entrants, of whom each has
-// as many entries as weight says.
+// giveaway stores a giveaway with `users` entrants, each with the number of entries that weight
+// returns.
 func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight func(int) int64) {
 	s.t.Helper()
 	dbtest.Exec(s.t, s.DB, `
@@ -62,7 +62,7 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 	dbtest.Exec(s.t, s.DB, Recount)
 }
 
-// Recount makes the counters right after a test has written entries.
+// Recount corrects the counters after a test has written entries.
 const Recount = `
 	UPDATE giveaways g
 	SET entrant_count = e.entrants, entry_count = e.entries
@@ -79,7 +79,7 @@ func user(i int) string { return strconv.Itoa(200_000_000_000_000_000 + i*7919) 
 
 func equal(int) int64 { return 1 }
 
-// stored is all that the row of a giveaway holds.
+// stored returns the whole row of a giveaway.
 func stored(t testing.TB, d *db.DB, id string) string {
 	t.Helper()
 	return dbtest.Value[string](t, d, `SELECT to_jsonb(g)::text FROM giveaways g WHERE id = $1`, id)
@@ -94,8 +94,8 @@ func (s giveawayDB) get(id string) row {
 	return g
 }
 
-// The statement that adds entries counts them: those that it adds, and no others.
-// RELIABILITY.md, Giveaways.
+// The statement that adds entries counts exactly the entries that it adds. RELIABILITY.md,
+// Giveaways.
 func TestCountersFollowTheEntries(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -130,7 +130,7 @@ func TestCountersFollowTheEntries(t *testing.T) {
 	s.wantCounted()
 }
 
-// wantCounted fails the test unless each giveaway's counters are those of its entries.
+// wantCounted fails the test unless each giveaway's counters match its entries.
 func (s giveawayDB) wantCounted() {
 	s.t.Helper()
 	if n := dbtest.Value[int](s.t, s.DB, `
@@ -165,8 +165,8 @@ func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 	s.wantCounted()
 }
 
-// A page must cost what it shows, however much the guild and its neighbours
-// hold: each list reads through an index in the list's own order.
+// A page costs as much as it shows, however much data the guild and other guilds have: each list
+// reads an index in the list's order.
 func TestListsReadThroughTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -192,7 +192,7 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	for _, status := range []string{scheduled, active, "paused", drawing, ended} {
 		dbtest.WantIndex(t, s.DB, "giveaways_changed_by_status", changedOfStatus, "2", 26, 0, status, since)
 	}
-	// (Beside the draws it may add up the entries of a giveaway, for draws of the first release.)
+	// (The list of draws may also add up a giveaway's entries, for draws of the first release.)
 	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") ||
 		strings.Contains(plan, "Sort") {
 		t.Errorf("draws are not listed through their key:\n%s", plan)
@@ -203,8 +203,8 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	dbtest.WantIndex(t, s.DB, "giveaways_ending", finishDue, look)
 }
 
-// Looking for work reads the index of what waits, guild by guild: it costs what
-// it finds, not what there is.
+// Polling for work reads a partial index guild by guild: it costs as much as the work that it
+// finds.
 func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -219,7 +219,7 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 		"giveaways_to_draw": toDraw, "giveaways_to_gather": toGather, "giveaways_to_react": toReact, "giveaways_to_edit": toEdit,
 	} {
 		statement, reads := queue.Scan(false), 2
-		if dbtest.Coordinator(t) { // whose workers may find another index of the giveaways cheaper
+		if dbtest.Coordinator(t) { // Citus workers may prefer another index on giveaways
 			statement, reads, index = queue.Scan(true), 1, "Index Scan"
 		}
 		plan := dbtest.Plan(t, s.DB, statement, "", 500, 4)
@@ -254,7 +254,7 @@ func TestTransitions(t *testing.T) {
 	cases := []struct {
 		name, status, source string // as SQL: the source, whether the bot runs it, its message
 		starts, ends         time.Duration
-		want                 string // the status, and of drawing: the entries, when it is drawn, whether its message changes
+		want                 string // the resulting status and, for drawing, the state of entries, when it is drawn, whether its message is edited
 	}{
 		{"starts what is due", scheduled, `'bot', false, NULL`, -time.Second, time.Hour, active},
 		{"leaves what is not due", scheduled, `'bot', false, NULL`, time.Hour, 2 * time.Hour, scheduled},
@@ -275,7 +275,7 @@ func TestTransitions(t *testing.T) {
 			WHERE id = $1`,
 			c.name, c.starts.Seconds(), c.ends.Seconds())
 	}
-	for range 2 { // a second sweep finds nothing more to do
+	for range 2 { // a second sweep finds nothing to do
 		if err := Transitions(context.Background(), s.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -313,11 +313,9 @@ func TestTransitionsGetThroughABacklog(t *testing.T) {
 	}
 }
 
-// The entries of a giveaway never change once it is being drawn: the statement
-// that adds some names the only state in which it may, and adds none in another.
-// (That no statement changes or deletes any, every test of the program sees to:
-// dbtest's rules.)
-// RELIABILITY.md, Giveaways.
+// The entries of a giveaway never change once it is being drawn: the statement that adds entries
+// names the only state in which it may add any. (The rules in package dbtest make sure that no
+// statement changes or deletes entries.) RELIABILITY.md, Giveaways.
 func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -353,8 +351,8 @@ func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 	s.wantCounted()
 }
 
-// A resume goes by the giveaway as it stands once it is held, not as it stood when the
-// statement began to wait for it.
+// A resume uses the giveaway's state after it has got the lock, not the state when it began to
+// wait.
 func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -391,8 +389,8 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	}
 }
 
-// The looks for work and the postponing of it are statements, where tables are
-// distributed too. With -v the test prints them whole.
+// The statements that poll for work and postpone it can be planned, also in their distributed form.
+// With -v the test prints them.
 func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{
@@ -408,7 +406,7 @@ func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
 }
 
-// The bot may send as long as closing leaves it.
+// botWindow equals the time that the statement `closes` adds.
 func TestTheBotsWindowIsWhatClosesAdds(t *testing.T) {
 	t.Parallel()
 	if adds := fmt.Sprintf("interval '%d seconds'", int(botWindow.Seconds())); !strings.Contains(closes, adds) {

@@ -10,20 +10,18 @@ import (
 )
 
 const (
-	// look is how many giveaways one look finds whose time has come: so many that
-	// those of one guild that end together are found together, and moved in one
-	// transaction.
+	// look is how many due giveaways one query finds: enough that giveaways of one guild that end
+	// at the same time are found together and changed in one transaction.
 	look = 20_000
-	// chunk is how many of one guild one transaction moves: few enough to finish
-	// well inside the statement timeout.
+	// chunk is how many giveaways of a guild one transaction changes: few enough to stay well
+	// within the statement timeout.
 	chunk = 200
-	// movers is how many guilds are moved at once.
+	// movers is how many transactions run concurrently.
 	movers = 3
 )
 
-// The statements that look for giveaways whose time has come, over all guilds
-// and without locks, and those that move the ones of one guild. A giveaway that another
-// holds at the moment is left for the next time.
+// The statements that find due giveaways over all guilds without locks, and those that change the
+// status of giveaways of one guild. A locked giveaway is left for the next run.
 var (
 	startDue = `
 		SELECT guild_id, id
@@ -82,9 +80,9 @@ var (
 		RETURNING ` + columns
 )
 
-// Transitions moves every giveaway whose time has come: scheduled ones become
-// active, and the bot is to post those that the API made; active ones go into
-// drawing. It is the work of a sweep; several may run at once.
+// Transitions changes the status of every due giveaway: scheduled ones become active, and those of
+// the API get their message; active ones go into drawing. A sweep calls it; several may run at
+// once.
 func Transitions(ctx context.Context, d *db.DB) error {
 	return errors.Join(sweep(startDue, started).Run(ctx, d), sweep(finishDue, finished).Run(ctx, d))
 }
@@ -110,7 +108,7 @@ func started(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, e
 	return len(moved), nil
 }
 
-// finished has active giveaways drawn.
+// finished moves active giveaways into drawing.
 func finished(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
 	moved, err := moveDue(ctx, tx, finish, guild, ids)
 	if err != nil || len(moved) == 0 {

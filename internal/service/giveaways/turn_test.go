@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// A draw waits until the reactions are read, and for as long as the bot may tell of a
+// A draw waits until the reactions are read, and as long as the bot may send the result of a
 // giveaway that it runs.
 func TestADrawWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
@@ -36,20 +36,20 @@ func TestADrawWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// counting is a platform that counts what is posted.
+// counting is a platform that counts the messages posted.
 type counting struct {
 	chat.StandIn
 	posts int
 }
 
-// SendMessage posts m.
+// SendMessage counts m.
 func (c *counting) SendMessage(context.Context, chat.Message) (string, error) {
 	c.posts++
 	return "901", nil
 }
 
-// A giveaway of ours gets one message to enter by, posted once while members can enter or
-// soon can again. When it is over nothing of an unposted one is left.
+// A giveaway of the API gets one message, posted once while members can enter or may soon again.
+// When it is over, nothing of an unposted message is left.
 func TestAGiveawayIsPresentedOnceWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -86,7 +86,7 @@ func TestAGiveawayIsPresentedOnceWhileItRuns(t *testing.T) {
 	}
 }
 
-// stuck is a platform that answers with the same full page whatever it is asked for.
+// stuck is a platform that returns the same full page for every request.
 type stuck struct {
 	chat.StandIn
 	pages int
@@ -95,7 +95,7 @@ type stuck struct {
 // EditMessage does nothing.
 func (*stuck) EditMessage(context.Context, chat.Channel, string, string) error { return nil }
 
-// Reactors are a hundred members, five times in all.
+// Reactors returns the same hundred members, five times in all.
 func (s *stuck) Reactors(context.Context, chat.Channel, string, string, chat.Reaction, string) ([]chat.Reactor, error) {
 	if s.pages++; s.pages > 5 {
 		return nil, errMute
@@ -107,7 +107,7 @@ func (s *stuck) Reactors(context.Context, chat.Channel, string, string, chat.Rea
 	return list, nil
 }
 
-// A page without anybody new is the last.
+// A page without new members ends the reading.
 func TestReadingReactionsEndsThoughPagesRepeat(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -121,8 +121,8 @@ func TestReadingReactionsEndsThoughPagesRepeat(t *testing.T) {
 	}
 }
 
-// Members who enter by reacting change what is shown of their giveaway, and so its
-// updated_at, by which copies are made; a page of nobody new does not.
+// Members who enter by reacting change what is shown of their giveaway, and so its updated_at, by
+// which copies are made. A page without new members does not.
 func TestMembersWhoEnterByReactingChangeTheirGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -142,7 +142,7 @@ func TestMembersWhoEnterByReactingChangeTheirGiveaway(t *testing.T) {
 	}
 }
 
-// A worker whose knowledge of a giveaway is old changes nothing of what has come since.
+// A worker with an outdated view of a giveaway does not overwrite later changes.
 func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -154,7 +154,7 @@ func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
 	gone := func(ctx context.Context, g row) error {
 		err := missed(ctx, s.DB, g, &chat.Failure{Code: chat.CodeUnknownMessage})
 		if _, ok := errors.AsType[*chat.Failure](err); ok {
-			return nil // it says why
+			return nil // the refusal of the statement is expected
 		}
 		return err
 	}
@@ -186,8 +186,8 @@ func TestALateReaderOfReactionsChangesNothing(t *testing.T) {
 	}
 }
 
-// The reading of reactions to a message that was posted and deleted at once ends, and the
-// giveaway says that reactions are missed.
+// Reading reactions ends for a message that was posted and deleted at once, and the giveaway says
+// that reactions are missing.
 func TestAMessageThatWasDeletedAtOnceIsMissed(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -208,7 +208,7 @@ func TestAMessageThatWasDeletedAtOnceIsMissed(t *testing.T) {
 	}
 }
 
-// deaf is a platform that has no more what it is asked about.
+// deaf is a platform on which the message or its channel is gone.
 type deaf struct {
 	mute
 	code int
@@ -218,15 +218,15 @@ func (d deaf) failure() error {
 	return &chat.Failure{Status: http.StatusNotFound, Code: d.code, Message: "Unknown"}
 }
 
-// AddReaction finds nothing.
+// AddReaction returns the failure.
 func (d deaf) AddReaction(context.Context, chat.Channel, string, string) error { return d.failure() }
 
-// Reactors finds nothing.
+// Reactors returns the failure.
 func (d deaf) Reactors(context.Context, chat.Channel, string, string, chat.Reaction, string) ([]chat.Reactor, error) {
 	return nil, d.failure()
 }
 
-// The bot does without a message that is gone, or whose channel is, at once.
+// If the message or its channel is gone, the bot continues without it at once.
 func TestTheBotDoesWithoutWhatIsGone(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -248,7 +248,7 @@ func TestTheBotDoesWithoutWhatIsGone(t *testing.T) {
 	}
 }
 
-// A giveaway is made in a channel that was asked about, and in no other.
+// A giveaway is created only in a channel that was checked before.
 func TestAChannelThatNobodyHasAskedAboutIsNotUsed(t *testing.T) {
 	t.Parallel()
 	asked := context.WithValue(t.Context(), checkedKey{}, checked{channel: "1"})

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// The slots of each kind of work, and how often due giveaways are polled for. A draw
-// holds a connection; the others hold none while they wait for the platform.
+// The slots of each lane, and how often they poll. A draw holds a database connection; the others
+// hold none while they call the platform.
 const (
 	drawSlots        = 4
 	gatherSlots      = 16
@@ -23,7 +23,7 @@ const (
 	announceTimeout  = 30 * time.Second
 )
 
-// The queues of giveaways. The conditions are those of partial indexes.
+// The queues of giveaways. The conditions equal the predicates of partial indexes.
 var (
 	toDraw   = lanes.Queue{Table: "giveaways", At: "redraw_at", Failures: "failures", Condition: `status = 'drawing' AND pot <> 'gathering'`}
 	toGather = lanes.Queue{Table: "giveaways", At: "redraw_at", Failures: "failures", Condition: `status = 'drawing' AND pot = 'gathering'`}
@@ -31,9 +31,8 @@ var (
 	toEdit   = lanes.Queue{Table: "giveaways", At: "edit_at", Failures: "edit_failures", Condition: `edit_at IS NOT NULL`}
 )
 
-// Lanes returns the work that giveaways need and nobody waits for: to draw them, to read
-// who has reacted to their messages, to add the bot's own reaction, and to have the
-// message say that a giveaway has ended, and who has won.
+// Lanes returns the lanes for giveaways: drawing, reading reactions, adding the bot's own reaction,
+// and editing the message when a giveaway has ended and when it has winners.
 func Lanes(d *db.DB, p chat.Platform) []lanes.Lane {
 	return []lanes.Lane{
 		{Kind: "draw", Queue: toDraw, Slots: drawSlots, Interval: drawInterval, Do: func(ctx context.Context, guild, id string) error {
@@ -51,7 +50,7 @@ func Lanes(d *db.DB, p chat.Platform) []lanes.Lane {
 	}
 }
 
-// Announcing returns the lane that posts what the bot is to say about giveaways.
+// Announcing returns the lane that posts announcements about giveaways.
 func Announcing(d *db.DB, p chat.Platform) lanes.Lane {
 	return lanes.Lane{
 		Kind: "announce_giveaway", Queue: chat.Announcements, Slots: announceSlots, Interval: announceInterval, Timeout: announceTimeout,

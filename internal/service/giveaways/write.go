@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// writer makes and changes giveaways by records.
+// writer creates and changes giveaways by records.
 var writer = transfer.Writer[row]{
 	Schema: "RecordGiveaway",
 	Key:    idOf,
@@ -34,8 +34,8 @@ var heldGiveaways = `
 		  AND id = ANY ($2)
 		ORDER BY id`
 
-// holdNamed holds the giveaways that records name. Those with the source bot are the
-// bot's to run from then on.
+// holdNamed locks the giveaways that records name. From then on the bot runs those with the source
+// bot.
 func holdNamed(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	if err := transfer.Held(idOf, heldGiveaways)(ctx, tx, c, rows); err != nil || c.DatedLater {
 		return err
@@ -50,7 +50,7 @@ func holdNamed(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfe
 	return takeOver(ctx, tx, c.By.GuildID, named)
 }
 
-// takeOver leaves giveaways to the bot to run.
+// takeOver stores that the bot runs the giveaways.
 func takeOver(ctx context.Context, tx *db.Tx, guild string, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func takeOver(ctx context.Context, tx *db.Tx, guild string, ids []string) error 
 	return fault.Wrap(err, "leave giveaways of guild", guild, "to the bot")
 }
 
-// errDrawn refuses what comes too late.
+// errDrawn returns the refusal of a change that comes after the draw.
 func errDrawn(g *row) error {
 	if g.Status == ended {
 		return fault.New(fault.Refused, "giveaway_not_active", "The giveaway has ended: its winners and entries do not change any more.")
@@ -70,7 +70,7 @@ func errDrawn(g *row) error {
 	return fault.New(fault.Refused, "giveaway_not_active", "The giveaway is being drawn: its entries do not change any more.")
 }
 
-// revise completes a giveaway and allows the changes of status that a record can make.
+// revise completes a giveaway and allows the changes of status that a record may make.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was != nil {
@@ -111,7 +111,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	return nil
 }
 
-// mayMove says whether a record may take a giveaway from one state to another.
+// mayMove returns an error unless a record may change a giveaway from one status to the other.
 func mayMove(was, is *row) error {
 	switch {
 	case was.Status == ended && (is.Status != ended || !slices.Equal(was.Winners, is.Winners)):
@@ -126,8 +126,8 @@ func mayMove(was, is *row) error {
 	return transfer.Wrong("status", "a record does not make a giveaway %s that is %s", is.Status, was.Status)
 }
 
-// changes lists the members that differ for giveaway.updated. The status and the members
-// that follow from it have events of their own.
+// changes lists the changed members for the event giveaway.updated. The status and the members that
+// follow from it have events of their own.
 func changes(was, is *row) []string {
 	return members.Changed(was, is, "status", "winners", "paused_at", "ended_at")
 }
@@ -138,7 +138,7 @@ type step struct {
 	changed []string
 }
 
-// steps are the events of a row that records have made or changed, in their order.
+// steps returns the events of a created or changed giveaway in their order.
 func steps(r *transfer.Row[row]) (list []step) {
 	if r.Was == nil {
 		list = append(list, step{typ: event.GiveawayCreated})
@@ -164,8 +164,8 @@ func steps(r *transfer.Row[row]) (list []step) {
 	return list
 }
 
-// store makes and changes giveaways. The entries of one that is over with this call
-// may come in with it.
+// store inserts and updates giveaways. The call may also bring the entries of a giveaway that it
+// ends.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	for _, r := range rows {
 		if n := len(steps(r)); n > 1 && !c.DatedLater {
@@ -191,9 +191,9 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-// moveMessage has the message by which members enter posted in the channel in which a
-// record puts its giveaway, or none where the record says which message that is. One that may
-// be posted already stays, and the giveaway is where that one is; see posted.
+// moveMessage changes the channel of the message by which members enter to the one in the record,
+// or withdraws the intent if the record names a posted message. If the message may have been posted
+// already, it stays where it is, and the giveaway gets that channel; see posted.
 func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was == nil || was.PostID == nil || is.ChannelID == was.ChannelID && (was.MessageID != nil || is.MessageID == nil) {
@@ -207,9 +207,8 @@ func moveMessage(ctx context.Context, tx *db.Tx, r *transfer.Row[row]) error {
 	return present(ctx, tx, *is)
 }
 
-// A giveaway that the bot has ended has had its first round, of which there is no
-// record; rerolls draw from the entries that are frozen then. In an import they are
-// frozen when all is in.
+// A giveaway that the bot has ended has had its first round, without a record of it; rerolls draw
+// from the entries that are frozen then. In an import they are frozen at the end.
 var storing = `
 		WITH given AS MATERIALIZED (
 			SELECT ` + members.Moved() + `
@@ -246,8 +245,8 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tell tells of giveaways that records have made or changed, each event a millisecond
-// after the one before and all with the final state.
+// tell records the events of created and changed giveaways, each a millisecond after the previous
+// one and all with the final state.
 func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, heldGiveaways)
 	if err != nil {
@@ -255,7 +254,7 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 	}
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
-		// The entries that came in the same call are counted by now.
+		// The counters include the entries of the same call by now.
 		g, list := *stored[r.Is.ID], steps(r)
 		for i, s := range list {
 			e := event.Change{At: g.UpdatedAt.Time.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}

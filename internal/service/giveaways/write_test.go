@@ -15,16 +15,16 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Giveaways that records make or change stand where their draw goes on from: by their
-// source, their state, and whether a bot or an import brings them.
+// The state of a giveaway that records create or change fits its draw: by source, status, and
+// whether a bot or an import has sent it.
 func TestGiveawaysOfRecordsStandWhereTheirDrawGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
 	for i, c := range []struct {
-		there          bool // already, and active
+		there          bool // stored before, in status active
 		source, status string
 		imported       bool
-		want           string // whether the bot runs it, rounds, pot, whether drawing has begun, and whether it is due later
+		want           string // whether the bot runs it, rounds, state of entries, whether drawing has begun, and whether it is due later
 	}{
 		{false, "bot", ended, false, "true 1 frozen true true"},
 		{false, "bot", drawing, false, "true 0 open true true"},
@@ -63,8 +63,7 @@ func TestGiveawaysOfRecordsStandWhereTheirDrawGoesOn(t *testing.T) {
 	}
 }
 
-// A giveaway that has come since a record's was looked for stays as it is, and the call
-// is told to look again.
+// A giveaway that was inserted after a record's lookup is not overwritten, and the call is retried.
 func TestAGiveawayThatHasComeMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -83,8 +82,8 @@ func TestAGiveawayThatHasComeMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// At the end of an import the entries of giveaways whose time is over close, as far as
-// they are open and no bot has still to send some.
+// At the end of an import the entries of giveaways whose time is over are closed, if they are open
+// and no bot may still send some.
 func TestEntriesCloseAtTheEndOfAnImport(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -111,7 +110,7 @@ func TestEntriesCloseAtTheEndOfAnImport(t *testing.T) {
 	}
 }
 
-// Records of a giveaway leave the others of its guild to whom they belong, and uncounted.
+// Records of one giveaway change neither the owner nor the counters of others in the guild.
 func TestRecordsOfAGiveawayChangeNoOther(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
