@@ -17,29 +17,29 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// knownLimit bounds how many guilds, tickets and giveaways are remembered as
-// existing; those forgotten are looked up again.
+// knownLimit bounds how many existing guilds, tickets and giveaways are remembered; others are
+// looked up again.
 const knownLimit = 50_000
 
-// manyRecords are enough to change how Postgres should look for them.
+// manyRecords is the number of imported records from which on a guild's tables are analysed.
 const manyRecords = 10_000
 
-// need is something that a line names and that must exist, or a guild that it makes.
+// need is something that a line names and that must exist, or a guild that the line creates.
 type need struct {
 	transfer.Ref
 	line int64
 	by   string
 }
 
-// batch collects records until they are stored together.
+// batch buffers records until they are stored together.
 type batch struct {
 	tx      *db.Tx
 	now     time.Time
 	records int
 	bytes   int
 	known   map[transfer.Ref]bool
-	made    map[string]bool  // guilds that this file makes
-	brought map[string]int64 // records of a guild
+	made    map[string]bool  // guilds that this file creates
+	brought map[string]int64 // number of records by guild
 	needs   []need
 	kinds   []kind
 	byName  map[string]kind
@@ -65,8 +65,8 @@ func (b *batch) add(l fileLine) *LineError {
 	if err != nil {
 		return &LineError{Line: l.number, Kind: l.kind, Reason: err.Error()}
 	}
-	// A thing that this file has not defined before the line that needs it must be in the
-	// database, which is asked before the batch goes in.
+	// What the line needs and no earlier line defines must exist in the database, which is checked
+	// before the batch is stored.
 	for _, r := range needs {
 		if !b.known[r] {
 			b.needs = append(b.needs, need{r, l.number, l.kind})
@@ -89,15 +89,15 @@ func (b *batch) add(l fileLine) *LineError {
 
 func (b *batch) full() bool { return b.records >= batchRecords || b.bytes >= batchBytes }
 
-// describe names members as paths: levelling.curve.base.
+// describe names members as paths, such as levelling.curve.base.
 func describe(found []schema.Problem) string {
 	return schema.Join(found, func(p schema.Problem) string {
 		return strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(p.Place, "/"), "/", ".") + " " + p.Message())
 	})
 }
 
-// flush stores what was collected. When a line is refused, the error names the
-// first line of the file that is.
+// flush stores the buffered rows. If a line is refused, the error names the first refused line of
+// the file.
 func (b *batch) flush(ctx context.Context) error {
 	if _, err := db.Exec(ctx, b.tx, `SAVEPOINT batch`); err != nil {
 		return fault.Wrap(err, "import")
@@ -122,13 +122,13 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// empty drops what was collected.
+// empty clears the buffer.
 func (b *batch) empty() {
 	b.records, b.bytes = 0, 0
 	b.keep(0)
 }
 
-// keep drops what came in with the lines from one on.
+// keep drops the rows of a line and of all later lines.
 func (b *batch) keep(before int64) {
 	b.needs = slices.DeleteFunc(b.needs, func(n need) bool { return n.line >= before })
 	for _, k := range b.kinds {
@@ -136,9 +136,9 @@ func (b *batch) keep(before int64) {
 	}
 }
 
-// refuse returns the error for a line, unless an earlier line of the batch is
-// wrong too: kinds are stored one after the other, and a line that cannot be
-// read is seen before those that only the database finds wrong.
+// refuse returns the error for a line, unless an earlier line of the batch is wrong too: kinds are
+// stored one after the other, and an unreadable line is noticed before lines that only the database
+// refuses.
 func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
 	b.keep(wrong.Line)
 	if earlier, ok := errors.AsType[*LineError](b.flush(ctx)); ok {
@@ -147,7 +147,7 @@ func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
 	return wrong
 }
 
-// send stores the rows in the order in which they need one another.
+// send stores the rows in the order of their dependencies.
 func (b *batch) send(ctx context.Context) error {
 	if err := b.resolve(ctx); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (b *batch) send(ctx context.Context) error {
 	return nil
 }
 
-// resolve looks up what the batch's records name and the file did not define.
+// resolve looks up what the batch's records need and the file has not defined.
 func (b *batch) resolve(ctx context.Context) error {
 	slices.SortFunc(b.needs, func(x, y need) int { return int(x.line - y.line) })
 	if err := b.hold(ctx); err != nil {
@@ -177,8 +177,8 @@ func (b *batch) resolve(ctx context.Context) error {
 	return nil
 }
 
-// hold holds the guilds that lines name: they stay until the import ends. One that is
-// being removed is refused to a line that would make it as well.
+// hold locks the guilds that lines name, so that they exist until the import ends. A line that
+// would create a guild that is being removed is refused too.
 func (b *batch) hold(ctx context.Context) error {
 	of := make(map[string]bool)
 	for _, n := range b.needs {
@@ -234,7 +234,7 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	return nil
 }
 
-// unfit says why nothing may come into a guild; empty when something may.
+// unfit returns why nothing can be imported into a guild, or "".
 func unfit(leaving map[string]bool, guild string) string {
 	is, there := leaving[guild]
 	switch {
@@ -253,7 +253,7 @@ func missing(r transfer.Ref) string {
 	return fmt.Sprintf("%s %q of guild %s is neither in the lines before nor in the database", r.Kind, r.ID, r.Guild)
 }
 
-// finish is done once, after the last batch.
+// finish is called once, after the last batch.
 func (b *batch) finish(ctx context.Context, total int64) error {
 	for _, k := range b.kinds {
 		if err := k.finish(ctx, b.tx); err != nil {
@@ -269,7 +269,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	if total < manyRecords {
 		return nil
 	}
-	// The next reads of the guild should not be planned with the statistics of a small or
+	// Without this, the next reads of the guild would be planned with statistics of a small or
 	// empty table.
 	_, err := db.Exec(ctx, b.tx, `
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
@@ -277,7 +277,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	return fault.Wrap(err, "import: look at what came in")
 }
 
-// tell has the audit log of each guild say that something was brought in.
+// tell adds a row about the import to the audit log of each guild.
 func (b *batch) tell(ctx context.Context) error {
 	maps.DeleteFunc(b.brought, func(_ string, records int64) bool { return records == 0 })
 	for some := range slices.Chunk(sorted(b.brought), 1000) {
@@ -294,9 +294,9 @@ func (b *batch) tell(ctx context.Context) error {
 	return nil
 }
 
-// date gives all that came in one instant, that of the end. From here on it is as
-// with any write: who reads the lists by their instants begins 15 s before the newest,
-// so the commit has to come soon.
+// date sets the instant of everything imported to the end of the import. From here on it is like
+// any other write: a reader of lists by instant reads again from 15 s before the newest instant, so
+// the commit must follow soon.
 func (b *batch) date(ctx context.Context) error {
 	at, err := db.Get[time.Time](ctx, b.tx, `SELECT clock_timestamp()`)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/contract"
 )
 
-// stays are the columns that do not move with a guild, because what moves makes
-// them again.
+// stays lists the columns that are not part of records, because importing the records sets them
+// again.
 var stays = map[string][]string{
 	"guilds":            {"last_case", "last_ticket", "last_case_at", "removed_at", "removed_after", "facts_due_at"},
 	"levels":            {"previous_xp"},
@@ -30,8 +30,8 @@ func (w *waiting[R]) shape() (table, columns, schemaName string, row reflect.Typ
 	return w.Table, w.Columns, w.Kind.Schema, reflect.TypeFor[R]()
 }
 
-// A developer who adds a column to a table of guilds, a member to a record or a
-// property to a schema of guild files, and forgets one of the others, is told which.
+// If a developer adds a column to a guild's table, a member to a record or a property to a schema
+// of guild files and forgets one of the others, this test names it.
 func TestEveryColumnIsCarried(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// DemoGuild is the guild that Demo writes.
+	// DemoGuild is the id of the guild that Demo writes.
 	DemoGuild = "402187554310020096"
-	// DemoMember has a wallet, a level, cases and a ticket there.
+	// DemoMember is a member of the demo guild with a wallet, a level, cases and a ticket.
 	DemoMember = "190320984123768832"
 
 	demoMembers = 4200
 )
 
-// Demo writes a guild that looks lived in: some thousand members with a few
-// rich and many poor ones, cases of every type and status, tickets with their
-// transcripts, giveaways in every state, and listings of the network. Its
-// history ends now, so that what is active is still active.
+// Demo writes the guild file of a demo guild with realistic data: some thousand members, a few of
+// them rich and many poor, cases of every type and status, tickets with transcripts, giveaways in
+// every status, and network listings. Its history ends now, so that active things are still active.
 func Demo(w io.Writer) error {
 	return DemoAt(w, time.Now()) //nolint:forbidigo // a new guild's past is counted from the clock of whoever asks for it
 }
 
-// DemoAt is Demo as of now: the same text each time for the same hour.
+// DemoAt is Demo as of the time now. It writes the same text for the same hour.
 func DemoAt(w io.Writer, now time.Time) error {
 	out := bufio.NewWriter(w)
 	g := &demo{
@@ -62,7 +61,7 @@ type demo struct {
 	rand    *rand.Rand
 	json    *json.Encoder
 	err     error
-	members []string // by seniority
+	members []string // in the order in which they joined
 	staff   []string
 	minted  int
 }
@@ -73,33 +72,33 @@ func (g *demo) put(record any) {
 	}
 }
 
-// ago is an instant d before now, give or take nothing.
+// ago returns the instant d before now.
 func (g *demo) ago(d time.Duration) *wire.Time { return new(wire.At(g.now.Add(-d))) }
 
-// within is a random length of time up to most.
+// within returns a random duration up to most.
 func (g *demo) within(most time.Duration) time.Duration {
 	return time.Duration(g.rand.Int64N(int64(most))).Truncate(time.Second)
 }
 
-// snowflake mints an id of a thing made at t, as the chat platform does.
+// snowflake returns an id of the chat platform for something created at t.
 func (g *demo) snowflake(t time.Time) string {
 	g.minted++
 	ms := t.UnixMilli() - 1420070400000
 	return strconv.FormatInt(ms<<22|int64(g.minted&0x3fffff), 10)
 }
 
-// id is a plain id of our own.
+// id returns an id in Guildhall's own form.
 func (g *demo) id(kind string, n int) string { return fmt.Sprintf("demo-%s-%04d", kind, n) }
 
 func pick[T any](g *demo, list []T) T { return list[g.rand.IntN(len(list))] }
 
-// someone is a member; the longer here, the likelier.
+// someone returns a random member; members who joined earlier are more likely.
 func (g *demo) someone() string {
 	f := g.rand.Float64()
 	return g.members[int(f*f*float64(len(g.members)))]
 }
 
-// lognormal spreads like money does: most have little, a few have very much.
+// lognormal returns a number distributed like money: most are small, a few are very large.
 func (g *demo) lognormal(mean, sigma float64) int64 {
 	return int64(math.Exp(mean + sigma*g.rand.NormFloat64()))
 }
@@ -128,7 +127,7 @@ func (g *demo) guild() {
 	})
 }
 
-// demoNames are the names of the members who are longest here; the fourth is DemoMember's.
+// demoNames are the names of the members who joined first; the fourth is DemoMember's.
 var demoNames = []string{
 	"Ada", "Bo", "Cleo", "Mara", "Dario", "Edda", "Finn", "Greta", "Hugo", "Ines", "Jonas", "Kim", "Leo", "Mila", "Nils", "Olga", "Paul", "Quinn", "Rosa", "Sam",
 }
@@ -151,7 +150,7 @@ func (g *demo) names() {
 
 func (g *demo) money() {
 	for i, user := range g.members {
-		talk := g.rand.NormFloat64() // who talks much has more of both
+		talk := g.rand.NormFloat64() // members who talk much have more XP and coins
 		if user == DemoMember {
 			g.put(gen.GuildFileWallet{Record: "wallet", GuildID: DemoGuild, UserID: user, Balance: 1250, UpdatedAt: g.ago(26 * time.Hour)})
 			g.put(gen.GuildFileLevel{Record: "level", GuildID: DemoGuild, UserID: user, TotalXP: 4810, UpdatedAt: g.ago(26 * time.Hour)})
@@ -162,9 +161,9 @@ func (g *demo) money() {
 			balance := g.lognormal(5.6+0.8*talk, 0.9)
 			switch n := g.rand.IntN(100); {
 			case n < 6:
-				balance = 0 // spent it all
+				balance = 0 // has spent everything
 			case n < 18:
-				balance = 100 // the welcome gift, untouched
+				balance = 100 // has not touched the initial amount
 			case i < 60:
 				balance *= 20
 			}
@@ -202,7 +201,7 @@ func (g *demo) moderation() {
 		if kind == "timeout" || kind == "mute" || kind == "ban" && g.rand.IntN(2) == 0 {
 			lasts := pick(g, []time.Duration{time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour})
 			if i > n-8 {
-				lasts = 60 * 24 * time.Hour // some are still running
+				lasts = 60 * 24 * time.Hour // some have not expired yet
 			}
 			ends := made.Add(lasts)
 			c.ExpiresAt = new(wire.At(ends))
@@ -264,16 +263,16 @@ func (g *demo) support() {
 	}
 }
 
-// transcript is what is written in a ticket of the demo guild.
+// transcript builds the transcript of a ticket in the demo guild.
 type transcript struct {
 	*demo
 	ticket   string
-	at       time.Time // of what is written next
+	at       time.Time // the instant of the next entry
 	messages []gen.GuildFileTicketMessage
 }
 
-// talk is the opening of a ticket and the lines that both sides write in turn; #
-// begins a note among staff.
+// talk adds the opening of a ticket and the lines that both sides write in turn; a line that begins
+// with # is an internal note.
 func (t *transcript) talk(opener, helper string, lines []string) {
 	t.add("open", "", "system", "Ticket opened.")
 	for i, text := range lines {
@@ -314,7 +313,7 @@ func (g *demo) raffles() {
 		status             gen.GuildFileGiveawayStatus
 		prize, description string
 		winners, entrants  int
-		starts, ends       time.Duration // from now
+		starts, ends       time.Duration // relative to now
 	}{
 		{"ended", "Steam gift card, 20 pounds", "One entry each. Good luck!", 1, 310, -200 * day, -193 * day},
 		{"ended", "Founders' role for a month", "", 3, 128, -120 * day, -117 * day},

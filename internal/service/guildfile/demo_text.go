@@ -2,7 +2,7 @@ package guildfile
 
 import "guildhall/gen"
 
-// demoReasons is what moderators write, by type of case.
+// demoReasons are reasons that moderators give, by type of case.
 var demoReasons = map[gen.GuildFileCaseType][]string{
 	"note": {
 		"Asked about the rules for trading; explained.",
@@ -41,8 +41,8 @@ var demoReasons = map[gen.GuildFileCaseType][]string{
 	},
 }
 
-// demoTicket is a conversation: opener and helper in turn, from the second line
-// on claimed by the helper; a line that begins with # is an internal note.
+// demoTicket is a conversation: opener and helper in turn, from the second line on claimed by the
+// helper. A line that begins with # is an internal note.
 type demoTicket struct {
 	subject string
 	lines   []string

@@ -21,32 +21,33 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// resource is a kind of record, with the schemas of the contract that take and show it.
+// resource is a kind of record, with the schemas of the contract that contain it.
 type resource struct {
 	kind, record, file, shown string
 
-	event, change string // of a change: the event's type, and the schema of its data if that lists changes
-	list          string // operation; its path is filled by in
-	get           string // operation, empty if there is none
+	event, change string // the event of a change: its type, and the schema of its data if that lists the changed members
+	list          string // operation; in fills its path
+	get           string // operation; empty if there is none
 	in            []apitest.Arg
 
-	before []object // records that the resource needs
+	before []object // records that must exist before the resource
 
-	// first and second are values that the schemas do not choose well; nil leaves a member out.
+	// first and second are values for members whose schema does not suggest good ones; nil leaves a
+	// member out.
 	first, second object
 
-	apart   []string // members whose change an event of another type tells
+	apart   []string // members whose changes have an event of another type
 	unshown []string // members of records that the API does not show
-	derived []string // members that the API shows and nobody sets
+	derived []string // members that the API shows and nobody can set
 
 	requests []request
 }
 
-// request is an operation that takes members of a resource in its body.
+// request is an operation with members of a resource in its body.
 type request struct {
 	operation, schema string
-	first             object // as the resource's
-	makes             bool   // a new resource; else it changes one
+	first             object // overrides the resource's first
+	makes             bool   // creates a resource; otherwise changes one
 	unshown           []string
 }
 
@@ -101,9 +102,9 @@ var resources = []resource{
 	},
 }
 
-// A member that the contract has of a resource is taken and kept by every door: the
-// operations, records, guild files and files that update; and every list, answer, event and
-// export shows it. Who adds a member and forgets a place is told which.
+// Every member that the contract has of a resource is accepted and stored by each way in:
+// operations, records, guild files and updates from guild files; and each list, response, event and
+// export shows it. If a developer adds a member and forgets a place, this test names the place.
 func TestEveryMemberPassesEveryDoor(t *testing.T) {
 	t.Parallel()
 	schemas := schemasOf(t)
@@ -125,7 +126,7 @@ type doors struct {
 	schemas object
 }
 
-// fileNamed is an attachment as records and answers have it.
+// fileNamed returns an attachment as records and responses show it.
 func fileNamed(name string) object {
 	return object{"name": name, "url": "https://cdn.example/" + name, "content_type": "text/plain", "size": 3}
 }
@@ -139,7 +140,7 @@ func schemasOf(t *testing.T) object {
 	return testutil.Object(t, doc.Components.Schemas)
 }
 
-// properties returns those of a schema, but for the names of but.
+// properties returns the properties of a schema, except those named in but.
 func (d *doors) properties(t *testing.T, name string, but ...string) object {
 	t.Helper()
 	s, ok := d.schemas[name].(object)
@@ -151,7 +152,7 @@ func (d *doors) properties(t *testing.T, name string, but ...string) object {
 	return properties
 }
 
-// value is the nth value of a member with the schema s.
+// value returns the nth value for a member with the schema s.
 func (d *doors) value(name string, s object, n int) any {
 	if ref, ok := s["$ref"].(string); ok {
 		s = d.schemas[ref[strings.LastIndex(ref, "/")+1:]].(object)
@@ -187,7 +188,8 @@ func (d *doors) value(name string, s object, n int) any {
 	return text
 }
 
-// values are the nth values of properties, but where chosen has others; nil leaves one out.
+// values returns the nth values of properties, replaced by those in chosen; nil leaves a member
+// out.
 func (d *doors) values(properties, chosen object, n int) object {
 	values := object{}
 	for name, s := range properties {
@@ -198,10 +200,10 @@ func (d *doors) values(properties, chosen object, n int) object {
 	return values
 }
 
-// ignored are the members of records that say nothing of the thing itself.
+// ignored lists members of records that do not describe the thing itself.
 var ignored = []string{"record", "guild_id", "updated_at", "if_updated_at"}
 
-// version is all that a record or a line can say: the first values or the second.
+// version returns a record with all members: with the first values or with the second.
 func (d *doors) version(t *testing.T, name string, n int) object {
 	t.Helper()
 	chosen := maps.Clone(d.first)
@@ -221,7 +223,7 @@ func (d *doors) version(t *testing.T, name string, n int) object {
 	return d.values(properties, chosen, n)
 }
 
-// agree holds the schemas that take the resource against the one that shows it.
+// agree compares the schemas that accept the resource with the one that shows it.
 func (d *doors) agree(t *testing.T) {
 	t.Helper()
 	takes := slices.Sorted(maps.Keys(d.properties(t, d.record, ignored...)))
@@ -313,7 +315,7 @@ func (d *doors) byFiles(t *testing.T) {
 		d.isEverywhere(t, back, "a file", version)
 		if n == 1 {
 			version = d.version(t, d.file, 2)
-			if d.kind == "giveaway" { // a file that updates does not make a giveaway the bot's to end
+			if d.kind == "giveaway" { // a file with updates does not make the bot run a giveaway
 				version["status"], version["winners"], version["ended_at"] = "active", []any{}, nil
 				maps.DeleteFunc(version, func(_ string, v any) bool { return v == nil })
 			}
@@ -351,7 +353,7 @@ func (d *doors) byRequests(t *testing.T) {
 	}
 }
 
-// isEverywhere reads the resource by each way that shows it.
+// isEverywhere reads the resource in each way that shows it.
 func (d *doors) isEverywhere(t *testing.T, back *apitest.API, by string, want object) {
 	t.Helper()
 	id, _ := want["id"].(string)

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/service/guilds"
 )
 
-// exportable is NotFound where there is no such guild, and a Conflict where its day has come:
-// some of it may be deleted already.
+// exportable returns a NotFound fault if the guild does not exist, and a Conflict if its deletion
+// has begun, since data may be missing already.
 func exportable(ctx context.Context, tx *db.Tx, guild string) error {
 	going, err := db.Get[bool](ctx, tx, `SELECT coalesce(removed_after <= now(), false) FROM guilds WHERE id = $1`, guild)
 	switch {
@@ -25,8 +25,8 @@ func exportable(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "export guild", guild)
 }
 
-// NoteExport has the guild's audit log say that an export was asked for. A server
-// that takes no writes says so: db.TakesNoWrites. It is refused as Export is.
+// NoteExport adds a row about an export to the guild's audit log. On a server that refuses writes,
+// db.TakesNoWrites holds for its error. It returns the same faults as Export.
 func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := exportable(ctx, tx, guild); err != nil {
@@ -36,11 +36,10 @@ func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 	})
 }
 
-// Export writes everything of a guild as a guild file. It shows one moment of
-// the database, whatever changes meanwhile; it always writes the same things in
-// the same order; and its memory does not grow with the guild. Listings of the
-// network belong to no guild and are not in it. It is NotFound when there is no
-// such guild, and a Conflict when it is being deleted.
+// Export writes all data of a guild as a guild file. The file shows one state of the database, the
+// same data always gives the same file, and memory does not grow with the guild. Network listings
+// belong to no guild and are left out. It returns a NotFound fault if the guild does not exist, and
+// a Conflict if it is being deleted.
 func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 	return d.Snapshot(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.TakeTime(ctx, 0); err != nil {

@@ -1,8 +1,7 @@
-// Package guildfile reads and writes the guild file: newline-delimited JSON,
-// one record a line, by which a bot's existing data gets in, a guild moves out
-// and a demonstration guild is made. It knows lines, their order, what they refer
-// to and how many go in together; what a record is, the domains say (transfer.Kind)
-// and the contract's schemas. It emits no events.
+// Package guildfile reads and writes guild files: newline-delimited JSON with one record a line.
+// They import a bot's existing data, move a guild to another installation, and create the demo
+// guild. The package handles lines, their order, their references and batches; the domains
+// (transfer.Kind) and the contract's schemas define what a record is. It records no events.
 package guildfile
 
 import (
@@ -19,28 +18,28 @@ import (
 )
 
 const (
-	// maxLine bounds one record. The largest legal ones, tickets' messages and
+	// maxLine bounds the bytes of a record. The largest valid records, messages of tickets and
 	// giveaways with many winners, are far smaller.
 	maxLine = 1 << 20
 
-	// A batch is what is held in memory before it is copied into the tables. It
-	// costs a savepoint, and a transaction with more than 64 of those slows
-	// others down; so a million wallets take fewer.
+	// The size of a batch, which is buffered in memory before it is copied into the tables. Each
+	// batch costs a savepoint, and a transaction with more than 64 savepoints slows down others;
+	// with this size a million wallets need fewer.
 	batchRecords = 16_384
 	batchBytes   = 4 << 20
 )
 
-// Summary says what an import brought in.
+// Summary counts what an import has stored.
 type Summary struct {
 	Records int64
 	Bytes   int64
-	Kinds   map[string]int64 // records of each kind
+	Kinds   map[string]int64 // number of records by kind
 }
 
-// LineError is what is wrong with one line of a guild file.
+// LineError says what is wrong with one line of a guild file.
 type LineError struct {
 	Line   int64
-	Kind   string // the record's kind, empty when it is not known
+	Kind   string // the record's kind; empty if unknown
 	Reason string
 }
 
@@ -51,12 +50,12 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Reason)
 }
 
-// Import loads a guild file in one transaction: all of it, or nothing. The fault of a
-// record comes back as a *LineError that names its line. Memory does not grow with the
-// file. progress may be nil; it hears now and then how far the reading has come.
+// Import imports a guild file in one transaction: all of it, or nothing. An error in a record is
+// returned as a *LineError with the line's number. Memory does not grow with the file. progress may
+// be nil; it is called now and then with the bytes and records read so far.
 //
-// A deadlock makes the transaction fail rather than run again, because the
-// reader can be read only once.
+// After a deadlock the transaction fails and is not retried, because the reader can be read only
+// once.
 func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -86,8 +85,8 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 
 var errBrokenOff = errors.New("import: the database broke off the transaction because of other work on the same guild; run the import again")
 
-// takeTime lifts the limits that suit a request: the reader may be a slow pipe and the
-// file long.
+// takeTime removes the timeouts meant for requests: the reader may be a slow pipe and the file
+// long.
 func takeTime(ctx context.Context, tx *db.Tx) error {
 	if err := tx.TakeTime(ctx, 0); err != nil {
 		return fault.Wrap(err, "import")
@@ -116,11 +115,11 @@ type fileLine struct {
 	text    []byte
 	kind    string           // the record's kind, which may be unknown
 	guild   string           // the guild that the record belongs to; empty if it names none
-	members map[string]any   // the whole object, the kind included
-	found   []schema.Problem // members that stand twice
+	members map[string]any   // the whole object, including the kind
+	found   []schema.Problem // problems with duplicate members
 }
 
-// parse reads a line as a JSON object that names a kind.
+// parse parses a line as a JSON object that names a kind.
 func parse(number int64, text []byte) (fileLine, *LineError) {
 	l := fileLine{number: number, text: text}
 	value, found, ok := schema.Read(text, maxLine, "")

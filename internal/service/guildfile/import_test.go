@@ -20,8 +20,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// everything has each kind of record, once with all members and once with the
-// required ones alone.
+// everything is a guild file with each kind of record, once with all members and once with only the
+// required ones.
 //
 //go:embed testdata/everything.jsonl
 var everything string
@@ -165,9 +165,9 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 	}
 }
 
-// An instant in a file that is later than now becomes now: else the row's later changes
-// would have to be dated later still, and a program that copies lists by their instants
-// would see nothing that happens before.
+// An instant in the future becomes now when it is imported. Otherwise later changes of the row
+// would have to be later still, and a program that copies lists by instant would miss everything
+// before.
 func TestImportBringsNothingFromTheFuture(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -199,10 +199,9 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 	}
 }
 
-// However long an import takes, those who copy lists by their instants find its rows
-// behind what they have: what it makes and what it changes bears the instant of its
-// end, what happened in the past stays there.
-// RELIABILITY.md, Operation.
+// However long an import takes, a reader that copies lists by instant finds its rows after what it
+// already has: created and changed rows have the instant of the import's end, and past instants
+// stay. RELIABILITY.md, Operation.
 func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -217,8 +216,8 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 		_, err := guildfile.Import(context.Background(), d, file, nil)
 		done <- err
 	}()
-	// A first batch of 4 MiB is stored once the pipe has taken more than that and the
-	// reader's buffer: its rows were written before the end.
+	// A first batch of 4 MiB is stored once the pipe has passed more than that and the reader's
+	// buffer, so its rows are written before the end.
 	more := `{"record":"ticket_message","guild_id":"1","ticket_id":"old ticket","created_at":PAST,"content":"` +
 		strings.Repeat("x", 3500) + `"}` + "\n"
 	if _, err := io.WriteString(end, strings.ReplaceAll(`
@@ -237,12 +236,12 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 	if err := errors.Join(end.Close(), <-done); err != nil {
 		t.Fatal(err)
 	}
-	// At an instant that lies ahead rows wait for the end.
+	// Until the end, the rows have an instant in the future.
 	const dated = `min(updated_at) > $1 AND max(updated_at) <= clock_timestamp()`
 	for _, query := range []string{
 		`SELECT ` + dated + ` AND count(*) = 1 FROM wallets`, `SELECT ` + dated + ` FROM levels`,
 		`SELECT min(created_at) > $1 AND max(created_at) <= clock_timestamp() AND count(*) = 1 FROM ledger_entries`,
-		// By its id a row is found, which tells its instant.
+		// An id contains the instant of its row.
 		`SELECT $1::timestamptz IS NOT NULL AND bool_and(translate(left(id, 13), '-', '')
 			= lpad(to_hex(floor(extract(epoch FROM created_at) * 1000)::bigint), 12, '0')) FROM ledger_entries`,
 		`SELECT ` + dated + ` AND count(*) = 2 FROM cases`,
@@ -288,8 +287,8 @@ func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 	}
 }
 
-// An export of a guild that is being deleted would lack what is gone already. Until the
-// day all of it is there.
+// An export of a guild that is being deleted would be incomplete. Until the deletion begins all
+// data exists.
 func TestAGuildIsExportedUntilItIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -308,7 +307,7 @@ func TestAGuildIsExportedUntilItIsBeingDeleted(t *testing.T) {
 
 var updatedAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
 
-// unchanged is an export without the instants at which its rows changed last.
+// unchanged returns an export without the instants of the last changes.
 func unchanged(export string) string { return updatedAt.ReplaceAllString(export, `"updated_at":""`) }
 
 func firstDifference(a, b string) string {
@@ -574,7 +573,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			good := `{"record":"guild","id":"4"}` + "\n" + `{"record":"wallet","guild_id":"1","user_id":"49","balance":5}` + "\n"
-			more := `{"record":"guild","id":"2"}` + "\n" // wrong as well, but later
+			more := `{"record":"guild","id":"2"}` + "\n" // this line is wrong too, but comes later
 			_, err := guildfile.Import(context.Background(), d, strings.NewReader(good+c.line+"\n"+more), nil)
 			var at *guildfile.LineError
 			if !errors.As(err, &at) || at.Line != 3 || !strings.Contains(err.Error(), "line 3: ") || !strings.Contains(err.Error(), c.want) {
@@ -590,7 +589,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 	}
 }
 
-// A batch holds its guilds in one statement, however many they are.
+// A batch locks its guilds with one statement, however many there are.
 func TestABatchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -611,13 +610,13 @@ func TestABatchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
 		imported(t, through, file.String())
 		return sent.Load() - before
 	}
-	statements(1) // prepares them
+	statements(1) // prepares the statements
 	if one, many := statements(1), statements(40); many > one+2 {
 		t.Errorf("they take %d statements for forty guilds, %d for one", many, one)
 	}
 }
 
-// A reference is good only after the line that it points to.
+// A reference may only point to an earlier line.
 func TestImportRefusesAReferenceToALaterLine(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -628,7 +627,7 @@ func TestImportRefusesAReferenceToALaterLine(t *testing.T) {
 	}
 }
 
-// The first wrong line is named even when a later one is noticed first.
+// The first wrong line is named, even if a later one is noticed first.
 func TestImportNamesTheEarlierOfTwoLines(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -639,7 +638,7 @@ func TestImportNamesTheEarlierOfTwoLines(t *testing.T) {
 	}
 }
 
-// A refusal of Postgres comes many records later; the line is still right.
+// Postgres may refuse a row many records later; the error still names the right line.
 func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -661,7 +660,7 @@ func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	}
 }
 
-// With -benchtime=1000000x it is the promise of a million wallets.
+// With -benchtime=1000000x this measures the documented import of a million wallets.
 func BenchmarkImportWallets(b *testing.B) {
 	d := dbtest.New(b).DB
 	r, w := io.Pipe()

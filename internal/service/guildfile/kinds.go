@@ -26,8 +26,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// newKinds are the kinds of record, each in a place where what it needs comes
-// before: the order in which a batch goes in and an export is written.
+// newKinds returns the kinds of record in the order of their dependencies: the order in which a
+// batch is stored and an export is written.
 func newKinds() []kind {
 	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []kind{
@@ -47,28 +47,28 @@ func newKinds() []kind {
 	}
 }
 
-// kind is one kind of record with those of its rows that wait to be stored.
+// kind buffers the parsed rows of one record kind until they are stored.
 type kind interface {
 	name() string
-	// read checks a line and buffers its row. It returns what the row refers to and what
-	// the row defines for later lines.
+	// read checks a line and buffers its row. It returns what the row needs, and what it defines
+	// for later lines.
 	read(l fileLine, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error)
-	// load stores the rows; finish is done once, when all are in.
+	// load stores the buffered rows; finish is called once, after all rows are stored.
 	load(ctx context.Context, tx *db.Tx) error
 	finish(ctx context.Context, tx *db.Tx) error
-	// date gives what has come in the instant at which all was in.
+	// date sets the instant of imported rows to the end of the import.
 	date(ctx context.Context, tx *db.Tx, at time.Time) error
-	// came notes the guilds whose rows records have made or changed.
+	// came adds the guilds whose rows records have created or changed.
 	came(guilds map[string]bool)
-	// keep drops the rows from a line on.
+	// keep drops the buffered rows of a line and of all later lines.
 	keep(before int64)
-	// waits is how many rows wait to be stored.
+	// waits returns the number of buffered rows.
 	waits() int64
-	// leave drops the rows that are there already, and returns the guild of each. A row
-	// that is there and differs is a *LineError. A look, which stores none, has stood: what
-	// stood in the batches before would be there.
+	// leave drops buffered rows that are stored already and returns their guilds. If a stored row
+	// differs, it returns a *LineError. A dry run passes stood: it stores nothing, so what earlier
+	// batches have named counts as stored.
 	leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error)
-	// find is the statement that looks for what others need, empty if none do.
+	// find returns the statement that looks up what others need, or "".
 	find() string
 	export(ctx context.Context, tx *db.Tx, guild string, w io.Writer) error
 }
@@ -78,14 +78,14 @@ type waiting[R any] struct {
 	check   func(value any, found []schema.Problem) []schema.Problem
 	rows    []R
 	from    []source
-	guilds  map[string]bool // whose rows came in, if they have to be finished
-	changed map[string]bool // whose rows records have made or changed
+	guilds  map[string]bool // guilds with stored rows that have to be finished
+	changed map[string]bool // guilds whose rows records have created or changed
 }
 
 // source is the line of a row.
 type source struct {
 	line int64
-	text []byte // kept where the row may be there already
+	text []byte // kept if the row may be stored already
 }
 
 func of[R any](k transfer.Kind[R]) kind {
@@ -141,7 +141,7 @@ func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// of is the guild of a row, which may be the row itself.
+// of returns the guild of a row, which may be the row itself.
 func (w *waiting[R]) of(r *R) string {
 	if w.Guild == nil {
 		return w.Defines(r).Guild
@@ -156,7 +156,7 @@ func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {
 	return inEach(ctx, tx, w.changed, w.Writer.Finish)
 }
 
-// inEach does what is to be done once in each of the guilds, if there is anything.
+// inEach calls do for each of the guilds, unless do is nil.
 func inEach(ctx context.Context, tx *db.Tx, guilds map[string]bool, do func(ctx context.Context, tx *db.Tx, guild string) error) error {
 	if do == nil {
 		return nil
@@ -237,10 +237,10 @@ func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time, stood 
 	return guilds, nil
 }
 
-// export writes a guild's records, each with its kind before its members.
+// export writes a guild's records, each with its kind before the other members.
 func (w *waiting[R]) export(ctx context.Context, tx *db.Tx, guild string, out io.Writer) error {
 	if w.Guild == nil && w.Export == "" {
-		return nil // they belong to no guild
+		return nil // the rows belong to no guild
 	}
 	line := lineWriter{out: out, head: []byte(`{"record":"` + w.Name + `",`)}
 	enc := json.NewEncoder(&line)
@@ -249,8 +249,8 @@ func (w *waiting[R]) export(ctx context.Context, tx *db.Tx, guild string, out io
 	return fault.Wrap(err, "export each", w.Name, "of guild", guild)
 }
 
-// lineWriter puts the kind of a record in place of the brace that its object
-// begins with. An encoder writes each value in one piece.
+// lineWriter inserts a record's kind in place of the opening brace. It relies on the encoder
+// writing each value at once.
 type lineWriter struct {
 	out  io.Writer
 	head []byte

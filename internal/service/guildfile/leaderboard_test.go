@@ -14,9 +14,8 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// An import writes rows of leaderboards that have rank indexes, or get one meanwhile.
-// Ranks are those of the sorted rows all the same, and afterwards there is a rank index.
-// RELIABILITY.md, Writes.
+// An import writes rows of leaderboards that have a rank index or get one meanwhile. Ranks always
+// equal those of the sorted rows, and afterwards there is a rank index. RELIABILITY.md, Writes.
 func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -47,8 +46,8 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	}
 }
 
-// A leaderboard that has got rows is given up once, however many kinds of record
-// have been read, and one that has got none is left alone.
+// A leaderboard that has got rows loses its rank index once, however many kinds of record were
+// read; one that has got none keeps it.
 func TestAnImportAsksForEachMapOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -60,8 +59,8 @@ func TestAnImportAsksForEachMapOnce(t *testing.T) {
 	}
 }
 
-// maintain is a round of the maintainer and a look at both leaderboards. It returns how
-// many of them have a rank index.
+// maintain runs the maintainer once and checks both leaderboards. It returns how many have a rank
+// index.
 func maintain(t *testing.T, d *db.DB, k *leaderboard.Maintainer) (maps int) {
 	t.Helper()
 	if err := k.Maintain(t.Context()); err != nil {

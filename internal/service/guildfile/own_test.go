@@ -20,8 +20,8 @@ import (
 const listing = `{"record":"network_listing","user_id":"666","trust_score":3,"report_count":12,"category":"scam","severity":"high",` +
 	`"first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`
 
-// livedIn is a guild to which its bot, integrators, members and imports have brought
-// things of every kind, in every state that a guild file can show.
+// livedIn returns a guild that its bot, integrators, members and imports have filled with things of
+// every kind and in every state that a guild file can contain.
 func livedIn(t *testing.T) *apitest.API {
 	t.Helper()
 	back := apitest.New(t)
@@ -84,7 +84,7 @@ func livedIn(t *testing.T) *apitest.API {
 	return back
 }
 
-// kindsMoved are those of a guild file that has everything.
+// kindsMoved lists the kinds in a guild file that contains everything.
 var kindsMoved = []string{
 	"guild", "settings", "case", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "giveaway_draw",
 	"network_listing",
@@ -118,7 +118,7 @@ func TestAGuildsOwnExportChangesNothing(t *testing.T) {
 	}
 }
 
-// everyRow is what giveaways and guilds have that no export shows.
+// everyRow selects the data of giveaways and guilds that no export contains.
 const everyRow = `
 	SELECT (SELECT string_agg(g::text, E'\n' ORDER BY id) FROM giveaways g) || (SELECT string_agg(g::text, E'\n' ORDER BY id) FROM guilds g)
 		|| (SELECT string_agg(t::text, E'\n' ORDER BY id) FROM tickets t)`
@@ -132,7 +132,7 @@ func imports(t *testing.T, api *apitest.API) []audit.Row {
 	return lines
 }
 
-// One thing of each kind differs from what is there.
+// One thing of each kind differs from the stored one.
 func TestAnExportThatWasEditedChangesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	api := livedIn(t)
@@ -193,7 +193,7 @@ func set(member string, value any) func(map[string]any) bool {
 	return func(r map[string]any) bool { r[member] = value; return true }
 }
 
-// editOne edits the first record of the kind that edit takes.
+// editOne edits the first record of a kind for which edit returns true.
 func editOne(t *testing.T, lines []string, kind string, edit func(map[string]any) bool) bool {
 	t.Helper()
 	for i, line := range lines {
@@ -217,7 +217,7 @@ func editOne(t *testing.T, lines []string, kind string, edit func(map[string]any
 	return false
 }
 
-// A draw is a record of what was, and a listing the network's: neither is changed.
+// Draws and network listings are never changed by an import.
 func TestADrawOrAListingThatDiffersIsRefused(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -250,7 +250,8 @@ func TestADrawOrAListingThatDiffersIsRefused(t *testing.T) {
 		}
 	}
 	third, another := change(draw, `"round":2`, `"round":3`), change(listing, `"666"`, `"667"`)
-	// A member that a line leaves out agrees, and a thing that stands twice is made once.
+	// A member that a line leaves out does not differ, and a thing that occurs twice is created
+	// once.
 	for file, want := range map[string]guildfile.Outcome{
 		change(draw, `"reason":"Left.",`, ``): {Record: "giveaway_draw", Unchanged: 1},
 		third + third + draw:                  {Record: "giveaway_draw", Created: 1, Unchanged: 2},
@@ -268,7 +269,7 @@ func TestADrawOrAListingThatDiffersIsRefused(t *testing.T) {
 	}
 }
 
-// The entries of what comes in when it is over are frozen, whichever import it was.
+// The entries of an imported giveaway that is over are frozen, whichever kind of import it was.
 func TestGiveawaysThatAreOverAreFrozenByAnUpdateToo(t *testing.T) {
 	t.Parallel()
 	const file = `{"record":"guild","id":"1"}
@@ -298,7 +299,7 @@ func TestGiveawaysThatAreOverAreFrozenByAnUpdateToo(t *testing.T) {
 	}
 }
 
-// A line without a number gets one that no other line of its batch has, wherever it stands there.
+// A line without a number gets one that no other line of its batch uses, wherever that line is.
 func TestNumbersThatAreGivenAreNobodyElses(t *testing.T) {
 	t.Parallel()
 	const file = `{"record":"guild","id":"1"}
@@ -323,8 +324,7 @@ func TestNumbersThatAreGivenAreNobodyElses(t *testing.T) {
 	}
 }
 
-// A draw of a file leaves room for the rerolls that follow: answers count no further than
-// to 2147483647.
+// The round of an imported draw leaves room for rerolls: responses have no number above 2147483647.
 func TestARoundThatAFileGivesLeavesRoomForThoseThatFollow(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

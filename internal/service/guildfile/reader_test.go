@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzReader feeds lines to the whole reading side: no input may panic, and each is
-// read or refused.
+// FuzzReader passes random lines to the whole reader: none may cause a panic, and each is accepted
+// or refused.
 func FuzzReader(f *testing.F) {
 	var demo bytes.Buffer
 	if err := Demo(&demo); err != nil {

@@ -17,13 +17,13 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Update is how a file meets what is there.
+// Update holds the options of an import that updates existing data.
 type Update struct {
-	Balances transfer.Balances // of wallets and levels that are there
-	DryRun   bool              // nothing is locked and nothing is kept
+	Balances transfer.Balances // what happens to stored wallets and levels
+	DryRun   bool              // lock nothing and store nothing
 }
 
-// Outcome counts what has become of the records of one kind.
+// Outcome counts the results of the records of one kind.
 type Outcome struct {
 	Record    string `json:"record"`
 	Created   int64  `json:"created"`
@@ -32,10 +32,10 @@ type Outcome struct {
 	Kept      int64  `json:"kept"`
 }
 
-// Run changes what is there as the file's records say, makes what is not, and removes
-// nothing: all of it, or nothing. The kinds come in the order of an export. Rows of
-// kinds that never change are made where they are not there, and refused where they
-// differ from what is.
+// Run imports a guild file into existing data: it changes stored things as the records say, creates
+// the missing ones, and deletes nothing; all of it or nothing. The kinds must be in the order of an
+// export. Rows of kinds that never change are inserted if they are missing, and refused if they
+// differ.
 func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, records int64)) ([]Outcome, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -77,14 +77,14 @@ func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(by
 	return outcomes, nil
 }
 
-// updates collects records until they are written together. Those of kinds that have
-// no Writer go the way of any import.
+// updates buffers records until they are written together. Records of kinds without a Writer are
+// handled as in a plain import.
 type updates struct {
 	*batch
 	how     Update
 	counts  map[string]*Outcome
-	there   map[string]bool            // guilds that are
-	changed map[string]map[string]bool // guilds by the kinds whose rows came in
+	there   map[string]bool            // guilds that exist
+	changed map[string]map[string]bool // guilds with new rows, by kind
 	stood   *transfer.Stood
 	calls   []*guildCall
 	byGuild map[string]*guildCall
@@ -92,7 +92,7 @@ type updates struct {
 	size    int
 }
 
-// guildCall is what a batch has of one guild.
+// guildCall holds the batches of one guild.
 type guildCall struct {
 	guild   string
 	call    *transfer.Call
@@ -102,15 +102,15 @@ type guildCall struct {
 	makes   bool
 }
 
-// lineRecord is a record in its line.
+// lineRecord is a record with its line.
 type lineRecord struct {
 	transfer.Record
 	line int64
 	kind string
 }
 
-// add buffers a line with the records of its guild, or as any import does if rows of its
-// kind never change.
+// add buffers a line with the records of its guild or, if the rows of its kind never change, as a
+// plain import does.
 func (u *updates) add(l fileLine) *LineError {
 	c := u.of(l.guild)
 	b, writes := c.byName[l.kind]
@@ -139,7 +139,7 @@ func (u *updates) add(l fileLine) *LineError {
 	return nil
 }
 
-// of is what the batch has of a guild.
+// of returns the guildCall of a guild.
 func (u *updates) of(guild string) *guildCall {
 	if c := u.byGuild[guild]; c != nil {
 		return c
@@ -151,7 +151,7 @@ func (u *updates) of(guild string) *guildCall {
 	return c
 }
 
-// begin gives the guild's records batches that know of nothing yet.
+// begin gives the guild empty batches.
 func (c *guildCall) begin(u *updates) {
 	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun, Named: u.known, Stood: u.stood}
 	c.batches, c.byName = records.Batches(), make(map[string]transfer.Batch)
@@ -160,7 +160,7 @@ func (c *guildCall) begin(u *updates) {
 	}
 }
 
-// again begins anew with some of the lines that came in.
+// again starts again with some of the lines.
 func (c *guildCall) again(u *updates, lines []*lineRecord) error {
 	c.begin(u)
 	for _, rec := range lines {
@@ -183,10 +183,10 @@ func (u *updates) full() bool {
 	return u.waiting >= batchRecords || u.size >= batchBytes || u.batch.full()
 }
 
-// refuse returns the error for a line, unless an earlier line of the batch is wrong too:
-// what came before it is written alone.
+// refuse returns the error for a line, unless an earlier line of the batch is wrong too: the lines
+// before it are written first, alone.
 func (u *updates) refuse(ctx context.Context, wrong *LineError) error {
-	u.stood = nil // those lines would find themselves
+	u.stood = nil // without Stood, since it already contains these lines
 	u.keep(wrong.Line)
 	for _, c := range u.calls {
 		c.lines = slices.DeleteFunc(c.lines, func(rec *lineRecord) bool { return rec.line >= wrong.Line })
@@ -201,13 +201,13 @@ func (u *updates) refuse(ctx context.Context, wrong *LineError) error {
 	return wrong
 }
 
-// pieceRecords are those that are written anew together: as many as a bot's call has.
+// pieceRecords is how many records are rewritten together: as many as a bot's call may have.
 const pieceRecords = 500
 
-// flush writes what was collected, guild by guild, and then what goes the way of any
-// import, which may need it. Others write to the same guilds meanwhile: a batch that
-// meets a row of theirs is written anew, in pieces, each of which may be written anew
-// again. Where new rows come all the time a whole batch would meet one every time.
+// flush writes the buffered records guild by guild, and then the rows of a plain import, which may
+// need them. Others write to the same guilds meanwhile: a batch that conflicts with a row of theirs
+// is rewritten in pieces, each of which may be retried. A whole batch could conflict every time if
+// others insert rows all the time.
 func (u *updates) flush(ctx context.Context) error {
 	times, made := 0, make(map[string]int64)
 	err := u.tx.Part(ctx, func() error {
@@ -254,7 +254,7 @@ func (u *updates) flush(ctx context.Context) error {
 	return nil
 }
 
-// leave drops the rows of kinds that never change which are there already.
+// leave drops the buffered rows of kinds that never change if they are stored already.
 func (u *updates) leave(ctx context.Context) error {
 	var stood *transfer.Stood
 	if u.how.DryRun {
@@ -276,7 +276,7 @@ func (u *updates) leave(ctx context.Context) error {
 	return nil
 }
 
-// inPieces writes what a batch has of one guild in parts of the unit.
+// inPieces writes a guild's batches in parts of the transaction.
 func (u *updates) inPieces(ctx context.Context, c *guildCall) error {
 	for piece := range slices.Chunk(c.lines, pieceRecords) {
 		err := u.tx.Part(ctx, func() error {
@@ -292,7 +292,7 @@ func (u *updates) inPieces(ctx context.Context, c *guildCall) error {
 	return nil
 }
 
-// write writes what a batch has of one guild.
+// write writes a guild's batches.
 func (u *updates) write(ctx context.Context, c *guildCall) error {
 	if len(c.lines) == 0 {
 		return nil
@@ -317,7 +317,7 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 	return nil
 }
 
-// tally counts what became of a guild's records.
+// tally counts the results of a guild's records.
 func (u *updates) tally(c *guildCall) {
 	u.there[c.guild] = u.there[c.guild] || len(c.lines) > 0
 	for _, rec := range c.lines {
@@ -343,7 +343,7 @@ func (u *updates) tally(c *guildCall) {
 	}
 }
 
-// refused is the first line of those that are.
+// refused returns the error of the first refused line, if any.
 func (c *guildCall) refused() error {
 	for _, rec := range c.lines {
 		if rec.Err == nil {

@@ -119,7 +119,7 @@ func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
 	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"The Test Guild"}}`)
 }
 
-// Nothing comes into a guild that is being removed; an import takes none back.
+// Nothing is imported into a guild that is being removed, and an import does not restore it.
 func TestAGuildThatLeavesTakesNoFile(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -155,7 +155,7 @@ func TestAGuildThatLeavesTakesNoFile(t *testing.T) {
 	}
 }
 
-// A bot and an integrator go on writing while a file comes in, and again the same file.
+// A bot and an integrator continue to write while a file is imported, and imported again.
 func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -188,7 +188,7 @@ func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	}
 }
 
-// A wallet that comes between the import's look and its write is one that is there.
+// A wallet inserted between the import's SELECT and its INSERT counts as existing.
 func TestWhatComesWhileAFileIsWrittenIsThere(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -220,8 +220,8 @@ func TestWhatComesWhileAFileIsWrittenIsThere(t *testing.T) {
 	api.Do(t, "getWallet", "", apitest.Path("userId", "2")).Want(t, 200, `{"data":{"balance":0}}`)
 }
 
-// A batch that has met a row of somebody else is written anew in pieces, so that the
-// next such row costs one of them and not the whole.
+// A batch that conflicts with a row of another writer is rewritten in pieces, so that the next
+// conflict affects one piece and not the whole batch.
 func TestABatchThatMeetsOthersIsWrittenAnewInPieces(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -258,8 +258,8 @@ func TestABatchThatMeetsOthersIsWrittenAnewInPieces(t *testing.T) {
 	}
 }
 
-// A dry run looks at every kind and locks nothing: not what is there, nor what the file
-// would make. Without it the same file changes nothing.
+// A dry run of every kind locks nothing: neither stored rows nor what the file would create. A real
+// import of the same file changes nothing.
 func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -292,7 +292,8 @@ func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 		return nil
 	})
 	unchanged(false)
-	// Into an empty database all of it is made; the guild comes with settings, which change.
+	// Into an empty database everything is inserted; a new guild gets default settings, which the
+	// file then changes.
 	empty := dbtest.New(t).DB
 	for _, dry := range []bool{true, false} {
 		list, err := guildfile.Update{Balances: transfer.Keep, DryRun: dry}.Run(t.Context(), empty, strings.NewReader(file), nil)
@@ -311,8 +312,8 @@ func TestADryRunOfAnExportLocksNothingAndChangesNothing(t *testing.T) {
 	}
 }
 
-// A dry run refuses what the import would, and takes what it would take: things that come
-// in with the file too, also when they stand in a batch before.
+// A dry run refuses what the import would refuse and accepts what it would accept, also if a line
+// needs things from an earlier batch of the file.
 func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -365,8 +366,7 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// Whatever finds a line wrong: its text, its kind, which others may come before, or the
-// guild that it is of.
+// Whatever makes a line wrong is found: its text, its kind, the order of kinds, or its guild.
 func TestAnUpdateNamesTheFirstWrongLine(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -375,7 +375,7 @@ func TestAnUpdateNamesTheFirstWrongLine(t *testing.T) {
 		return `{"record":"` + kind + `","guild_id":"` + guild + `",` + rest + "}\n"
 	}
 	seed := strings.Repeat("0", 64)
-	fine := of(api.Guild, "case", `"user_id":"1","moderator_id":"2","type":"warn","number":7`) // which a second try would find taken
+	fine := of(api.Guild, "case", `"user_id":"1","moderator_id":"2","type":"warn","number":7`) // a second attempt would find the number in use
 	entry := of("2", "giveaway_entry", `"giveaway_id":"n","user_id":"55"`)
 	message := of(api.Guild, "ticket_message", `"ticket_id":"n","content":"x"`)
 	draw := of("2", "giveaway_draw", `"giveaway_id":"n","round":1,"seed":"`+seed+`","entries_hash":"`+seed+`"`)
@@ -399,9 +399,8 @@ func TestAnUpdateNamesTheFirstWrongLine(t *testing.T) {
 	}
 }
 
-// A thing stands in a file once, however many batches lie between its lines: added twice
-// would be a balance, and written twice whatever stands there.
-// RELIABILITY.md, Input.
+// A thing may occur in a file once, however many batches lie between its lines: a balance would be
+// added twice, or whatever is stored would be overwritten. RELIABILITY.md, Input.
 func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -427,8 +426,8 @@ func TestAThingThatStandsTwiceInAFileIsRefusedHoweverFarApart(t *testing.T) {
 	}
 }
 
-// besideImport begins an import of a record, makes a call that waits for it, ends the import
-// and returns the answer.
+// besideImport starts the import of a record, makes a call that waits for it, ends the import and
+// returns the response.
 func besideImport(t *testing.T, api *apitest.API, run func(ctx context.Context, r io.Reader) error, record string,
 	call func() (*apitest.Response, error),
 ) *apitest.Response {
@@ -441,7 +440,7 @@ func besideImport(t *testing.T, api *apitest.API, run func(ctx context.Context, 
 	for i := range 16_384 {
 		fmt.Fprintf(&lines, `{"record":"reference","guild_id":"%s","reference":"%d"}`+"\n", api.Guild, i)
 	}
-	lines.WriteString(strings.Repeat("\n", 2<<20)) // more than is read ahead: the batch has been stored when they are taken
+	lines.WriteString(strings.Repeat("\n", 2<<20)) // more than the reader's buffer: once it is read, the batch has been stored
 	if _, err := io.WriteString(end, lines.String()); err != nil {
 		t.Fatal(err)
 	}
@@ -457,8 +456,8 @@ func besideImport(t *testing.T, api *apitest.API, run func(ctx context.Context, 
 	return got
 }
 
-// A plain import puts a guild's settings in the place of the defaults: a change of them
-// that waits for it meets the new ones.
+// A plain import replaces a guild's default settings: a change of settings that waits for it
+// applies to the new ones.
 func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -474,8 +473,8 @@ func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
 	api.WantEvent(t, "guild.updated", `{"data":{"changed":["tickets"]}}`)
 }
 
-// A case that waits for an import gets the next number and a later instant than the cases
-// that the import has made.
+// A case that waits for an import gets the next number and a later instant than the cases that the
+// import has created.
 func TestTheNumbersOfCasesAndTheirInstantsAgreeBesideAnImport(t *testing.T) {
 	t.Parallel()
 	for _, updates := range []bool{false, true} {
