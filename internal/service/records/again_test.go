@@ -13,8 +13,8 @@ import (
 
 const otherGuild = "302094807046684672"
 
-// A call for a guild that is not there, or is being removed, is no answer for ever: the same
-// call under the same key counts once the guild is there.
+// A refusal because the guild does not exist or is being removed is not stored under the key: the
+// same call with the same key succeeds once the guild exists.
 func TestACallForAGuildThatIsNotThereIsNotKept(t *testing.T) {
 	t.Parallel()
 	back := apitest.New(t)
@@ -32,8 +32,8 @@ func TestACallForAGuildThatIsNotThereIsNotKept(t *testing.T) {
 	bot.Key("l").Do(t, "writeRecords", records(called)).Want(t, 200, `{"data":[{"result":"created"}]}`)
 }
 
-// A guild record that is refused takes no guild back and makes none, and nothing of its call
-// can be kept without it.
+// A refused guild record neither restores nor creates the guild, and without it nothing of the call
+// is stored.
 func TestARefusedGuildRecordTakesNoGuildBack(t *testing.T) {
 	t.Parallel()
 	back := apitest.New(t)
@@ -52,9 +52,9 @@ func TestARefusedGuildRecordTakesNoGuildBack(t *testing.T) {
 	bot.Do(t, "writeRecords", call(`{"record":"guild"}`)).Want(t, 200, `{"data":[{"result":"created"},{"result":"updated"}]}`)
 }
 
-// A record that was sent twice at once, or by a bot whose clock is fast, changes nothing the
-// second time: what stands may bear an instant after the call's beginning, and an instant of
-// the past that lies ahead says nothing of what is there.
+// A record that was sent twice at once, or by a bot with a fast clock, changes nothing the second
+// time: stored instants may be later than the call's beginning, and a past instant in the future is
+// ignored for a stored row.
 func TestInstantsThatLieAheadChangeNothing(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
@@ -73,7 +73,7 @@ func TestInstantsThatLieAheadChangeNothing(t *testing.T) {
 	bot.Do(t, "writeRecords", call).Want(t, 200, "")
 	unchanged := `{"data":[` + strings.TrimSuffix(strings.Repeat(`{"result":"unchanged"},`, len(list)), ",") + `]}`
 	bot.Do(t, "writeRecords", call).Want(t, 200, unchanged)
-	// As if another call had made them after this one began.
+	// As if another call had made these changes after this one began.
 	for _, set := range []string{
 		`guilds SET joined_at = at, created_at = at`, `tickets SET closed_at = at, created_at = at`, `cases SET created_at = at`,
 		`ticket_messages SET created_at = at`, `giveaway_entries SET entered_at = at`,
@@ -83,13 +83,13 @@ func TestInstantsThatLieAheadChangeNothing(t *testing.T) {
 		dbtest.Exec(t, back.DB(), `UPDATE `+strings.ReplaceAll(set, "= at", "= now() + interval '1 minute'"))
 	}
 	bot.Do(t, "writeRecords", call).Want(t, 200, unchanged)
-	// An entry that stands is no change after the draw either.
+	// A stored entry is no change, even after the draw.
 	dbtest.Exec(t, back.DB(), `UPDATE giveaways SET status = 'ended', pot = 'frozen' WHERE id = 'g'`)
 	bot.Do(t, "writeRecords", records(strings.ReplaceAll(list[5], "AHEAD", ahead))).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 }
 
-// The highest number that a record may give leaves room: what comes after it is exported, and
-// taken in again.
+// The highest number that a record may use leaves room: what follows can be exported and imported
+// again.
 func TestAnExportAfterTheHighestNumberIsImported(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)

@@ -46,8 +46,8 @@ func TestACaseIsMadeChangedAndDeletedByRecords(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
-// Instants are kept more exactly than they are shown: what was read and comes back is no
-// change of them.
+// Instants are stored more precisely than they are shown: sending back an instant that was read is
+// no change.
 func TestAnExpiryThatIsSentAsItIsShownIsUnchanged(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
@@ -83,14 +83,14 @@ func TestCasesThatCannotBeAreRefused(t *testing.T) {
 		long = append(long, `"`+name+`":"`+strings.Repeat("x", 500)+`"`)
 	}
 	bot.Do(t, "writeRecords", records(head+`,"metadata":{`+strings.Join(long, ",")+`}}`)).WantError(t, 422, "too_much_metadata")
-	// A text may be blank as the content of a message alone: a guild file could not bring it back.
+	// Only the content of a message may be blank: a guild file could not import other blank texts.
 	bot.Do(t, "writeRecords", records(head+`,"metadata":{"content":" "}}`)).WantError(t, 400, "invalid_request")
 	bot.WantNoEvent(t)
 	back.Do(t, "listCases", "", apitest.Query("number", "2")).Want(t, 200, `{"data":[]}`)
 }
 
-// A number that a record names leaves room for those that follow: answers and guild files
-// hold none above 9007199254740991.
+// A number in a record must leave room for later numbers: responses and guild files have no number
+// above 9007199254740991.
 func TestANumberLeavesRoomForThoseThatFollow(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)

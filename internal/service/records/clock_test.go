@@ -8,9 +8,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A bot that takes in the past moves no instant ahead of the clock, however much it takes: a
-// copy asks again from 15 seconds before the newest instant that it has, and the changes of
-// others must not lie before that.
+// However much past data a bot sends, no instant runs ahead of the clock: a copy reads again from
+// 15 seconds before the newest instant that it has, and changes by others must not be earlier than
+// that.
 func TestWhatIsTakenInOfThePastDoesNotRunAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	bot := withTicket(t)

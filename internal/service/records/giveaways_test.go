@@ -13,8 +13,8 @@ import (
 
 const hat = `{"record":"giveaway","id":"g","prize":"A hat","channel_id":"500","ends_at":"2040-01-01T00:00:00Z"`
 
-// A giveaway that the bot runs goes from its creation to its winners by records alone,
-// and is rerolled from what the bot has sent.
+// A giveaway that the bot runs goes from its creation to its winners by records alone, and can be
+// rerolled from what the bot has sent.
 func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -61,7 +61,7 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":6`))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":0`))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(entry("1", `,"entered_at":"2024-01-01T00:00:00Z"`))).WantError(t, 422, "giveaway_not_active")
-	// A queue that sends again what has arrived is not stopped by it.
+	// A queue that repeats records that have arrived is not blocked by them.
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":5`)+","+entry("3", "")+","+entry("8", `,"entries":0`))).
 		Want(t, 200, `{"data":[{"result":"unchanged"},{"result":"unchanged"},{"result":"unchanged"}]}`)
 	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","winners":["3"]}`)).WantError(t, 422, "giveaway_not_active")
@@ -71,8 +71,8 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
-// Instants are kept more exactly than they are shown: what was read and comes back is no
-// change of them.
+// Instants are stored more precisely than they are shown: sending back an instant that was read is
+// no change.
 func TestTheInstantsOfAGiveawayThatAreSentAsTheyAreShownAreUnchanged(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -85,8 +85,7 @@ func TestTheInstantsOfAGiveawayThatAreSentAsTheyAreShownAreUnchanged(t *testing.
 	bot.WantEvent(t, "giveaway.updated", `{"data":{"changed":["winner_count"]}}`)
 }
 
-// A giveaway that the bot does not end itself within its minute is drawn from what is
-// there.
+// A giveaway that the bot does not end within its minute is drawn from the stored entries.
 func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -103,8 +102,8 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 		WantError(t, 422, "giveaway_not_active")
 }
 
-// Of a giveaway that the bot runs nothing is posted: neither the winners that are drawn
-// here, nor those of a reroll. One that no record has named is announced.
+// Nothing is posted about a giveaway that the bot runs: neither the winners that are drawn here,
+// nor those of a reroll. A giveaway that no record has named is announced.
 func TestNothingIsPostedOfAGiveawayThatTheBotRuns(t *testing.T) {
 	t.Parallel()
 	for _, botRuns := range []bool{true, false} {
@@ -130,7 +129,7 @@ func TestNothingIsPostedOfAGiveawayThatTheBotRuns(t *testing.T) {
 	}
 }
 
-// A giveaway that is over is given as over, with its entries, and can be rerolled.
+// A record can create a giveaway that is already over, with its entries, and it can be rerolled.
 func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -166,8 +165,8 @@ func TestGiveawaysThatCannotBeAreRefused(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
-// Entries of records leave a giveaway to the bot that an import has brought, and none that the
-// API runs.
+// Entry records make the bot run a giveaway that an import has created, but not one that the API
+// runs.
 func TestEntriesLeaveOnlyWhatTheAPIDoesNotRunToTheBot(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -185,7 +184,7 @@ func TestEntriesLeaveOnlyWhatTheAPIDoesNotRunToTheBot(t *testing.T) {
 	}
 }
 
-// A giveaway that is being drawn takes no entry beside a change of it either.
+// A giveaway in drawing accepts no entry, not even together with a change of the giveaway.
 func TestAGiveawayThatIsDrawnTakesNoEntryWithAChange(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A call holds the rows that its records name and waits for no other, however many the
-// guild has.
+// A call locks the rows that its records name and waits for no other row, however many the guild
+// has.
 func TestACallWaitsOnlyForTheRowsThatItsRecordsName(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -38,7 +38,7 @@ func TestACallWaitsOnlyForTheRowsThatItsRecordsName(t *testing.T) {
 	})
 }
 
-// An entry is taken away from the giveaway that its record names.
+// An entry is deleted only from the giveaway that its record names.
 func TestAnEntryIsTakenFromItsGiveawayAlone(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)

@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// message is a record of a message of ticket t.
+// message returns a record of a message in ticket t.
 func message(members string) string {
 	return records(`{"record":"ticket_message","ticket_id":"t",` + members + `}`)
 }
@@ -20,7 +20,7 @@ func withTicket(t *testing.T) *apitest.API {
 	return bot
 }
 
-// transcript is the transcript of ticket t, which shows as many messages as it has.
+// transcript checks the transcript of ticket t, and that the ticket shows its number of messages.
 func transcript(t *testing.T, a *apitest.API, want string) {
 	t.Helper()
 	got := a.Do(t, "listTicketMessages", "", apitest.Path("id", "t")).Want(t, 200, `{"data":[`+want+`]}`)
@@ -129,8 +129,8 @@ func TestMessagesOfATicketOfTheSameCallAndOfThePast(t *testing.T) {
 	}
 }
 
-// Messages stand in the order in which a call has them, whatever their ids, and after what was
-// there before; one that says when it was written stands there.
+// Messages are stored in the order of the call, whatever their ids, after the existing ones. A
+// message with a created_at is ordered by it.
 func TestMessagesStandInTheOrderOfTheirCall(t *testing.T) {
 	t.Parallel()
 	bot := withTicket(t)

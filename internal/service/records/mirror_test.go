@@ -16,14 +16,14 @@ import (
 
 var testContext = context.Background()
 
-// told is an event, as whoever listens has it.
+// told is an event as a receiver gets it.
 type told struct {
 	Type      string         `json:"type"`
 	Timestamp string         `json:"timestamp"`
 	Data      map[string]any `json:"data"`
 }
 
-// events are those of the guild, in the order of their instants.
+// events returns the guild's events in the order of their instants.
 func (s *sides) events() ([]told, error) {
 	rows, err := db.Select[[]byte](testContext, s.d.Reader(), `SELECT payload FROM webhook_events WHERE guild_id = $1`, s.guild)
 	list := make([]told, len(rows))
@@ -34,7 +34,7 @@ func (s *sides) events() ([]told, error) {
 	return list, err
 }
 
-// compare makes a copy of the events and holds it against the lists.
+// compare builds a copy from the events and compares it with the lists.
 func (s *sides) compare() error {
 	events, err := s.events()
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *sides) comparePoints(op, member string, copied map[string]told) (err er
 	return err
 }
 
-// rows are all of a list, by id.
+// rows returns all items of a list by id.
 func (s *sides) rows(op string, args ...apitest.Arg) (map[string]map[string]any, error) {
 	byID := make(map[string]map[string]any)
 	for page := 1; ; page++ {
@@ -115,8 +115,8 @@ func (s *sides) rows(op string, args ...apitest.Arg) (map[string]map[string]any,
 	}
 }
 
-// compareList holds a copy against a list; but is what events of other things change.
-// No event told of things that an import has brought.
+// compareList compares a copy with a list. but names members that the events of other things
+// change. Imported things have no events and are skipped.
 func (s *sides) compareList(kind, op string, copied map[string]map[string]any, but []string) error {
 	shown, err := s.rows(op)
 	for id, is := range shown {
@@ -146,9 +146,8 @@ func agree(what string, copied, shown map[string]any, but []string) error {
 	return errors.Join(err, err2)
 }
 
-// compareTranscripts holds messages and notes against the transcripts; system entries
-// are told of nobody. The counts and instants that a ticket shows of its transcript
-// have to be true.
+// compareTranscripts compares messages and notes with the transcripts; system entries have no
+// events. The counters and instants that a ticket shows of its transcript must be correct.
 func (s *sides) compareTranscripts(copied map[string]map[string]any) error {
 	tickets, err := s.rows("listTickets")
 	n := 0
@@ -176,7 +175,7 @@ func (s *sides) compareTranscripts(copied map[string]map[string]any) error {
 	return err
 }
 
-// compareBooks holds wallets against their ledgers, and giveaways against their entries.
+// compareBooks compares wallets with their ledgers, and giveaways with their entries.
 func (s *sides) compareBooks() (err error) {
 	for what, query := range map[string]string{
 		"wallets differ from their ledgers": `

@@ -23,10 +23,9 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Records, calls of the API and imports, from one side or from several at once. The API
-// shows what a record says, a refused record changes nothing, and at the end the lists,
-// the ledger, the transcripts and a copy that was made of events alone agree.
-// RELIABILITY.md, Writes.
+// Records, API calls and imports, from one client or from several concurrently. The API shows what
+// a record says, a refused record changes nothing, and at the end the lists, the ledger, the
+// transcripts and a copy built from events alone agree. RELIABILITY.md, Writes.
 func TestRecordsProperty(t *testing.T) {
 	t.Parallel()
 	server, guild := apitest.New(t), 1000
@@ -52,7 +51,7 @@ func TestRecordsProperty(t *testing.T) {
 	})
 }
 
-// act is one thing that a side does: which, and numbers that say with what.
+// act is one operation of a simulated client, with random numbers that choose its arguments.
 type act struct{ What, A, B, C int }
 
 const manyActs = 19
@@ -62,7 +61,7 @@ var anAct = rapid.Custom(func(t *rapid.T) act {
 	return act{n(manyActs - 1), n(2), n(4), n(2)}
 })
 
-// sides are those who act in one guild.
+// sides are the clients that act in one guild.
 type sides struct {
 	api   *apitest.API
 	d     *db.DB
@@ -70,7 +69,7 @@ type sides struct {
 	ops   map[string]apitest.Operation
 }
 
-// newSides is a guild of its own on the test's server.
+// newSides creates a guild on the test's server, with clients for it.
 func newSides(t *testing.T, server *apitest.API, guild string) *sides {
 	s := &sides{api: server.Bot(t).In(guild), d: server.DB(), guild: guild, ops: map[string]apitest.Operation{}}
 	for _, op := range apitest.Operations() {
@@ -81,7 +80,7 @@ func newSides(t *testing.T, server *apitest.API, guild string) *sides {
 	return s
 }
 
-// call makes a call and takes each answer that the contract has, but failures.
+// call makes a call and accepts every documented response except server errors.
 func (s *sides) call(op, body string, args ...apitest.Arg) (*apitest.Response, error) {
 	a, err := s.api.Settle(s.ops[op], body, args...)
 	if err == nil && a.Status >= http.StatusInternalServerError {
@@ -90,7 +89,7 @@ func (s *sides) call(op, body string, args ...apitest.Arg) (*apitest.Response, e
 	return a, err
 }
 
-// do does what one call holds: one act, or several records.
+// do carries out one call: a single act, or several records.
 func (s *sides) do(acts []act, alone bool) error {
 	switch a := acts[0]; {
 	case a.What < 10:
@@ -132,7 +131,7 @@ func (s *sides) act(a act) error {
 
 func (s *sides) id(kind string, n int) string { return kind + strconv.Itoa(n) + "-" + s.guild }
 
-// importFile imports what nobody else writes: nobody is told of it.
+// importFile imports data that nobody else writes. It records no events.
 func (s *sides) importFile(a act) error {
 	g := `"guild_id":"` + s.guild + `"`
 	text := strings.Join([]string{
@@ -153,7 +152,7 @@ func (s *sides) importFile(a act) error {
 	}
 }
 
-// write sends records that may be refused, each of a thing of its own.
+// write sends records of different things; they may be refused.
 func (s *sides) write(acts []act, alone bool) error {
 	var list []map[string]any
 	for _, a := range acts {
@@ -209,7 +208,7 @@ func (s *sides) write(acts []act, alone bool) error {
 	return nil
 }
 
-// at is the instant at which a wallet or level has changed, for if_updated_at.
+// at returns the last change of a wallet or level, for if_updated_at.
 func (s *sides) at(op, user string) (any, error) {
 	a, err := s.call(op, "", apitest.Path("userId", user))
 	if err != nil {
@@ -223,7 +222,7 @@ func (s *sides) at(op, user string) (any, error) {
 	return shown.Data.UpdatedAt, json.Unmarshal(a.Body, &shown)
 }
 
-// record is the record of an act.
+// record returns the record of an act.
 func (s *sides) record(a act) (r map[string]any, err error) {
 	user := strconv.Itoa(a.A + 1)
 	switch a.What {
@@ -278,7 +277,7 @@ func (s *sides) record(a act) (r map[string]any, err error) {
 	return r, err
 }
 
-// shows reads what a record has made or left, and holds the two against one another.
+// shows reads what a record has created or kept and compares the two.
 func (s *sides) shows(r map[string]any, id string, at *string) error {
 	op, arg := "", apitest.Path("id", id)
 	switch r["record"] {
@@ -295,7 +294,7 @@ func (s *sides) shows(r map[string]any, id string, at *string) error {
 	case "settings":
 		op = "getGuildSettings"
 	default:
-		return nil // no operation shows one alone; the comparison at the end sees them
+		return nil // no operation shows a single one; the comparison at the end covers them
 	}
 	a, err := s.call(op, "", arg)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package records is how the operator's own bot keeps what a guild has: up to 500
-// records in one transaction, each of which makes a thing or changes it. It knows the
-// kinds and the order in which their rows are locked; what a record is and does, the
-// domains say (transfer.Writer).
+// Package records implements WriteRecords, with which the operator's bot stores a guild's data: up
+// to 500 records in one transaction, each of which creates or changes a thing. The package knows
+// the kinds and the order in which their rows are locked; the domains define what a record is and
+// does (transfer.Writer).
 package records
 
 import (
@@ -29,12 +29,12 @@ import (
 // Service implements the operations on records.
 type Service struct{}
 
-// Curve is levelling's, as guilds show it.
+// Curve is the level curve of package levelling, in the form of package guilds.
 var Curve = guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 
-// Batches are the kinds of record in the order in which their rows are locked:
-// what an adjustment locks before what a case or a ticket does, since those hold the
-// guild's row as well.
+// Batches returns an empty batch for each kind of record, in the order in which their rows are
+// locked: the rows that an adjustment locks come before those of cases and tickets, whose writes
+// also lock the guild's row.
 func Batches() []transfer.Batch {
 	return []transfer.Batch{
 		transfer.NewBatch(members.Records),
@@ -51,16 +51,16 @@ func Batches() []transfer.Batch {
 	}
 }
 
-// first are the kinds that come before all others where the guild is not there yet.
+// first lists the kinds that come first if the guild does not exist yet.
 var first = []string{"guild", "settings"}
 
-// membersKey is where a context has the members of the records that are checked.
+// membersKey is the context key of the members of checked records.
 type membersKey struct{}
 
-// Check holds each record of a body against the schema of its kind, before the unit
-// of the call opens, and gives each the guild of the call where it names none. Its
-// findings are 400, whatever on_refusal says. WriteRecords finds the members in the
-// context, so that it does not read them again.
+// Check checks each record of a body against the schema of its kind before the call's transaction,
+// and sets the guild of the call in records that name none. Problems give a 400, whatever
+// on_refusal says. WriteRecords gets the members from the context, so that it need not parse them
+// again.
 func Check(ctx context.Context, body any) (context.Context, error) {
 	request, _ := body.(map[string]any)
 	list, _ := request["records"].([]any)
@@ -97,8 +97,8 @@ func Check(ctx context.Context, body any) (context.Context, error) {
 
 func place(i int) string { return "body /records/" + strconv.Itoa(i) }
 
-// WriteRecords makes and changes what the records name, all of them or, where
-// refused ones are skipped, those that can be.
+// WriteRecords creates and changes what the records name: all of them or, if the call skips refused
+// records, all others.
 func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObject) (gen.WriteRecordsResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	now, err := tx.Now(ctx)
@@ -123,14 +123,14 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	}
 	if err := Write(ctx, tx, c, batches, func() error {
 		if guild != nil && guild.Err != nil {
-			return refusal(list, false) // nothing can be skipped without the guild
+			return refusal(list, false) // without the guild nothing can be skipped
 		}
 		return refusal(list, true)
 	}); err != nil {
 		return nil, err
 	}
 	if taken && guild.Result == transfer.Unchanged {
-		guild.Result = transfer.Updated // it is there again
+		guild.Result = transfer.Updated // the guild was restored
 	}
 	skip := r.Body.OnRefusal != nil && *r.Body.OnRefusal == gen.OnRefusalSkip
 	if err := refusal(list, skip); err != nil {
@@ -153,13 +153,13 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	return gen.WriteRecords200JSONResponse{Data: data}, nil
 }
 
-// callRecord is a record of the call in its place.
+// callRecord is a record of the call with its position.
 type callRecord struct {
 	transfer.Record
 	kind string
 }
 
-// sortOut gives each record to the batch of its kind.
+// sortOut adds each record to the batch of its kind.
 func sortOut(c *transfer.Call, texts []json.RawMessage, given []map[string]any) ([]transfer.Batch, []*callRecord, error) {
 	batches, byName := Batches(), make(map[string]transfer.Batch)
 	for _, b := range batches {
@@ -186,9 +186,9 @@ func sortOut(c *transfer.Call, texts []json.RawMessage, given []map[string]any) 
 	return batches, list, nil
 }
 
-// guildRecord returns the record of a guild that is not there, or is being removed, by which
-// the call makes it or takes it back; nil where the guild is there. It takes back a guild that
-// is being removed. It is NotFound where no record of the call does either.
+// guildRecord returns the record with which the call creates or restores a guild that does not
+// exist or is being removed, or nil if the guild exists. It restores a guild that is being removed.
+// It returns a NotFound fault if the call has no such record.
 func guildRecord(ctx context.Context, tx *db.Tx, c *transfer.Call, list []*callRecord) (rec *callRecord, taken bool, err error) {
 	presence, err := auth.PresenceOf(ctx, tx, c.By.GuildID)
 	if err != nil || presence == auth.Present {
@@ -206,7 +206,7 @@ func guildRecord(ctx context.Context, tx *db.Tx, c *transfer.Call, list []*callR
 	return list[i], taken, err
 }
 
-// MakingFirst are the batches in the order for a guild that is not there yet.
+// MakingFirst returns the batches in the order for a guild that does not exist yet.
 func MakingFirst(batches []transfer.Batch) (ordered []transfer.Batch) {
 	for _, before := range []bool{true, false} {
 		for _, b := range batches {
@@ -218,9 +218,8 @@ func MakingFirst(batches []transfer.Batch) (ordered []transfer.Batch) {
 	return ordered
 }
 
-// Write writes the batches in their order. The counters are held before the first
-// rows that are numbered, if any may be made. It ends where stop says so, which is
-// asked after each.
+// Write writes the batches in their order. It locks the guild's counters before the first batch
+// that may create numbered rows. After each batch it calls stop, and ends if stop returns an error.
 func Write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, stop func() error) error {
 	counts := false
 	for _, b := range batches {
@@ -247,9 +246,8 @@ func Write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 	return c.RaiseCounters(ctx, tx)
 }
 
-// refusal is why the call is refused: for the first record that is, unless such
-// records are skipped. A breach of the contract comes before a refusal, and is never
-// skipped.
+// refusal returns the refusal of the call: that of the first refused record, unless refused records
+// are skipped. A violation of the contract comes before other refusals and is never skipped.
 func refusal(list []*callRecord, skip bool) error {
 	var first error
 	for i, rec := range list {

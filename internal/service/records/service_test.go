@@ -16,7 +16,7 @@ const (
 	two = "172002275412279296"
 )
 
-// bot is a server seen by a bot key in the guild of the first token, which is back.
+// bot returns a client with a bot key, and back, a client with the first token of the same guild.
 func bot(t *testing.T) (bot, back *apitest.API) {
 	t.Helper()
 	back = apitest.New(t)
@@ -34,7 +34,7 @@ func TestAWalletIsMadeChangedAndLeftAsItIs(t *testing.T) {
 			"result":"created"}]}`)
 	bot.WantEvent(t, "economy.balance_changed",
 		`{"origin":{"type":"bot"},"data":{"user_id":"`+one+`","balance":7,"previous_balance":0,"delta":7,"reason":null,"reference":null}}`)
-	bot.WantNoEvent(t) // of a new wallet of 0
+	bot.WantNoEvent(t) // creating a wallet with a balance of 0 records none
 	at := made.All(t, "updated_at")[0]
 	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":7}`)).
 		Want(t, 200, `{"data":[{"result":"unchanged","updated_at":"`+at+`"}]}`)
@@ -81,8 +81,8 @@ func TestANewThingNeedsItsMembers(t *testing.T) {
 		Want(t, 422, `{"error":{"code":"record_refused","message":"body /records/0/balance: is required of what is new"}}`)
 }
 
-// A refused record is answered with the id that it names, and with none where it names
-// none: nothing has been made.
+// The result of a refused record contains the id that the record names, or none: nothing was
+// created.
 func TestARefusedRecordIsAnsweredWithTheIDThatItNames(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -130,8 +130,8 @@ func TestALevelThatFallsIsTold(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
-// A bot that is removed and comes back within a day may send the same key: it is not told
-// once more that the guild was made, which would then be deleted behind its back.
+// A bot that is removed and comes back within a day may send the same key. The stored response,
+// that the guild was created, is not replayed, since the guild would then be deleted unnoticed.
 func TestAKeyDoesNotAnswerForAGuildThatHasLeft(t *testing.T) {
 	t.Parallel()
 	back := apitest.New(t)

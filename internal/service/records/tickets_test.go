@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// due is how many channels the bot has to bring in line.
+// due returns how many channels are due.
 func due(t *testing.T, a *apitest.API) int {
 	t.Helper()
 	return dbtest.Value[int](t, a.DB(), `SELECT count(*) FROM tickets WHERE channel_due_at IS NOT NULL`)
@@ -56,8 +56,8 @@ func TestATicketLivesByRecordsAndItsChannelIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A bot that reads a ticket, changes its status and sends the whole opens it again: closed_at
-// is kept more exactly than it is shown.
+// A bot that reads a ticket, changes its status and sends everything back reopens the ticket,
+// although closed_at is stored more precisely than it is shown.
 func TestAClosedTicketIsOpenedByWhatIsShownOfIt(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
@@ -125,8 +125,8 @@ func TestTicketsThatCannotBeAreRefused(t *testing.T) {
 	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","if_updated_at":null}`)).WantError(t, 422, "record_changed")
 }
 
-// An instant that a call answers can be sent as if_updated_at, also where another
-// record of it has changed the thing once more.
+// The updated_at in a result can be sent as if_updated_at, even if another record of the same call
+// has changed the thing again.
 func TestAnAnswerHasTheLastInstantOfTheCall(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A call of records waits while a ticket is closed, a giveaway paused and a member enters
-// another, all later than the call's own beginning. Their instants are no change of its.
+// A call of records waits while a ticket is closed, a giveaway is paused and a member enters
+// another one, all after the call began. The call does not change these instants.
 func TestInstantsOfWhatChangesWhileACallWaitsStay(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)

@@ -16,8 +16,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// kinds are the schemas of the records, by what a record calls its kind, with a record
-// that is good: what is wrong with one of its members is all that is wrong with it.
+// kinds holds, by kind, the schema and a valid record: when a test makes one member wrong, that is
+// the only error.
 var kinds = map[string]struct {
 	schema string
 	good   map[string]any
@@ -34,8 +34,8 @@ var kinds = map[string]struct {
 	"reference":      {"RecordReference", map[string]any{"reference": "r"}},
 }
 
-// wrongs are values that a schema does not take. null is none: where a member cannot be
-// null it says what leaving it out does.
+// wrongs returns values that a schema does not accept. null is not among them, since for a member
+// that cannot be null it means the same as leaving the member out.
 func wrongs(name string, s *openapi3.Schema) []any {
 	list := []any{[]any{}, true, 1.5}
 	if s.Type.Is("array") {
@@ -70,9 +70,9 @@ func wrongs(name string, s *openapi3.Schema) []any {
 	return list
 }
 
-// Each member of each kind, wrong in each way, in the first, the middle and the last of
-// 500 records: the answer says where and by which rule, and nothing is kept, whatever
-// on_refusal says.
+// Each member of each kind is made wrong in each way, in the first, the middle and the last of 500
+// records. The response names the place and the rule, and nothing is stored, whatever on_refusal
+// says.
 func TestEachWrongMemberIsNamedInItsPlace(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
