@@ -14,16 +14,16 @@ import (
 	"guildhall/internal/service/removal"
 )
 
-// How long a small unit of another takes while the worker deletes a million rows of a
-// ledger: its slowest, and its 99th percentile. The other is another guild where the
-// guild goes, and another member of the guild where a member is forgotten.
+// BenchmarkAMillionLedgerRowsGo measures how long small transactions of others take while the
+// worker deletes a million ledger rows: the slowest, and the 99th percentile. The others are
+// another guild while a guild is deleted, and another member while a member's data is deleted.
 func BenchmarkAMillionLedgerRowsGo(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		ask   func(ctx context.Context, tx *db.Tx) error
 		due   string
 		work  func(ctx context.Context, d *db.DB) error
-		other string // guild
+		other string // the guild of the small transactions
 	}{
 		{
 			"guild", func(ctx context.Context, tx *db.Tx) error {
@@ -75,8 +75,8 @@ func BenchmarkAMillionLedgerRowsGo(b *testing.B) {
 	}
 }
 
-// meanwhile runs units of a guild, one after the other, while work goes on, and returns
-// how long each took.
+// meanwhile runs transactions of a guild one after the other while work runs, and returns how long
+// each took.
 func meanwhile(b *testing.B, d *db.DB, guild string, work func()) (took []time.Duration) {
 	b.Helper()
 	done := make(chan struct{})

@@ -1,7 +1,6 @@
-// Package removal deletes all rows of guilds that have left, and the rows that a guild has of a
-// forgotten member. It deletes in small steps, each in a transaction of its own. The remaining
-// rows say what is left to do, so a worker that is killed loses nothing, and any number of
-// workers may run.
+// Package removal deletes all data of removed guilds, and a guild's data about a member that it was
+// asked to forget. It deletes in small steps, each in its own transaction. The remaining rows say
+// what is left to do, so a worker that is killed loses nothing, and any number of workers may run.
 package removal
 
 import (
@@ -16,17 +15,17 @@ import (
 )
 
 const (
-	// grace is how long after a guild's day of removal its rows begin to be deleted. By then no
-	// request still writes that began before that day.
+	// grace is how long after the scheduled time the deletion of a guild's rows begins. By then
+	// every request that began before that time has ended.
 	grace = 15 * time.Second
 	// deleteLimit is how many rows one statement deletes, and look how many rows one query finds.
 	deleteLimit = 500
 	look        = 20 * deleteLimit
-	// atOnce is how many guilds, or requests to forget, one query finds.
+	// atOnce is how many guilds, or requests to forget a member, one query finds.
 	atOnce = 100
 )
 
-// leaving finds guilds whose day of removal has come and whose requests have all ended.
+// leaving selects guilds whose deletion is due and whose requests have all ended.
 const leaving = `
 	SELECT id
 	FROM guilds
@@ -34,8 +33,8 @@ const leaving = `
 	ORDER BY removed_after
 	LIMIT $2`
 
-// Guilds deletes all rows of guilds whose day of removal has come, the row of the guild last.
-// When ctx ends it stops, and the next run continues.
+// Guilds deletes all rows of guilds whose deletion is due, the guild's own row last. It stops when
+// ctx ends, and the next run continues.
 func Guilds(ctx context.Context, d *db.DB) error {
 	ids, err := db.Select[string](ctx, d.Reader(), leaving, int64(grace/time.Second), atOnce)
 	if err != nil {
@@ -52,11 +51,11 @@ func Guilds(ctx context.Context, d *db.DB) error {
 	return errors.Join(errs...)
 }
 
-// free returns guild $1 unless a unit locks its row: an import that began before the guild left,
-// and that may take long.
+// free selects guild $1 unless another transaction has locked its row: an import that began before
+// the removal and may take long.
 const free = `SELECT id FROM guilds WHERE id = $1 FOR UPDATE SKIP LOCKED`
 
-// deleteGuild deletes all of one guild, once no import of it is under way.
+// deleteGuild deletes all rows of a guild, unless an import of it is running.
 func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := db.Get[string](ctx, tx, free, id)
@@ -72,10 +71,10 @@ func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	if err != nil {
 		return err
 	}
-	// api_tokens is no table of guilds, since tokens are looked up by their hash. Where tables
-	// are distributed no foreign key deletes tokens with the guild.
+	// api_tokens is not a guild's table, since tokens are looked up by their hash. With distributed
+	// tables no foreign key deletes tokens with their guild.
 	tables = append(tables[:len(tables)-1], "api_tokens")
-	// Work that was running while a table was emptied may have inserted rows.
+	// Background work that was running while a table was emptied may have inserted rows.
 	for again := true; again; {
 		again = false
 		for _, table := range tables {
@@ -95,8 +94,8 @@ func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	})
 }
 
-// empty deletes the guild's rows of one table and returns their number. It finds many rows with
-// one query, without locks, so that few queries pass over deleted rows that vacuum cannot remove
+// empty deletes the guild's rows of one table and returns their number. It finds many rows with one
+// query, without locks, so that few queries have to skip deleted rows that vacuum cannot remove
 // yet.
 func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err error) {
 	for {
@@ -124,12 +123,12 @@ func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err
 	}
 }
 
-// rowsOf finds the positions (ctid) of rows of guild $1, at most $2 of them.
+// rowsOf returns a query for the positions (ctid) of at most $2 rows of guild $1.
 func rowsOf(table string) string {
 	return `SELECT ctid::text FROM ` + table + ` WHERE guild_id = $1 LIMIT $2`
 }
 
-// deleteRows deletes the rows of guild $1 at the positions $2.
+// deleteRows returns a statement that deletes the rows of guild $1 at the positions $2.
 func deleteRows(table string) string {
 	return `DELETE FROM ` + table + ` WHERE guild_id = $1 AND ctid = ANY ($2::text[]::tid[])`
 }

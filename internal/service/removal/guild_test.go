@@ -19,7 +19,7 @@ import (
 
 const other = "402187554310020097"
 
-// more are rows for the tables of guilds that the demonstration guild has none in.
+// more inserts rows into tables of guilds in which the demo guild has none.
 var more = []string{
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce)
 		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
@@ -58,8 +58,8 @@ var more = []string{
 	`INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'e')`,
 }
 
-// full is a database with two guilds, the demonstration one and a twin of it, that
-// have rows in every table.
+// full returns a database with two guilds, the demo guild and a copy of it, that have rows in every
+// table.
 func full(t *testing.T) *db.DB {
 	t.Helper()
 	d := dbtest.New(t).DB
@@ -90,7 +90,7 @@ func full(t *testing.T) *db.DB {
 	return d
 }
 
-// tables are all tables of guilds, and that of their tokens.
+// tables returns all tables of guilds, and that of their tokens.
 func tables(t *testing.T, d *db.DB) []string {
 	t.Helper()
 	list, err := db.GuildTables(t.Context(), d.Reader())
@@ -100,7 +100,7 @@ func tables(t *testing.T, d *db.DB) []string {
 	return append(list, "api_tokens")
 }
 
-// counts are how many rows the guild has in each.
+// counts returns the number of the guild's rows in each table.
 func counts(t *testing.T, d *db.DB, guild string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -114,7 +114,7 @@ func counts(t *testing.T, d *db.DB, guild string) map[string]int {
 	return all
 }
 
-// remove has the guild leave, and its day has come long ago.
+// remove schedules a guild's removal with a time long ago.
 func remove(t *testing.T, d *db.DB, guild string) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -154,15 +154,14 @@ func TestAGuildWhoseDayHasComeLosesEverythingAndAnotherNothing(t *testing.T) {
 	}
 }
 
-// The worker is killed between any two of its statements, and another goes on.
-// RELIABILITY.md, Guilds.
+// The worker is killed between any two statements, and another continues. RELIABILITY.md, Guilds.
 func TestARemovalThatIsKilledIsContinued(t *testing.T) {
 	t.Parallel()
 	d := full(t)
 	remove(t, d, guildfile.DemoGuild)
 	for kills := 0; ; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
-		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer and longer, so that it ends on a slow machine
+		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer each time, so that the test ends on a slow machine
 		if err := removal.Guilds(t.Context(), d); err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
@@ -190,7 +189,7 @@ func TestAGuildIsDeletedOnlyAfterItsDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := counts(t, d, guildfile.DemoGuild)
-	for _, own := range []map[string]int{before, after} { // the removal's own doing
+	for _, own := range []map[string]int{before, after} { // rows that the removal itself writes
 		delete(own, "audit_log")
 		delete(own, "dashboard_links")
 	}
@@ -199,8 +198,8 @@ func TestAGuildIsDeletedOnlyAfterItsDay(t *testing.T) {
 	}
 }
 
-// An import that began before its guild left may end long after the guild's day. The guild
-// is deleted after it, with all that came in.
+// An import that began before the removal may end long after the scheduled time. The guild is
+// deleted afterwards, with everything that was imported.
 func TestAGuildIsDeletedAfterTheImportThatBeganBefore(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

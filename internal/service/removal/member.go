@@ -14,14 +14,14 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// somebody is the id that replaces a forgotten member's id where a column needs one. No member
-// has this id.
+// somebody is the id that replaces a forgotten member's id in columns that need one. No member has
+// this id.
 const somebody = "1"
 
-// removed replaces the texts that a forgotten member wrote.
+// removed replaces texts that a forgotten member has written.
 const removed = "[removed]"
 
-// request is the request that a guild forgets a member.
+// request is a request to delete a member's data in a guild.
 type request struct {
 	GuildID string    `db:"guild_id"`
 	ID      string    `db:"id"`
@@ -31,10 +31,10 @@ type request struct {
 	At      time.Time `db:"requested_at"`
 }
 
-// Forget has the guild of by forget a member and returns the instant of the request: what
-// stands in the guild at that instant goes. The caller's unit deletes wallet and level, so
-// that what the member earns afterwards begins from nothing; the worker deletes the rest.
-// The audit log's line does not name the member.
+// Forget requests that a guild deletes a member's data and returns the instant of the request: data
+// that exists at that instant is deleted. The caller's transaction deletes wallet and level, so
+// that later earnings start from nothing; the worker deletes the rest. The row in the audit log
+// does not name the member.
 func Forget(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool) (at time.Time, err error) {
 	if at, err = forgetIn(ctx, tx, by, []string{by.GuildID}, user, cases); err != nil {
 		return at, err
@@ -42,10 +42,9 @@ func Forget(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool)
 	return at, noteForgotten(ctx, tx, []string{by.GuildID}, cases)
 }
 
-// ForgetEverywhere has several guilds forget a member, every guild where guilds is empty,
-// and returns the instant of the request: what stands in any of them at that instant goes.
-// The caller's unit deletes wallet and level in each guild that knows the member. The audit
-// log has a line in each named guild, or one under no guild.
+// ForgetEverywhere is Forget for several guilds, or for every guild if guilds is empty. The
+// caller's transaction deletes wallet and level in each guild that knows the member. The audit log
+// gets a row in each named guild, or one without a guild.
 func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
 	known, err := db.Select[string](ctx, tx, knownGuilds, user, db.Array(guilds))
 	if err != nil {
@@ -60,10 +59,10 @@ func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []strin
 	return at, noteForgotten(ctx, tx, guilds, cases)
 }
 
-// forgetIn deletes the member and the member's wallets and levels in guilds, in the given order, and adds
-// a request for the worker to each guild. The requests bear the instant at which the last
-// wallet and level were deleted: an earlier one would spare what was acknowledged before
-// the answer, and an instant of the worker's would take what was acknowledged after it.
+// forgetIn deletes the member's wallets and levels, and the member, in guilds in the given order,
+// and adds a request for the worker to each guild. The requests get the instant at which the last
+// wallet and level were deleted: an earlier instant would spare data that was acknowledged before
+// the response, and an instant of the worker's would include data that was acknowledged after it.
 func forgetIn(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
 	for _, guild := range guilds {
 		if _, err := db.Exec(ctx, tx, dropMember, guild, user); err != nil {
@@ -90,7 +89,7 @@ func forgetIn(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user 
 	return at, nil
 }
 
-// noteForgotten writes a line into the audit log of each guild.
+// noteForgotten adds a row to the audit log of each guild.
 func noteForgotten(ctx context.Context, tx *db.Tx, guilds []string, cases bool) error {
 	changes := make([]audit.Change, len(guilds))
 	for i, guild := range guilds {
@@ -99,14 +98,14 @@ func noteForgotten(ctx context.Context, tx *db.Tx, guilds []string, cases bool) 
 	return audit.Record(ctx, tx, changes...)
 }
 
-// waitingMembers lists the requests to forget members, the oldest first.
+// waitingMembers selects the requests to forget members, the oldest first.
 const waitingMembers = `
 	SELECT guild_id, id, user_id, cases, by_id, requested_at
 	FROM forgotten_members
 	ORDER BY requested_at
 	LIMIT $1`
 
-// Members works on the requests to forget members. When ctx ends it stops, and the next run
+// Members works on the requests to forget members. It stops when ctx ends, and the next run
 // continues.
 func Members(ctx context.Context, d *db.DB) error {
 	list, err := db.Select[request](ctx, d.Reader(), waitingMembers, atOnce)
@@ -121,7 +120,7 @@ func Members(ctx context.Context, d *db.DB) error {
 	return errors.Join(errs...)
 }
 
-// forget deletes the rows of one request, the row of the request last.
+// forget deletes the rows of one request, the request's own row last.
 func (r request) forget(ctx context.Context, d *db.DB) error {
 	for _, p := range parts {
 		if p.cases && !r.Cases {
@@ -132,7 +131,7 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 		}
 	}
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		// The member's message that is being posted now is completed within its lease.
+		// A message of the member that is being posted now is finished within its lease.
 		posting, err := db.Get[bool](ctx, tx, `
 			SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3)`, r.GuildID, r.UserID, r.At)
 		if err != nil || posting {
@@ -151,7 +150,7 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 	})
 }
 
-// take finds the rows of a part, many with one query, and changes some of them in each unit.
+// take finds the rows of a part, many with one query, and changes them a few in each transaction.
 func (r request) take(ctx context.Context, d *db.DB, p part) error {
 	for {
 		found, err := db.Select[string](ctx, d.Reader(), p.find, r.GuildID, r.UserID, r.At, look)

@@ -18,14 +18,15 @@ import (
 	"guildhall/internal/service/removal"
 )
 
-// member is the one to be forgotten, and guild where.
+// member is the member whose data is deleted, in guild.
 const (
 	member = "555000111222333444"
 	guild  = "197038439483310086"
 	beside = "302094807046684672"
 )
 
-// everything is what a guild can have of a member: as author, owner, subject, and as staff.
+// everything inserts all data that a guild can have of a member: as author, owner, subject and
+// staff.
 var everything = []string{
 	`INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 3), ($1, '7', 1)`,
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference, created_at)
@@ -71,8 +72,8 @@ var everything = []string{
 		SELECT guild_id, 'work', event_id, now() FROM bot_work WHERE guild_id = $1 AND result IS NULL AND $2 <> ''`,
 }
 
-// mayStay is where the id of a member who was forgotten stays, each with its reason.
-// Elsewhere nothing of it is left, in tables to come either.
+// mayStay lists the columns in which a forgotten member's id stays, each with the reason. In all
+// other columns, also of future tables, it must be gone.
 var mayStay = map[string]string{
 	"cases.moderator_id":          "what the member did as staff",
 	"giveaways.host_id":           "what the member did as staff",
@@ -91,7 +92,7 @@ var mayStay = map[string]string{
 	"webhook_events.payload":      "the log of events ends by itself, after 30 days",
 }
 
-// holding are the columns of all tables that hold a text, with how many rows they do in.
+// holding returns all columns of all tables that contain a text, with the number of rows.
 func holding(t *testing.T, d *db.DB, text string) map[string]int {
 	t.Helper()
 	columns, err := db.Select[struct {
@@ -107,7 +108,7 @@ func holding(t *testing.T, d *db.DB, text string) map[string]int {
 	}
 	found := map[string]int{}
 	for _, c := range columns {
-		// Bytes are read as text: payloads are UTF-8.
+		// Bytes are read as text, since payloads are UTF-8.
 		n := dbtest.Value[int](t, d, `SELECT count(*)
 			FROM `+c.Table+` WHERE position(convert_to($1, 'UTF8') IN convert_to(`+c.Column+`::text, 'UTF8')) > 0
 			OR pg_typeof(`+c.Column+`) = 'bytea'::regtype AND `+c.Column+`::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'`, text)
@@ -118,8 +119,8 @@ func holding(t *testing.T, d *db.DB, text string) map[string]int {
 	return found
 }
 
-// scene is a database with two guilds that have everything of the member, of whom the
-// first is heard by an endpoint.
+// scene returns a database with two guilds that have all data of the member. An endpoint listens in
+// the first guild.
 func scene(t *testing.T) *db.DB {
 	t.Helper()
 	d := dbtest.New(t).DB
@@ -148,7 +149,7 @@ func forget(t *testing.T, d *db.DB, cases bool) {
 	})
 }
 
-// rows is all that a guild has, but for what is told and noted.
+// rows returns all data of a guild except events and the audit log.
 func rows(t *testing.T, d *db.DB, guild string) string {
 	t.Helper()
 	var all strings.Builder
@@ -162,8 +163,8 @@ func rows(t *testing.T, d *db.DB, guild string) string {
 	return all.String()
 }
 
-// Rows that are written together are dated a millisecond apart, so some lie ahead of the
-// clock for a moment. They stand there like any other.
+// Rows that are written together have instants a millisecond apart, so some are slightly ahead of
+// the clock. They are deleted like others.
 func TestWhatIsDatedAheadIsForgotten(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -191,8 +192,8 @@ func TestWhatIsDatedAheadIsForgotten(t *testing.T) {
 	}
 }
 
-// A change of a member without a wallet may have read the clock before the request, and be
-// committed after it. Its wallet stays, and so does the ledger row that explains it.
+// A change of a member without a wallet may have read the clock before the request and commit after
+// it. Its new wallet stays, and so does its ledger entry.
 func TestAChangeThatARequestDoesNotSeeStaysWhole(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -282,7 +283,7 @@ func TestWithoutCasesThoseAboutTheMemberStay(t *testing.T) {
 	}
 }
 
-// Rows that come after the request are not forgotten with those that stood there.
+// Rows that are inserted after the request are not deleted.
 func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
@@ -301,7 +302,8 @@ func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	}
 }
 
-// forgetEverywhere has every guild forget the member, as forgetMemberEverywhere does.
+// forgetEverywhere deletes the member's data in every guild, as the operation
+// forgetMemberEverywhere does.
 func forgetEverywhere(t *testing.T, d *db.DB) (at time.Time) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -311,7 +313,8 @@ func forgetEverywhere(t *testing.T, d *db.DB) (at time.Time) {
 	return at
 }
 
-// emitted is how many member.forgotten events each guild has that an endpoint listens to.
+// emitted selects the number of member.forgotten events of each guild that has a listening
+// endpoint.
 const emitted = `
 	SELECT coalesce(string_agg(guild_id || ' ' || n, ', ' ORDER BY guild_id), 'none')
 	FROM (
@@ -329,7 +332,7 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	forgetEverywhere(t, d)
 	for kills := 0; dbtest.Value[int](t, d, `SELECT count(*) FROM forgotten_members`) > 0; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
-		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer and longer, so that it ends on a slow machine
+		time.AfterFunc(time.Duration(kills%40*(1+kills/40))*time.Millisecond, kill) // longer each time, so that the test ends on a slow machine
 		if err := removal.Members(ctx, d); err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
@@ -348,7 +351,7 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	}
 }
 
-// RELIABILITY.md, Guilds. Every node runs the sweep.
+// Every node runs the sweep, and one event is recorded. RELIABILITY.md, Guilds.
 func TestSeveralNodesEmitOneEventForAForgottenMember(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
@@ -371,7 +374,8 @@ func TestSeveralNodesEmitOneEventForAForgottenMember(t *testing.T) {
 	}
 }
 
-// RELIABILITY.md, Guilds. What stood in any guild at the instant of the answer goes, what came after it stays.
+// Data that exists in any guild at the instant in the response is deleted; later data stays.
+// RELIABILITY.md, Guilds.
 func TestForgettingEverywhereEndsAtTheInstantOfItsAnswer(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
@@ -399,7 +403,8 @@ func TestForgettingEverywhereEndsAtTheInstantOfItsAnswer(t *testing.T) {
 	}
 }
 
-// A guild that leaves may be taken back: it forgets a member with all others.
+// A guild whose removal is scheduled may be restored, so it deletes the member's data like all
+// others.
 func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -415,8 +420,8 @@ func TestAGuildThatLeavesForgetsWithAllOthers(t *testing.T) {
 	}
 }
 
-// A rank index that has not heard of a member's leaving shows everybody behind them a rank too
-// low, and rows that are on no page or on two.
+// If a rank index missed that a member is gone, everybody behind the member would be shown one rank
+// too low, and rows would be on no page or on two.
 func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -436,7 +441,7 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`) == 2
 	})
 	forget(t, d, false)
-	for range 2 { // before the move is added up, and afterwards
+	for range 2 { // before and after the move is added to the rank index
 		for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 			place, err := board.Rank(t.Context(), d.Reader(), guild, "1", false)
 			if want := (leaderboard.Place{Rank: 199, Points: 1, Of: 199}); err != nil || place != want {
@@ -450,8 +455,8 @@ func TestRanksAreExactAfterAMemberIsForgotten(t *testing.T) {
 	}
 }
 
-// All that was forgotten stands under one id. A request for that id ends too, however much
-// stands there, and lets it be.
+// All deleted members share one placeholder id. A request for that id ends too, however many rows
+// have it, and leaves them unchanged.
 func TestWhoStandsForTheForgottenCanBeForgotten(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rest waits for as long as the step took, so that the database has time for other work.
+// rest waits as long as the step took, to leave the database time for other work.
 func rest(ctx context.Context, begun time.Time) error {
 	select {
 	case <-ctx.Done():

@@ -9,23 +9,23 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// part is one kind of rows that a guild has of a member. In its statements $1 is the guild, $2
-// the member and $3 the instant of the request. find finds at most $4 rows, without locks.
-// changes change the rows named in $4, so that find does not find them again.
+// part is one kind of rows that a guild has of a member. In its statements $1 is the guild, $2 the
+// member and $3 the instant of the request. find selects at most $4 rows, without locks. changes
+// change the rows listed in $4, so that find does not find them again.
 type part struct {
 	what    string
 	cases   bool // only for requests that include cases
-	most    int  // rows in a unit
+	most    int  // rows in a transaction
 	find    string
 	changes []string
 }
 
-// ahead is how far the instants of rows can be ahead of the clock: rows of one call are a
-// millisecond apart.
+// ahead is how far instants of rows can be ahead of the clock: rows of one call are a millisecond
+// apart.
 const ahead = `interval '1 second'`
 
-// longestWrite is longer than any write lasts. Ledger entries that are older than that at the
-// request were committed, and belong to a wallet that the request has deleted. Newer entries
+// longestWrite is longer than any write takes. Ledger entries that were older than that at the
+// request had been committed, and belong to the wallet that the request has deleted. Newer entries
 // are deleted together with that wallet (dropRecent).
 const longestWrite = `interval '15 seconds'`
 
@@ -105,8 +105,9 @@ var parts = []part{
 		UPDATE ticket_messages
 		SET author_id = NULL, content = '` + removed + `', attachments = '[]', original_content = NULL
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND id = ANY ($4)`}},
-	// A worker that changes the channel of such a ticket loses its lease and starts again without
-	// the member. Where the member is somebody, rows that are forgotten already are not found.
+	// A worker that is changing the channel of such a ticket loses its lease and starts again
+	// without the member. If the member is the placeholder (somebody), rows that were changed
+	// already are not found.
 	{what: "tickets", most: 50, find: `
 		SELECT id
 		FROM tickets
@@ -137,9 +138,9 @@ var parts = []part{
 		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
 }
 
-// The statements that delete a member's wallet and level, and record the rank moves. The DELETE
-// returns the points: Postgres runs it first, so another step that read the row would find
-// none.
+// The statements that delete a member's wallet and level and record the rank moves. The points come
+// from the DELETE's RETURNING: Postgres runs the DELETE first, so another CTE that read the row
+// would find none.
 var (
 	dropRow = `
 		WITH moved AS (
@@ -155,13 +156,14 @@ var (
 
 const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
 
-// dropRecent deletes the newest ledger entries of the wallet that the unit has deleted, entries
-// ahead of the clock included. A write that inserts a new wallet waits for the unit.
+// dropRecent deletes the newest ledger entries of the wallet that the transaction has deleted,
+// including entries ahead of the clock. A write that inserts a new wallet waits for the
+// transaction.
 const dropRecent = `DELETE FROM ledger_entries WHERE guild_id = $1 AND user_id = $2 AND created_at > now() - ` + longestWrite
 
-// leaveBoards deletes the member's wallet and level. If it finds no wallet, a wallet that a
-// concurrent write inserts stays, with its ledger. It deletes a rank index in which the member is
-// a checkpoint: the checkpoint would keep the id until the rank index is replaced.
+// leaveBoards deletes the member's wallet and level. If there is no wallet, a wallet that a
+// concurrent write inserts stays, with its ledger. It also deletes a rank index in which the member
+// is a checkpoint, because the checkpoint would keep the id until the rank index is rebuilt.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	wallets, err := db.Get[int](ctx, tx, dropWallet.For(1), guild, user)
 	if err != nil {
@@ -190,9 +192,9 @@ func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	return nil
 }
 
-// knownGuilds lists the guilds that have a row of member $1, in the order of their ids.
-// Empty $2 means every guild. A guild that is leaving counts until its day: it may be
-// taken back.
+// knownGuilds selects the guilds that have a row of member $1, in the order of their ids. An empty
+// $2 means every guild. A guild whose removal is scheduled is included until its deletion begins,
+// since it may be restored.
 var knownGuilds = `
 	SELECT g.id
 	FROM guilds g
@@ -214,9 +216,9 @@ var knownGuilds = `
 	        WHERE r.guild_id = g.id AND r.status IN ('scheduled', 'active', 'paused')))
 	ORDER BY g.id`
 
-// anyRow asks by an index, guild by guild, whether there are such rows. Without the OFFSET
-// Postgres reads the whole table into a hash once there are many guilds: 1 s in place of
-// 0.2 s for 100,000 guilds. A coordinator takes no OFFSET in such a place.
+// anyRow returns a condition that probes an index, guild by guild, for such rows. Without the
+// OFFSET Postgres would read the whole table into a hash when there are many guilds: 1 s instead of
+// 0.2 s for 100,000 guilds. Citus does not accept an OFFSET there.
 func anyRow(rows string) string {
 	return `EXISTS (SELECT FROM ` + rows + ` OFFSET 0) /*: (SELECT FROM ` + rows + `) */`
 }

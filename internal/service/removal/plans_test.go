@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A guild's rows are found by an index in every table, whatever else stands there.
+// In every table a guild's rows are found by an index, however large the table is.
 func TestTheRowsOfAGuildAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -35,7 +35,7 @@ func TestTheRowsOfAGuildAreFoundByAnIndex(t *testing.T) {
 	dbtest.WantIndex(t, d, "guilds_leaving", leaving, 15, atOnce)
 }
 
-// A member's rows are probed guild by guild: a hash would hold a whole table.
+// A member's rows are probed guild by guild; a hash join would read whole tables.
 func TestTheGuildsOfAMemberAreProbedByIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
