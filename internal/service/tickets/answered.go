@@ -8,8 +8,9 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Answered makes the channel due that the operator's bot has answered for, in the unit that
-// takes the answer. The sweep of messages finds a message whose request has not waited.
+// Answered handles an answer of the operator's bot, in the transaction that stores it: it makes the
+// ticket's channel due. A message whose request no longer waits is finished by the sweep of
+// messages.
 func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	if a.IntentID != "" {
 		return nil
@@ -29,8 +30,8 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	return fault.Wrap(err, "make the channel of ticket", a.TicketID, "of guild", a.GuildID, "due")
 }
 
-// loseChannel leaves a ticket without the channel that the bot has deleted, though it may
-// have been reopened meanwhile: nothing restores that channel.
+// loseChannel removes the channel that the bot has deleted from a ticket, even if the ticket was
+// reopened meanwhile, since the channel cannot be restored.
 func loseChannel(ctx context.Context, tx *db.Tx, guild, ticket, channelID string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)

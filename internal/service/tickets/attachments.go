@@ -10,8 +10,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// attachment is a file of a message. The platform serves it, at an address that ends
-// after a day.
+// attachment is a file of a message. The platform serves it under a URL that expires after a day.
 type attachment struct {
 	Name        string  `json:"name"`
 	URL         string  `json:"url"`
@@ -19,7 +18,7 @@ type attachment struct {
 	Size        *int64  `json:"size,omitempty"`
 }
 
-// attachments is stored as a JSON array, [] where a message has none.
+// attachments is stored as a JSON array, [] for a message without any.
 type attachments []attachment
 
 // Scan reads the column.
@@ -37,8 +36,8 @@ func (a attachments) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// sameFiles reports whether two messages have the same files. The query of an address does
-// not count: the platform signs it anew each time that it is asked for the message.
+// sameFiles reports whether two messages have the same files. The query of a URL is ignored: the
+// platform signs the URL anew each time it returns the message.
 func (a attachments) sameFiles(b attachments) bool {
 	return slices.EqualFunc(a, b, func(a, b attachment) bool {
 		pathA, _, _ := strings.Cut(a.URL, "?")
@@ -47,7 +46,7 @@ func (a attachments) sameFiles(b attachments) bool {
 	})
 }
 
-// MarshalJSON writes an array, also where there are none.
+// MarshalJSON writes an array, also for nil.
 func (a attachments) MarshalJSON() ([]byte, error) {
 	if a == nil {
 		return []byte("[]"), nil

@@ -12,20 +12,20 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Channels are the tickets whose channels a lane brings in line with them. A refusal ends
-// the work after a day (see settle), an outage never does.
+// Channels is the queue of tickets whose channels have to be updated. After a day of refusals a
+// ticket is given up (see settle), but not because of an outage.
 var Channels = lanes.Queue{
 	Table: "tickets", At: "channel_try_at", Failures: "channel_tries", Condition: "channel_try_at IS NOT NULL", Since: "channel_due_at",
 }
 
-// The slots of the lane, how often it polls, and how long it gives a ticket's work.
+// The slots of the lane, its polling interval, and its timeout for one ticket.
 const (
 	channelSlots    = 16
 	channelInterval = 200 * time.Millisecond
 	syncTimeout     = 30 * time.Second
 )
 
-// Following returns the lane that brings channels in line with their tickets.
+// Following returns the lane that updates the channels of tickets.
 func Following(d *db.DB, p chat.Platform) lanes.Lane {
 	return lanes.Lane{
 		Kind: "sync_ticket_channel", Queue: Channels, Slots: channelSlots, Interval: channelInterval, Timeout: syncTimeout,
@@ -36,16 +36,15 @@ func Following(d *db.DB, p chat.Platform) lanes.Lane {
 }
 
 const (
-	// channelTimeout is how long one attempt on a channel may take, and
-	// channelLease how long nobody else makes one meanwhile.
+	// channelTimeout is the timeout of one attempt, channelLease how long no other worker may try
+	// meanwhile.
 	channelTimeout = 12 * time.Second
 	channelLease   = 20 * time.Second
-	// giveUpAfter is how long a channel that the platform refuses is tried again.
+	// giveUpAfter is for how long a refused change of a channel is retried.
 	giveUpAfter = 24 * time.Hour
 )
 
-// channelWork is what the bot has to do for a ticket's channel now, and the
-// lease under which it does that.
+// channelWork is what has to be done for a ticket's channel now, with the lease for it.
 type channelWork struct {
 	GuildID   string           `db:"guild_id"`
 	TicketID  string           `db:"id"`
@@ -56,15 +55,15 @@ type channelWork struct {
 	TryAt     time.Time        `db:"channel_try_at"`
 	LeaseGen  int64            `db:"channel_lease_gen"`
 	Lock      *json.RawMessage `db:"channel_lock"`
-	Old       bool             `db:"old"` // due for so long that a refusal ends it
+	Old       bool             `db:"old"` // due for so long that a refusal is final
 	Action    string           `db:"-"`
 }
 
-// SyncChannel brings a ticket's channel in line with the ticket: archived or
-// deleted, as the guild wants it, when it is closed, restored when it is open.
-// It may be called at any time and more than once; one call at a time works on a ticket,
-// until nothing is left to do for it, or the operator's bot has been asked. A refusal is
-// returned, and the channel stays due for a day; another guild's channel is not touched.
+// SyncChannel updates a ticket's channel to match the ticket: for a closed ticket it is archived or
+// deleted, as the guild's settings say; for an open one it is restored. It may be called at any
+// time and repeatedly. One call at a time works on a ticket, until nothing is left to do or the
+// operator's bot has been asked. A refusal is returned as an error, and the channel stays due for a
+// day. A channel of another guild is not changed.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
 	for {
 		work, err := takeChannel(ctx, d, guild, ticket)
@@ -80,7 +79,7 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		}
 		f, ok := errors.AsType[*chat.Failure](failed)
 		if ok && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
-			failed = nil // there is nothing to bring in line
+			failed = nil // there is nothing to update
 		}
 		if failed != nil || err != nil {
 			return errors.Join(failed, err)
@@ -88,13 +87,13 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		if !again {
 			return nil
 		}
-		// The ticket was closed or reopened meanwhile, or the bot has answered: once more.
+		// The ticket was closed or reopened meanwhile, or the bot has answered: start again.
 	}
 }
 
-// takeChannel returns the work on a ticket's channel, or nil when there is none, or
-// another call has the lease on the channel. That call will see what has changed
-// meanwhile; if its node has died, the ticket is due when the lease is over.
+// takeChannel leases the work on a ticket's channel. It returns nil if there is none, or if another
+// call has the lease. That call will notice later changes; if its node has died, the ticket is due
+// when the lease ends.
 func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channelWork, error) {
 	var work channelWork
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -128,8 +127,8 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 	return &work, nil
 }
 
-// act has the platform do the work. It writes down what archiving will change before it
-// changes.
+// act makes the change on the platform. Before archiving it stores the permissions that archiving
+// will change.
 func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error {
 	channel := chat.Channel{GuildID: w.GuildID, ID: w.ChannelID, For: chat.Purpose{SubjectID: w.TicketID, Change: w.DueAt.UTC().Format(time.RFC3339Nano)}}
 	var lock chat.Lock
@@ -156,10 +155,10 @@ func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error
 	return p.ArchiveChannel(ctx, channel, lock)
 }
 
-// errChannelLease says that the lease on a ticket's channel is over.
+// errChannelLease says that the lease on a ticket's channel was lost.
 var errChannelLease = errors.New("the lease on the channel is over")
 
-// note writes down what archiving changes.
+// note stores the permissions that archiving changes.
 func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error {
 	text, err := json.Marshal(lock)
 	if err != nil {
@@ -180,13 +179,12 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 	})
 }
 
-// settle gives the lease back, and reports whether there is work again: the ticket was
-// closed or reopened meanwhile, or the operator's bot has answered. A channel that is gone
-// leaves the ticket without a channel, and nothing of the ticket is due. If the bot has
-// given the ticket another channel meanwhile, the ticket keeps that channel and the old
-// due time. Work that the operator's bot has been asked for waits for the answer. When the
-// lease was lost, nobody knows in which order the platform was asked by this call and by
-// the one that had the lease next: then the ticket's present state is due once more.
+// settle ends the lease and reports whether there is new work: the ticket was closed or reopened
+// meanwhile, or the operator's bot has answered. If the channel is gone, the ticket loses it and is
+// not due any more. If the bot has meanwhile assigned another channel, the ticket keeps the new
+// channel and the old due time. Work that the operator's bot was asked for waits for the answer. If
+// the lease was lost, it is unknown in which order this call and the next holder of the lease have
+// called the platform, so the ticket's present state is made due again.
 func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
 	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {

@@ -143,7 +143,7 @@ func TestSyncChannel(t *testing.T) {
 			begun, thaw := make(chan struct{}, 1), make(chan struct{})
 			s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, _ func() any) bool {
 				begun <- struct{}{}
-				<-thaw // the change comes about only now
+				<-thaw // the change takes effect only now
 				return false
 			})
 			slow := make(chan error)
@@ -152,7 +152,7 @@ func TestSyncChannel(t *testing.T) {
 			<-begun
 			s.platform.In(channelOf(1), nil)
 			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-			if leaseOver { // another node restores the channel before the first archives it
+			if leaseOver { // another node restores the channel before the first one archives it
 				dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = now()`)
 			}
 			if err := s.syncChannel(id); err != nil {
@@ -186,22 +186,22 @@ func TestSyncChannel(t *testing.T) {
 	})
 }
 
-// dyingDoer is the database of a node that dies after its first unit.
+// dyingDoer is the database of a node that dies after its first transaction.
 type dyingDoer struct {
 	*db.DB
 	die context.CancelFunc
 }
 
-// Do runs a unit, then the node dies.
+// Do runs one transaction; then the node is dead.
 func (d dyingDoer) Do(ctx context.Context, fn func(context.Context, *db.Tx) error) error {
-	if ctx.Err() != nil || ctx.Done() == nil { // also where it would go on without its context
+	if ctx.Err() != nil || ctx.Done() == nil { // also for a context that is never cancelled
 		return context.Canceled
 	}
 	defer d.die()
 	return d.DB.Do(ctx, fn)
 }
 
-// due is how many channels a lane finds that polls after some time.
+// due returns how many channels the lane finds after some time.
 func (s ticketAPI) due(t *testing.T, after time.Duration) int {
 	t.Helper()
 	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", int(after.Seconds())), "channel_try_at"))

@@ -9,9 +9,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A row that refers to the ticket holds the ticket's row too, so that it stays. Changes of
-// the ticket then must not wait for one another in a circle, which Postgres ends after a
-// second.
+// A row with a foreign key to the ticket locks the ticket's row (FOR KEY SHARE). Changes of the
+// ticket meanwhile must not deadlock.
 func TestChangesOfATicketAndItsMessagesDoNotBlockOneAnother(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -8,15 +8,14 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// TestCrash: the process dies while a message is on its way. The next to come finishes
-// it: the caller with the key, or the sweep.
-// RELIABILITY.md, Messages.
+// TestCrash: the process dies while a message is being posted. The next one to come finishes the
+// message: the caller with the same key, or the sweep. RELIABILITY.md, Messages.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		posted  bool // it died after the platform had accepted
+		posted  bool // it died after the platform had posted the message
 		seconds int  // until somebody comes
-		sweep   bool // the sweep comes first
+		sweep   bool // the sweep comes before the caller
 	}{
 		"before the send, swept":                     {false, 16, true},
 		"before the send, repeated":                  {false, 31, false},
@@ -41,7 +40,7 @@ func TestCrash(t *testing.T) {
 			s.fail.before.Store(false)
 			s.fail.after.Store(false)
 
-			// While the leases hold, nobody touches it.
+			// While the leases last, nobody touches the message.
 			send().WantError(t, 409, "idempotency_key_in_use")
 			s.sweep(t)
 			posted := 0
@@ -141,8 +140,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestRacingSweeps: several nodes sweep the same leftovers while their callers
-// come back.
+// TestRacingSweeps: several nodes sweep the same unfinished messages while their callers retry.
 // RELIABILITY.md, Messages.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// TestABotThatMirrorsAPostChangesItsEntryAlone: the bot sees the message that the API
-// has posted, before the entry of it is there or after, and mirrors it.
+// TestABotThatMirrorsAPostChangesItsEntryAlone: the bot sees the message that the API has posted
+// and sends a record of it, before or after the transcript has its entry.
 func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 	t.Parallel()
 	echo := func(ticket, message string) string {
@@ -45,7 +45,7 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 				bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":`+c.is+`,"author_type":"bot"}}`)
 			}
 			bot.WantNoEvent(t)
-			// The bot was first, and its record does not change the kind, nor the author if there is one.
+			// The bot's record came first, and it changes neither the kind nor an existing author.
 			edit := strings.NewReplacer("Hello", "Hello!", `"author_type":"bot"`, `"author_type":"staff","kind":"note","author_id":"88"`)
 			bot.Do(t, "writeRecords", edit.Replace(echo(id, s.platform.Messages(channelOf(1))[0].ID))).
 				Want(t, 200, `{"data":[{"result":"updated"}]}`)

@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// entryWriter makes and changes entries of transcripts by records.
+// entryWriter creates and changes transcript entries by records.
 var entryWriter = transfer.Writer[entry]{
 	Schema: "RecordTicketMessage",
 	Key:    entryKey,
@@ -26,12 +26,12 @@ var entryWriter = transfer.Writer[entry]{
 	Tell:   tellEntries,
 }
 
-// kindRef notes that a call brings an entry of a kind for a ticket.
+// kindRef returns the note that a call contains an entry of a kind for a ticket.
 func kindRef(guild, ticket, kind string) transfer.Ref {
 	return transfer.Ref{Kind: "ticket_message " + kind, Guild: guild, ID: ticket}
 }
 
-// entryKey names an entry by its id, or by its message on the platform.
+// entryKey returns the key of an entry: its id, or the id of its message on the platform.
 func entryKey(e *entry) string {
 	if e.ID != "" {
 		return "id/" + e.ID
@@ -39,7 +39,7 @@ func entryKey(e *entry) string {
 	return channelKey(e)
 }
 
-// channelKey names the message on the platform of an entry; empty: it has none.
+// channelKey identifies the entry's message on the platform; empty: it has none.
 func channelKey(e *entry) string {
 	if e.ChannelMessageID == nil {
 		return ""
@@ -54,7 +54,7 @@ var (
 		WHERE guild_id = $1
 		  AND id = ANY ($2)`
 
-	// Imports may have brought several of one message: the first counts.
+	// Imports may have created several entries of one message: the first counts.
 	entriesOfChannel = `
 		SELECT ` + entryColumns + `
 		FROM ticket_messages
@@ -63,8 +63,8 @@ var (
 		ORDER BY created_at, id`
 )
 
-// holdEntries holds the tickets of entries, and so the entries with them: who writes to
-// a transcript holds its ticket. A dry run does not see the tickets that it would make.
+// holdEntries locks the tickets of entries, and thereby the entries: whoever writes to a transcript
+// locks its ticket. A dry run does not see tickets that the file would create.
 func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	var ids, channel []string
 	for _, r := range rows {
@@ -98,9 +98,9 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-// find sets what is there of each row, and refuses what names a message that stands in
-// the call already, in another way. In an import an id names one alone: exports hold
-// what earlier imports have brought twice.
+// find sets the stored entry of each row. It refuses a record of a message that the call already
+// contains under another key. In an import, entries are found by id only, since an export may
+// contain a message that earlier imports have stored twice.
 func find(c *transfer.Call, rows []*transfer.Row[entry], byKey map[string]*entry, held map[string]row) {
 	named := make(map[string]bool)
 	for _, r := range rows {
@@ -133,7 +133,7 @@ func find(c *transfer.Call, rows []*transfer.Row[entry], byKey map[string]*entry
 	}
 }
 
-// holdTickets holds the tickets of entries, in the order of their ids.
+// holdTickets locks the tickets of entries in the order of their ids.
 func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) (map[string]row, error) {
 	of := make(map[string]row)
 	for _, r := range rows {
@@ -155,11 +155,10 @@ func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return of, nil
 }
 
-// withoutText is the content of a message that has no text.
+// withoutText is the content of a message without text.
 const withoutText = "[attachment]"
 
-// reviseEntry completes an entry. An entry that the API has posted keeps its kind and
-// author.
+// reviseEntry completes an entry. An entry that the API has posted keeps its kind and author.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	is, was := &r.Is, r.Was
 	if schema.Blank(is.Content) {
@@ -192,9 +191,8 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	return err
 }
 
-// edited dates an edit and keeps what was first written. An edit is another content or
-// other attachments; what a record says of an edit or of a deletion that the entry knows
-// already changes nothing, so that a record that comes again is no change.
+// edited sets the instant of an edit and keeps the original text. An edit is a change of content or
+// attachments. A record that repeats a known edit or deletion changes nothing.
 func edited(c *transfer.Call, is, was *entry) {
 	if is.DeletedAt == nil || was.DeletedAt != nil {
 		is.DeletedAt = was.DeletedAt
@@ -216,17 +214,17 @@ func edited(c *transfer.Call, is, was *entry) {
 	}
 }
 
-// tally is what entries add to a ticket.
+// tally is what entries change about their ticket.
 type tally struct {
-	at    wire.Time // of its last change
-	moved bool      // at is of this call
-	n     int64     // messages more
+	at    wire.Time // the instant of its last change
+	moved bool      // at was set by this call
+	n     int64     // number of new messages
 	last  *wire.Time
-	again bool // the last message is looked for again
+	again bool // the last message has to be looked up again
 }
 
-// storeEntries makes and changes entries after the last change of their ticket, those of
-// now a millisecond apart, and counts them.
+// storeEntries inserts and updates entries with instants after their ticket's last change, those of
+// the present a millisecond apart, and updates the ticket's counters.
 func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	held, err := holdTickets(ctx, tx, c, rows)
 	if err != nil {
@@ -247,8 +245,8 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 	return storeTallies(ctx, tx, c, tallies)
 }
 
-// count dates an entry and adds it to what its ticket shows. Those that were written in the
-// past share an instant: a millisecond for each of many would run ahead of the clock.
+// count sets the instant of an entry and adds the entry to its ticket's tally. Entries from the
+// past share one instant: a millisecond for each of many would run ahead of the clock.
 func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
 	if !c.DatedLater {
 		next, now := t.at.Time, r.Was == nil && !r.Is.CreatedAt.Time.Before(c.Now)
@@ -298,7 +296,7 @@ var storingEntries = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// storeTallies stores what tickets, which are held, show of their transcripts.
+// storeTallies stores the counters of tickets, which are locked.
 func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[string]*tally) error {
 	ids := slices.Sorted(maps.Keys(tallies))
 	var counts []int64
@@ -309,7 +307,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 		counts, ats = append(counts, t.n), append(ats, t.at.Time.UTC().Format(time.RFC3339Nano))
 		last := "-infinity"
 		if t.last != nil {
-			last = t.last.String() // cut, as the entry's instant is stored
+			last = t.last.String() // truncated, as the entry's instant is stored
 		}
 		lasts = append(lasts, last)
 		if t.again {
@@ -347,7 +345,7 @@ const storingTallies = `
 		  AND t.id = ANY ($2)
 		  AND t.id = more.id`
 
-// tellEntries tells of messages and notes that records have made or changed.
+// tellEntries records the events of messages and notes that records have created or changed.
 func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
@@ -365,8 +363,7 @@ func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }
 
-// mirrored returns the entry of a ticket, which is held, that has a message on the
-// platform; nil when there is none.
+// mirrored returns the entry of a locked ticket for a message on the platform, or nil.
 func mirrored(ctx context.Context, tx *db.Tx, t row, message string) (*entry, error) {
 	list, err := db.Select[entry](ctx, tx, entriesOfChannel, t.GuildID, db.Array([]string{message}))
 	if err != nil {

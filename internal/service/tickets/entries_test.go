@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Entries that a bot writes are counted in their own ticket, and in no other; notes are no
+// Entries that a bot writes are counted in their own ticket only, and notes do not count as
 // messages.
 func TestEntriesAreCountedInTheirOwnTicket(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestEntriesAreCountedInTheirOwnTicket(t *testing.T) {
 			`"author_type":"staff","created_at":"2024-01-01T00:%02d:00Z"}]}`, ticket, entry, kind, minute)).Want(t, 200, "")
 	}
 	write(other, "b1", "message", 5)
-	// Not what its entries say, so that a look at them would be seen.
+	// Values that differ from the entries, so that the test would notice a recount.
 	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET last_message_at = '2025-01-01', message_count = 7 WHERE id = $1`, other)
 	was := rowOf(t, s, other)
 	for _, step := range []struct {

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// failWrites makes every insert into or update of a table fail until it is removed,
-// as if the process died at that statement.
+// failWrites makes every INSERT and UPDATE of a table fail until remove is called, as if the
+// process died at that statement.
 func failWrites(t *testing.T, a *apitest.API, table string) (remove func()) {
 	t.Helper()
 	dbtest.Exec(t, a.DB(), `CREATE OR REPLACE FUNCTION fuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fuse'; END $$`)
@@ -21,7 +21,7 @@ func failWrites(t *testing.T, a *apitest.API, table string) (remove func()) {
 	return func() { dbtest.Exec(t, a.DB(), `DROP TRIGGER fuse ON `+table) }
 }
 
-// state is everything that a write of a ticket may touch.
+// state returns everything that a write of a ticket may change.
 func state(t *testing.T, a *apitest.API) string {
 	t.Helper()
 	s := dbtest.Value[string](t, a.DB(), `
@@ -32,9 +32,8 @@ func state(t *testing.T, a *apitest.API) string {
 	return s
 }
 
-// TestNothingByHalves: wherever a write breaks off, nothing of it is there, and
-// the same request with the same key does all of it once the trouble is over.
-// RELIABILITY.md, Messages.
+// TestNothingByHalves: wherever a write fails, it leaves nothing behind, and the same request with
+// the same key does all of it once the cause is gone. RELIABILITY.md, Messages.
 func TestNothingByHalves(t *testing.T) {
 	t.Parallel()
 	for _, op := range []struct{ id, body, status, event string }{
@@ -72,8 +71,8 @@ func TestNothingByHalves(t *testing.T) {
 	}
 }
 
-// TestMessageBreaksOff: the same for a message, whose first commit stays and
-// whose posting cannot be undone.
+// TestMessageBreaksOff: the same for a message, whose first transaction stays committed and whose
+// posting cannot be undone.
 func TestMessageBreaksOff(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"idempotency_keys", "chat_intents", "ticket_messages", "tickets", "webhook_events"} {
@@ -90,7 +89,7 @@ func TestMessageBreaksOff(t *testing.T) {
 			send().WantError(t, 500, "internal_error")
 			remove()
 			if first {
-				s.wantMessages(t, id, 1, 0, 0) // nothing was promised, so nothing was sent
+				s.wantMessages(t, id, 1, 0, 0) // the intent was not committed, so nothing was posted
 			} else {
 				s.wantMessages(t, id, 1, 1, 0)
 				send().WantError(t, 409, "idempotency_key_in_use")
@@ -104,8 +103,8 @@ func TestMessageBreaksOff(t *testing.T) {
 	}
 }
 
-// TestClientGone: a caller that hangs up while the platform is called changes
-// nothing about what happens.
+// TestClientGone: if the caller hangs up while the platform is called, the message is finished as
+// usual.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)

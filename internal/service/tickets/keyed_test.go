@@ -7,7 +7,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Storing records costs what the records cost in a guild that has come with this import.
+// Storing records costs as much as the records, also in a guild that the same import has created
+// and that has no statistics yet.
 func TestRecordsFindTheirTicketsAndEntriesByKeyInANewGuild(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

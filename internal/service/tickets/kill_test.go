@@ -30,14 +30,14 @@ const (
 	childDatabase = "GUILDHALL_TEST_CHILD_DATABASE"
 )
 
-// child is what the process that will be killed tells about itself.
+// child is what the process that will be killed reports about itself.
 type child struct {
 	URL, Guild, Token, Ticket string
 	process                   *os.Process
 }
 
-// TestServeForKill is no test but the process that TestKill kills: it serves
-// until its input ends.
+// TestServeForKill is not a test but the process that TestKill kills: it serves until its input
+// ends.
 func TestServeForKill(t *testing.T) {
 	t.Parallel()
 	platform := os.Getenv(childPlatform)
@@ -64,12 +64,12 @@ func TestServeForKill(t *testing.T) {
 	}
 }
 
-// serve starts such a process on the database.
+// serve starts that process on the database.
 func serve(t *testing.T, platform *chattest.Server, database string) child {
 	t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestServeForKill$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), childPlatform+"="+platform.URL, childDatabase+"="+database)
-	if os.Getenv(dbtest.Variable) == "" { // the child uses the server of this process, which outlives it
+	if os.Getenv(dbtest.Variable) == "" { // the child uses this process's Postgres, which outlives the child
 		cmd.Env = append(cmd.Env, dbtest.Variable+"="+serverOf(t, database))
 	}
 	in, err := cmd.StdinPipe()
@@ -103,8 +103,8 @@ func serve(t *testing.T, platform *chattest.Server, database string) child {
 	return child{}
 }
 
-// TestKill kills the process, as kill -9 does, while a message is on its way.
-// Another process finishes it: one message, one row, one event, one response.
+// TestKill kills the process with SIGKILL while a message is being posted. Another process finishes
+// it: one message, one row, one event, one response.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for name, accepted := range map[string]bool{"before the platform accepts": false, "after the platform has accepted": true} {
@@ -122,7 +122,7 @@ func TestKill(t *testing.T) {
 			cut := make(chan struct{})
 			go func() {
 				defer close(cut)
-				_, _ = c.post() // ends with the process
+				_, _ = c.post() // ends when the process is killed
 			}()
 			<-begun
 			if accepted {
@@ -158,7 +158,7 @@ func (c child) post() (*http.Response, error) {
 	return res, res.Body.Close()
 }
 
-// finish is what another node does once the leases have run out.
+// finish does what another node does when the leases have ended.
 func finish(t *testing.T, platform *chattest.Server, database string) {
 	t.Helper()
 	ctx := context.Background()
@@ -188,7 +188,7 @@ func finish(t *testing.T, platform *chattest.Server, database string) {
 	}
 }
 
-// serverOf is the address of the server that a database is on.
+// serverOf returns the URL of a database's server.
 func serverOf(t *testing.T, database string) string {
 	t.Helper()
 	u, err := url.Parse(database)

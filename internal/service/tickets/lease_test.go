@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// closedTicket is a ticket whose channel is to be archived.
+// closedTicket returns a closed ticket whose channel has to be archived.
 func closedTicket(t *testing.T, s ticketAPI, number int) (id string) {
 	t.Helper()
 	id = ticket(t, s.API, number, "open", true)
@@ -27,7 +27,7 @@ func rowOf(t *testing.T, s ticketAPI, id string) string {
 	return dbtest.Value[string](t, s.DB(), `SELECT to_jsonb(t)::text FROM tickets t WHERE id = $1`, id)
 }
 
-// Work on a channel changes no row but its ticket's, also where the lease was lost.
+// Work on a channel changes only the row of its ticket, also if the lease was lost.
 func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 	t.Parallel()
 	for what, lost := range map[string]bool{"done": false, "lost": true} {
@@ -35,7 +35,8 @@ func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 			t.Parallel()
 			s := newTicketAPI(t)
 			id, other := closedTicket(t, s, 1), closedTicket(t, s, 2)
-			// As the one that is worked on will have it, also the channel.
+			// Another ticket, with the values and the channel that the one being worked on will
+			// have.
 			dbtest.Exec(t, s.API.DB(), `
 				UPDATE tickets
 				SET channel_lease_gen = 1, channel_lease_until = now() + interval '1 hour', channel_id = $2
@@ -61,8 +62,8 @@ func TestWorkOnAChannelLeavesOtherTicketsAlone(t *testing.T) {
 	}
 }
 
-// A channel is worked on by one at a time: nobody else takes it while a lease lasts,
-// everybody may when the lease is over.
+// One worker at a time works on a channel: during a lease no other gets it; when the lease has
+// ended, any worker may.
 func TestALeaseOnAChannelKeepsOthersAwayUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -81,10 +82,10 @@ func TestALeaseOnAChannelKeepsOthersAwayUntilItIsOver(t *testing.T) {
 	}
 }
 
-// hanging is a platform that does not answer.
+// hanging is a platform that does not respond.
 type hanging struct {
 	chat.Platform
-	ended func() // at the end of an attempt
+	ended func() // called at the end of an attempt
 }
 
 func (h hanging) LockOf(ctx context.Context, _ chat.Channel, _ string) (chat.Lock, error) {
@@ -93,7 +94,7 @@ func (h hanging) LockOf(ctx context.Context, _ chat.Channel, _ string) (chat.Loc
 	return chat.Lock{}, ctx.Err()
 }
 
-// An attempt on a channel ends before its lease, whatever the platform does.
+// An attempt on a channel ends before its lease, however long the platform takes.
 func TestAnAttemptOnAChannelEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -108,7 +109,7 @@ func TestAnAttemptOnAChannelEndsBeforeItsLease(t *testing.T) {
 	}
 }
 
-// A ticket that has lost its channel has nothing to put away.
+// For a ticket that has lost its channel there is nothing to do.
 func TestATicketWithoutAChannelIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -123,18 +124,18 @@ func TestATicketWithoutAChannelIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A node that has lost its lease changes nothing more on the platform, and writes over no
-// lock that the next one has noted. The channel is due once more, unless it is gone.
+// A node that has lost its lease makes no further change on the platform, and does not overwrite
+// the permissions that the next holder has stored. The channel is due again, unless it is gone.
 func TestWhoHasLostTheLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		channel string
-		due     bool // anew
+		due     bool // due again
 	}{{"channel_id", true}, {"NULL", false}} {
 		s := newTicketAPI(t)
 		id := closedTicket(t, s, 1)
 		dueAt := dbtest.Value[string](t, s.DB(), `SELECT channel_due_at::text FROM tickets WHERE id = $1`, id)
-		s.platform.Lookup(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool { // it asks what there is to lock
+		s.platform.Lookup(channelOf(1), func(http.ResponseWriter, *http.Request, func() any) bool { // the worker reads the channel's permissions
 			dbtest.Exec(t, s.API.DB(), `
 				UPDATE tickets
 				SET channel_lease_gen = channel_lease_gen + 1, channel_lock = '{"next":true}', channel_id = `+c.channel+`
@@ -156,7 +157,8 @@ func TestWhoHasLostTheLeaseChangesNothing(t *testing.T) {
 	}
 }
 
-// A lock stays noted until it is given back. The next one is made anew.
+// The stored permissions are kept until they have been restored. The next archiving stores them
+// anew.
 func TestTheLockOfAChannelIsNotedUntilItIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -177,7 +179,7 @@ func TestTheLockOfAChannelIsNotedUntilItIsGivenBack(t *testing.T) {
 	}
 }
 
-// The lane passes over guilds that are being removed, and over no others.
+// The lane skips guilds whose deletion has begun, and no others.
 func TestChannelsOfGuildsThatAreRemovedAreNotDue(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -197,7 +199,7 @@ func TestChannelsOfGuildsThatAreRemovedAreNotDue(t *testing.T) {
 	}
 }
 
-// A ticket whose channel is deleted has changed: a copy by updated_since sees it.
+// A ticket whose channel is deleted counts as changed, so that a copy by updated_since sees it.
 func TestATicketThatLosesItsChannelHasChanged(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)

@@ -11,15 +11,15 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A connection breaks at a commit of a message, before or after Postgres has got
-// it: the caller is answered all the same, or may ask again at once, and nothing is
-// posted twice. RELIABILITY.md, Messages.
+// The connection breaks at a commit of a message, before or after Postgres receives it. The caller
+// still gets a response, or may retry at once, and no message is posted twice. RELIABILITY.md,
+// Messages.
 func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		commit int64
 		fate   dbtest.Fate
-		away   bool // the platform
+		away   bool // the platform is down
 		status int
 	}{
 		{1, dbtest.Lose, false, 201},
@@ -66,14 +66,15 @@ func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
 	}
 }
 
-// A connection breaks at the BEGIN or at a statement of the unit that records a posted
-// message: the unit runs again, and neither the message nor the key waits for a lease.
+// The connection breaks at the BEGIN or a statement of the transaction that records a posted
+// message. The transaction is retried, and neither the message nor the key has to wait for the end
+// of a lease.
 func TestAMessageIsAnsweredThoughItsLastUnitBreaks(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"BEGIN", "chat_intents", "ticket_messages"} {
 		for _, away := range []bool{false, true} {
 			if away && at == "ticket_messages" {
-				continue // nothing is written there
+				continue // these statements write nothing
 			}
 			t.Run(fmt.Sprintf("%s, away %v", at, away), func(t *testing.T) {
 				t.Parallel()
@@ -110,8 +111,8 @@ func TestAMessageIsAnsweredThoughItsLastUnitBreaks(t *testing.T) {
 	}
 }
 
-// The same of a request whose ticket has been closed since its first attempt: once it is
-// known that nothing was posted, it is refused.
+// The same for a request whose ticket was closed after the first attempt: once it is known that
+// nothing was posted, the request is refused.
 func TestAMessageIsRefusedThoughACommitIsLost(t *testing.T) {
 	t.Parallel()
 	var commits atomic.Int64

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Tickets") }
 
-// ticketAPI is a server that speaks to a platform.
+// ticketAPI is a server with a platform.
 type ticketAPI struct {
 	*apitest.API
 	platform *chattest.Server
@@ -27,18 +27,17 @@ type ticketAPI struct {
 	cfg      tickets.Config
 }
 
-// failing is the platform with a point of failure after a message was posted:
-// where dies is set, the request never gets any further, as when the process
-// is killed.
+// failing is a platform with a failure after a message was posted: if dies is set, the request
+// never continues, as after the process was killed.
 type failing struct {
 	chat.Platform
 	before, after atomic.Bool
 	freeze        atomic.Pointer[freeze]
-	sent          atomic.Pointer[atomic.Bool] // set once a message was sent, with any outcome
+	sent          atomic.Pointer[atomic.Bool] // set once a message was sent, whatever the outcome
 }
 
-// freeze is a process that stands still once it has posted a message: it tells
-// that it has begun, and after the thaw the call has failed.
+// freeze stops the process once it has posted a message: begun is closed then, and after thaw the
+// call fails.
 type freeze struct{ begun, thaw chan struct{} }
 
 var errKilled = errors.New("killed here by the test")
@@ -69,7 +68,7 @@ func newTicketAPI(t *testing.T, options ...apitest.Option) ticketAPI {
 	s := ticketAPI{platform: chattest.New(t)}
 	s.fail = &failing{Platform: chattest.Connect(t, s.platform.URL, chat.Config{
 		Budget: 6 * time.Second, Try: time.Second,
-		Pause: time.Nanosecond, // a refusal here is repaired at once
+		Pause: time.Nanosecond, // tests repair the cause of a refusal at once
 	})}
 	s.API = apitest.New(t, append(options, apitest.With(func(cfg *api.Config) {
 		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
@@ -83,8 +82,8 @@ func newTicketAPI(t *testing.T, options ...apitest.Option) ticketAPI {
 	return s
 }
 
-// ticket stores a ticket of the view's guild and returns its id. The channel
-// has the ticket's number, 0 for none.
+// ticket stores a ticket of the client's guild and returns its id. With channel set, its channel
+// has the ticket's number.
 func ticket(t *testing.T, a *apitest.API, number int, status string, channel bool) string {
 	t.Helper()
 	id := fmt.Sprintf("ticket-%s-%d", a.Guild, number)
@@ -102,14 +101,14 @@ func ticket(t *testing.T, a *apitest.API, number int, status string, channel boo
 	return id
 }
 
-// syncChannel brings the ticket's channel in line with it, as its job does.
+// syncChannel updates the ticket's channel, as the lane does.
 func (s ticketAPI) syncChannel(id string) error {
 	return tickets.SyncChannel(context.Background(), s.DB(), s.fail, s.Guild, id)
 }
 
 func channelOf(number int) string { return fmt.Sprint(700 + number) }
 
-// elapse is chattest.Elapse, for the keys of the calls as well.
+// elapse is chattest.Elapse and also moves the idempotency keys into the past.
 func (s ticketAPI) elapse(t *testing.T, seconds int) {
 	t.Helper()
 	chattest.Elapse(t, s.DB(), seconds)
@@ -126,8 +125,7 @@ func (s ticketAPI) sweep(t *testing.T) {
 
 func (s ticketAPI) sweepOnce() error { return tickets.SweepIntents(context.Background(), s.cfg) }
 
-// wantMessages checks how many messages the channel, the transcript and the outbox
-// hold.
+// wantMessages checks the numbers of messages in the channel, the transcript and the outbox.
 func (s ticketAPI) wantMessages(t *testing.T, id string, number, posted, stored int) {
 	t.Helper()
 	if got := len(s.platform.Messages(channelOf(number))); got != posted {

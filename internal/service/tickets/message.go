@@ -15,40 +15,38 @@ import (
 	"guildhall/internal/service/pending"
 )
 
-// How a message reaches the channel and the transcript, once.
+// How a message gets into the channel and the transcript exactly once.
 //
-//  1. A unit checks the ticket and stores the intent to post something: its
-//     nonce, a lease on it, and a lease on the request's key. Commit.
+//  1. A transaction checks the ticket, stores the intent to post with its nonce and a lease, and
+//     leases the request's key. Commit.
 //  2. The bot posts the message. No connection is held.
-//  3. A unit writes the transcript, the event and the response under the key, and
-//     marks the intent as sent, if the lease on it is still ours. Commit.
+//  3. If the lease on the intent is still ours, a transaction writes the transcript, the event and
+//     the response under the key, and marks the intent as sent. Commit.
 //
-// When the platform refuses or stays silent, unit 3 only notes that, and frees
-// the key: the caller is told 502 and may try again. The same request with the
-// same key then resumes the same intent, whose nonce keeps the platform from
-// posting twice; where the nonce may be forgotten, the channel is read first.
-// A message that may stand in the channel is looked for even when the ticket has been
-// closed since: it belongs into the transcript.
+// If the platform refuses or does not respond, transaction 3 only records that and frees the key:
+// the caller gets 502 and may retry. The same request with the same key then resumes the same
+// intent, whose nonce keeps the platform from posting twice. If the platform may have forgotten the
+// nonce, the channel is read first. A message that may have been posted is searched for even if the
+// ticket has been closed since, because it belongs in the transcript.
 //
-// When the lease was lost, whoever has it finishes the message: the caller gets
-// the response if that has happened, and 503 while it goes on. So 502 means that
-// nothing stands in the transcript.
+// If the lease was lost, its next holder finishes the message: the caller gets the response if that
+// has happened, and 503 while it is going on. So 502 means that the transcript has no entry.
 //
 // Rows are locked in the order key, ticket, intent.
 //
-// When the answer to a commit is lost, it is found out what became of it: after unit
-// 1 the intent is there or is not, and unit 3 is made again. So the caller is
-// answered, and the key is free or has its response.
+// If the response to a commit is lost, its outcome is found out: after transaction 1 the intent
+// exists or does not, and transaction 3 is repeated. So the caller gets an answer, and the key is
+// free or has its response.
 //
-// When the process dies between 1 and 3, the leases run out and whoever comes
-// first finishes the work: the caller's repeated request, or the sweep.
+// If the process dies between 1 and 3, the leases end, and whoever comes first finishes the
+// message: the caller's repeated request, or the sweep.
 
 const (
-	postTimeout   = 9 * time.Second // the caller hears within ten seconds
+	postTimeout   = 9 * time.Second // the caller gets a response within ten seconds
 	settleTimeout = 5 * time.Second
-	settlePause   = 50 * time.Millisecond // between two tries
-	// How long the sweep keeps trying to find out about a message while the
-	// platform cannot be asked.
+	settlePause   = 50 * time.Millisecond // between two attempts
+	// sweepTimeout is how long the sweep tries to find out about a message while the platform
+	// cannot be asked.
 	sweepTimeout = 5 * time.Minute
 	sweepBatch   = 32
 )
@@ -121,7 +119,7 @@ func (s *Service) intent(ctx context.Context, tx *db.Tx, by auth.By, t row, body
 	return in, nil
 }
 
-// take makes the message ours to post.
+// take leases the intent for this request.
 func (s *Service) take(ctx context.Context, tx *db.Tx, in chat.Intent) (chat.Intent, error) {
 	if in.ID == "" {
 		stored, err := chat.Prepare(ctx, tx, in)
@@ -154,9 +152,9 @@ func (s *Service) run(ctx context.Context, in chat.Intent, t row, refusal error)
 	return s.confirm(ctx, in, message)
 }
 
-// findOut looks whether an earlier run of the request has posted its message,
-// for a ticket whose state allows no new one: then that is its outcome, else it
-// is refused.
+// findOut searches for a message that an earlier run of the request may have posted, for a ticket
+// whose state allows no new message. If it finds the message, that is the request's outcome;
+// otherwise the request is refused.
 func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (response, error) {
 	reading, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
@@ -174,11 +172,10 @@ func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (r
 	return nil, refusal
 }
 
-// notPosted settles an intent whose delivery ended with err.
+// notPosted records the result of an intent whose delivery failed with err.
 func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (response, error) {
 	if _, ok := errors.AsType[*chat.Failure](err); !ok {
-		// Ours to mend: the intent stays under its lease and the sweep looks
-		// after it.
+		// An internal error: the intent stays leased, and the sweep finishes it.
 		return nil, err
 	}
 	posted, failed := s.fail(ctx, in, in.Outcome(err))
@@ -192,10 +189,10 @@ func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (res
 		Because(errors.Join(err, failed))
 }
 
-// errElsewhere is the response of a request whose message somebody else finishes.
+// errElsewhere is the response to a request whose message another sender finishes.
 var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
 
-// confirm is the third phase: the message is in the channel.
+// confirm is step 3 for a message that was posted.
 func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -233,8 +230,8 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 	return posted, nil
 }
 
-// fail notes that the message was not posted, or perhaps not, and frees the key.
-// The response is nil, unless somebody else has finished the message.
+// fail records that the message was not posted, or may not have been, and frees the key. The
+// response is nil, unless another sender has finished the message.
 func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -266,8 +263,8 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (respo
 	return posted, nil
 }
 
-// errSettled undoes a unit that finds done, under its own lease, what it was to do:
-// the answer to its commit was lost.
+// errSettled rolls back a transaction that finds its own work already done under its lease: an
+// earlier commit had succeeded, but its response was lost.
 var errSettled = errors.New("the message is settled already")
 
 // surely runs a unit that records a message's outcome, and runs it again while the database
@@ -287,9 +284,8 @@ func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx 
 	return err
 }
 
-// became is the response of a message that is not ours to finish any more:
-// somebody else had it when our lease was over. It is Unavailable unless that
-// has come to an end.
+// became returns the response for a message that another sender has taken over after our lease
+// ended. It returns Unavailable while that sender is not done.
 func became(ctx context.Context, tx *db.Tx, in chat.Intent) (response, error) {
 	e, err := written(ctx, tx, in)
 	switch {
@@ -301,18 +297,17 @@ func became(ctx context.Context, tx *db.Tx, in chat.Intent) (response, error) {
 	return gen.CreateTicketMessage201JSONResponse{Data: showEntry(*e)}, nil
 }
 
-// SweepIntents finishes the messages whose senders have vanished. It is called
-// by every node, and again whenever it has returned.
+// SweepIntents finishes messages whose senders have disappeared. Every node calls it again and
+// again.
 func SweepIntents(ctx context.Context, cfg Config) error {
 	s := &Service{cfg}
 	return chat.Sweep(ctx, cfg.DB, sweepBatch, s.finish, chat.KindTicketMessage)
 }
 
-// finish ends what a vanished sender began. An error says that it is not known
-// whether the message was posted. The message is posted only for a
-// request that had a key, since only its caller can come back for the response,
-// and only while the ticket is open; otherwise it is just found out whether it
-// had been posted.
+// finish finishes what a vanished sender has begun. An error says that it is not known whether the
+// message was posted. The message is posted only if its request had a key, since only then the
+// caller can come back for the response, and only while the ticket is open; otherwise finish just
+// finds out whether it was posted.
 func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	var in chat.Intent
 	var t row
@@ -353,20 +348,21 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	case !ok:
 		return err
 	case errors.Is(f, chat.ErrAsked):
-		_, err = s.fail(ctx, in, chat.Unknown) // the answer brings it back
+		_, err = s.fail(ctx, in, chat.Unknown) // the bot's answer makes it due again
 		return elsewhere(err)
 	case in.Outcome(f) == chat.Refused:
 		_, err = s.fail(ctx, in, chat.Refused)
 		return elsewhere(err)
 	case now.Sub(in.CreatedAt) < sweepTimeout:
-		// No caller was told anything yet; the lease runs out and it is tried again.
+		// No caller was answered yet; the lease ends and the message is tried again.
 		return f
 	}
 	_, err = s.fail(ctx, in, chat.Unknown)
 	return errors.Join(f, elsewhere(err))
 }
 
-// elsewhere drops the failure that says that another node finishes a message.
+// elsewhere returns nil for the failure that another node finishes the message, and any other error
+// unchanged.
 func elsewhere(err error) error {
 	if errors.Is(err, errElsewhere) {
 		return nil
@@ -374,8 +370,7 @@ func elsewhere(err error) error {
 	return err
 }
 
-// hold locks the key of the request that an intent answers, if it had one, and
-// renews the lease on it.
+// hold locks the key of the intent's request, if it had one, and renews the key's lease.
 func (s *Service) hold(ctx context.Context, tx *db.Tx, in chat.Intent) error {
 	if r, keyed := requestOf(in); keyed {
 		return s.cfg.Keys.Lease(ctx, tx, r)
@@ -383,7 +378,7 @@ func (s *Service) hold(ctx context.Context, tx *db.Tx, in chat.Intent) error {
 	return nil
 }
 
-// requestOf is the keyed request that an intent answers, if it had a key.
+// requestOf returns the keyed request that an intent belongs to, if it had a key.
 func requestOf(in chat.Intent) (idempotency.Request, bool) {
 	if in.Key == nil || in.TokenID == nil {
 		return idempotency.Request{}, false

@@ -32,7 +32,8 @@ func TestInternalNote(t *testing.T) {
 	}
 }
 
-// A ticket that has changed at the last instant that can be written takes a note at that instant.
+// A ticket whose last change has the last instant that can be written gets a note with that
+// instant.
 func TestNoNoteIsWrittenInTheYear10000(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -83,7 +84,7 @@ func TestMessage(t *testing.T) {
 		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2001)+`"}`, apitest.Path("id", mute)).
 			WantError(t, 400, "invalid_request")
 
-		// All of them are kept under their keys, whatever happens since.
+		// All these refusals are stored under their keys, whatever happens later.
 		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = (700 + number)::text`)
 		s.Key("c").Do(t, "createTicketMessage", `{"content":"x"}`, closed).WantReplayOf(t, refused)
 		s.Key("i").Do(t, "createTicketMessage", `{"content":" "}`, apitest.Path("id", mute)).WantReplayOf(t, invalid)
@@ -102,9 +103,8 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// TestRefused: whatever way the platform does not take a message, the caller
-// hears 502 and nothing is left behind, not even under the key.
-// RELIABILITY.md, Messages.
+// TestRefused: however the platform fails to accept the message, the caller gets 502 and nothing is
+// left behind, not even under the key. RELIABILITY.md, Messages.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, behave := range map[string]func(*chattest.Server) chattest.Behaviour{
@@ -155,8 +155,8 @@ func refuse(status, code int) func(*chattest.Server) chattest.Behaviour {
 	return func(*chattest.Server) chattest.Behaviour { return chattest.Refuse(status, code, "No") }
 }
 
-// TestAnswerLost: the platform takes the message and the response never arrives.
-// RELIABILITY.md, Messages.
+// TestAnswerLost: the platform posts the message and its response never arrives. RELIABILITY.md,
+// Messages.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 
@@ -177,7 +177,7 @@ func TestAnswerLost(t *testing.T) {
 			s.platform.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 			s.wantMessages(t, id, 1, 1, 0)
-			if forgotten { // the nonce: the retry comes ten minutes later
+			if forgotten { // the nonce is forgotten, since the retry comes ten minutes later
 				s.platform.Forget()
 				s.elapse(t, 600)
 			}
@@ -206,7 +206,7 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// TestDuplicates: fifty callers with one key make one message.
+// TestDuplicates: fifty requests with one key post one message.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -238,9 +238,8 @@ func TestDuplicates(t *testing.T) {
 	s.wantMessages(t, id, 1, 1, 1)
 }
 
-// TestHangingPlatform: while more sends hang than there are connections,
-// everything else goes on.
-// RELIABILITY.md, Messages.
+// TestHangingPlatform: while more calls of the platform hang than there are connections, all other
+// requests work. RELIABILITY.md, Messages.
 func TestHangingPlatform(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -267,7 +266,7 @@ func TestHangingPlatform(t *testing.T) {
 	for range hanging {
 		<-begun
 	}
-	for range 5 { // soon, for the platform may take eight seconds
+	for range 5 { // the platform may take eight seconds, so other requests must be faster
 		s.Do(t, "getTicket", "", apitest.Path("id", free)).Want(t, 200, "")
 		s.Do(t, "createTicketMessage", `{"content":"x","internal":true}`, apitest.Path("id", free)).Want(t, 201, "")
 	}
@@ -282,15 +281,14 @@ func notify(begun chan<- struct{}, b chattest.Behaviour) chattest.Behaviour {
 	return func(w http.ResponseWriter, r *http.Request, accept func() any) bool {
 		select {
 		case begun <- struct{}{}:
-		default: // a repeated call of a message that has begun already
+		default: // a retry of a message that was begun already
 		}
 		return b(w, r, accept)
 	}
 }
 
-// TestMessageToAnotherGuildsChannel: the bot posts only into the guild's own
-// channels; a close succeeds and leaves the channel alone.
-// RELIABILITY.md, Guilds.
+// TestMessageToAnotherGuildsChannel: messages are posted only in the guild's own channels. Closing
+// a ticket succeeds and does not change another guild's channel. RELIABILITY.md, Guilds.
 func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -307,7 +305,7 @@ func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	}
 }
 
-// timed is a platform that looks at how long a post may take.
+// timed is a platform that records the timeout of a post.
 type timed struct {
 	chat.Platform
 	look func(left time.Duration, bounded bool)
@@ -319,7 +317,7 @@ func (p timed) SendMessage(ctx context.Context, m chat.Message) (string, error) 
 	return p.Platform.SendMessage(ctx, m)
 }
 
-// A caller hears within ten seconds of a platform that does not answer.
+// If the platform does not respond, the caller gets a response within ten seconds.
 func TestAPostMayTakeTenSecondsAtMost(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)

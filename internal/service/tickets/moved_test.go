@@ -12,14 +12,14 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// moves has the operator's bot say that a ticket has a status, in the channel with the number.
+// moves sends a record by which the bot sets a ticket's status and its channel.
 func (s ticketAPI) moves(t *testing.T, id, status string, number int) {
 	t.Helper()
 	s.API.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"tell":false,"records":[{"record":"ticket","id":"`+id+`","status":"`+status+`",
 		"channel_id":"`+channelOf(number)+`"}]}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 }
 
-// The bot opens a ticket again in another channel while the one that it had is deleted.
+// The bot reopens a ticket in another channel while its old channel is being deleted.
 func TestATicketKeepsTheChannelThatItGetsWhileItsOldOneIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -43,8 +43,8 @@ func TestATicketKeepsTheChannelThatItGetsWhileItsOldOneIsDeleted(t *testing.T) {
 		Want(t, 200, `{"data":{"status":"open","channel_id":"`+channelOf(2)+`","updated_at":"`+moved+`"}}`)
 }
 
-// The bot moves a ticket whose thread was archived to a channel that is no thread: closing
-// the ticket again takes the permission to write away there.
+// The bot moves a ticket from an archived thread to a text channel: closing the ticket again denies
+// writing in that channel.
 func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -68,9 +68,8 @@ func TestAnotherChannelOfATicketIsArchivedAsItIs(t *testing.T) {
 	}
 }
 
-// The bot moves a closed ticket while its old channel is looked at, or is archived: the
-// channel that it has now is archived as well, and what is noted is that one's.
-// RELIABILITY.md, Messages.
+// The bot moves a closed ticket while its old channel is being read or archived: the new channel is
+// archived too, and the stored permissions are those of the new one. RELIABILITY.md, Messages.
 func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
 	t.Parallel()
 	for at, lookup := range map[string]bool{"lookup": true, "change": false} {
@@ -89,7 +88,7 @@ func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
 			} else {
 				s.platform.In(channelOf(1), move)
 			}
-			if err := s.syncChannel(id); (err != nil) != lookup { // nothing was noted: it is told, and tried again
+			if err := s.syncChannel(id); (err != nil) != lookup { // nothing was stored: the error is returned, and the work is retried
 				t.Fatal(err)
 			}
 			if touched := s.platform.Overwrites(channelOf(1))["4000"].Deny != 0; touched == lookup {
@@ -112,8 +111,8 @@ func TestAClosedTicketThatMovesMeanwhileIsArchivedWhereItIs(t *testing.T) {
 	}
 }
 
-// The bot changes a ticket whose channel is archived and says again where that is: opened
-// again, the opener has back what was taken.
+// The bot changes a ticket whose channel is archived and repeats the channel's id: when the ticket
+// is reopened, the opener gets the permissions back.
 func TestATicketThatStaysKeepsWhatWasNotedOfItsChannel(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -133,9 +132,9 @@ func TestATicketThatStaysKeepsWhatWasNotedOfItsChannel(t *testing.T) {
 	}
 }
 
-// A ticket loses its channel while something is due for that: the bot says so, or the ticket
-// is opened again while the channel is deleted. Nothing is due then, and no lane finds it.
-// RELIABILITY.md, Messages.
+// A ticket loses its channel while work on it is due: the bot sends a record without channel, or
+// the ticket is reopened while the channel is deleted. Nothing is due then, and no lane finds the
+// ticket. RELIABILITY.md, Messages.
 func TestNothingIsDueOfATicketThatHasLostItsChannel(t *testing.T) {
 	t.Parallel()
 	for name, byRecord := range map[string]bool{"by a record": true, "while it is opened again": false} {

@@ -9,9 +9,9 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// Where the platform is switched off a message is refused at once, and a ticket
-// closes and reopens and leaves its channel alone, whatever its guild does with
-// channels; no work on it fails or stays.
+// With the platform switched off, a message is refused at once. A ticket can be closed and reopened
+// without a change of its channel, whatever the guild's settings are, and no work for it fails or
+// stays due.
 func TestWithoutThePlatformMessagesAreRefusedAndChannelsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"archive", "delete"} {

@@ -13,20 +13,20 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// channelLeft is what a ticket has of a channel: its id, whether it is due, and whether a
-// lock is noted.
+// channelLeft returns a ticket's channel id, whether work on it is due, and whether permissions are
+// stored.
 func channelLeft(t *testing.T, s ticketAPI, id string) string {
 	t.Helper()
 	return dbtest.Value[string](t, s.DB(), `
 		SELECT concat_ws(' ', coalesce(channel_id, '-'), channel_due_at IS NOT NULL, channel_lock IS NOT NULL) FROM tickets WHERE id = $1`, id)
 }
 
-// The outcome of the work on a closed ticket's channel decides what is left to do.
+// The outcome of the work on a closed ticket's channel determines what remains to be done.
 func TestAnAttemptOnAChannelLeavesWhatIsStillToDo(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		answers chattest.Behaviour
-		owner   bool // the channel is another guild's
+		owner   bool // the channel belongs to another guild
 		fails   bool
 		left    string
 	}{
@@ -55,7 +55,8 @@ func TestAnAttemptOnAChannelLeavesWhatIsStillToDo(t *testing.T) {
 	}
 }
 
-// A guild deletes channels of closed tickets: one that is reopened before that keeps its own.
+// In a guild that deletes channels of closed tickets, a ticket that is reopened before the deletion
+// keeps its channel.
 func TestATicketThatIsReopenedInTimeKeepsItsChannel(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -70,7 +71,7 @@ func TestATicketThatIsReopenedInTimeKeepsItsChannel(t *testing.T) {
 	}
 }
 
-// Work whose outcome cannot be noted has failed, so that its job comes again.
+// Work whose outcome cannot be stored has failed, so it is retried.
 func TestAnOutcomeThatIsNotNotedIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)
@@ -85,7 +86,7 @@ func TestAnOutcomeThatIsNotNotedIsAFailure(t *testing.T) {
 	}
 }
 
-// A service without one of its parts is none.
+// New requires all dependencies.
 func TestTheServiceNeedsAllItsParts(t *testing.T) {
 	t.Parallel()
 	d, keys := &db.DB{}, api.TicketKeys{}

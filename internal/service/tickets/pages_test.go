@@ -16,8 +16,8 @@ import (
 
 const twoGuilds = `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`
 
-// However deep it lies and however it is filtered and ordered, a page is the
-// page of the list sorted by hand.
+// Every page, however deep and however filtered and ordered, equals the page of a list that the
+// test has sorted itself.
 func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -49,8 +49,8 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	}
 }
 
-// everyFilter returns filters of each field with a value and without, in all combinations.
-// Ticket 17 has all those values but that it is claimed, 18 another opener, 20 another status.
+// everyFilter returns all combinations of filters with and without a value. Ticket 17 has all these
+// values except that it is claimed; ticket 18 has another opener, ticket 20 another status.
 func everyFilter() []filter {
 	since := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
 	all := []filter{{}}
@@ -102,8 +102,8 @@ func byHand(all []row, f filter) []row {
 	return kept
 }
 
-// 60,000 tickets of 90,000: few are open, and few of those unclaimed; one member
-// opened a third of them.
+// 60,000 tickets of 90,000: few are open, and few of those are unclaimed; one member has opened a
+// third of them.
 const many = `
 	INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
 		last_message_at, created_at, updated_at, closed_at)
@@ -114,8 +114,8 @@ const many = `
 	       CASE WHEN n % 100 <> 0 THEN timestamptz '2026-03-01' END
 	FROM (VALUES ('1', 60000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`
 
-// A page is planned once for a connection, since that takes longer than reading it,
-// and in the order of its index for every guild.
+// wantPlannedOnce checks that a page has a generic plan, since planning takes longer than reading,
+// and that the plan uses the order of the index for every guild.
 func wantPlannedOnce(t *testing.T, d *db.DB) {
 	t.Helper()
 	for index, f := range map[string]filter{
@@ -126,7 +126,7 @@ func wantPlannedOnce(t *testing.T, d *db.DB) {
 	}
 }
 
-// Where nearly all guilds are small, and tickets lie in no order.
+// Nearly all other guilds are small, and tickets are stored in random order.
 func TestAListOfALargeGuildAmongSmallOnesIsReadInOrder(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -176,7 +176,7 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 					dbtest.WantIndex(t, d, c.index, sql, args...)
 				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") &&
 					!strings.Contains(plan, " on "+c.index+"\n") {
-					// The page, or the few that are sorted, come from the index.
+					// The page, or the few rows that are sorted, must come from the index.
 					t.Errorf("the query does not use %s:\n%s", c.index, plan)
 				}
 			})

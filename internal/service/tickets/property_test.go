@@ -20,31 +20,31 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// A call of the platform ends as one of these, besides success.
+// The outcomes of a call of the platform, besides success.
 const (
 	fine       = iota
-	lostAfter  // it was done, and the response is lost
-	lostBefore // it was not done, and nobody knows
+	lostAfter  // the call was carried out, and the response is lost
+	lostBefore // the call was not carried out, and the caller does not know
 	forbidden
 	limited
 	notAsked
-	diedAfter // the process dies once it was done
+	diedAfter // the process dies after the call was carried out
 	diedBefore
-	frozen     // it was done, the process stands still beyond its lease, the response is lost
-	frozenFine // the same, and then it hears of the success
+	frozen     // carried out; the process freezes until its lease has ended, and the response is lost
+	frozenFine // the same, but the process gets the response
 	outcomes
 )
 
-// platformModel is a model of the platform in memory. Each channel's next calls end as
-// the test has drawn.
+// platformModel is an in-memory model of the platform. The test draws the outcomes of the next
+// calls of each channel.
 type platformModel struct {
 	chat.StandIn
 	mu       sync.Mutex
 	serial   int
-	posted   map[string][]post // by channel
+	posted   map[string][]post // messages by channel
 	gone     map[string]bool
 	archived map[string]bool
-	next     map[string][]int // by the sequence that a channel is of
+	next     map[string][]int // next outcomes, by the sequence that a channel belongs to
 	still    func(sequence string)
 }
 
@@ -57,7 +57,7 @@ var errDied = errors.New("died here by the test")
 
 func sequenceOf(channel string) string { return channel[:len(channel)-1] }
 
-// call does act as the next outcome wants it.
+// call carries out act as the next outcome says.
 func (w *platformModel) call(channel string, act func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *platformModel) call(channel string, act func() error) error {
 	return nil
 }
 
-// SendMessage knows a nonce for three minutes, whatever the channel.
+// SendMessage remembers a nonce for three minutes, over all channels.
 func (w *platformModel) SendMessage(_ context.Context, m chat.Message) (id string, err error) {
 	err = w.call(m.Channel.ID, func() error {
 		for channel, list := range w.posted {
@@ -139,7 +139,7 @@ func (w *platformModel) RestoreChannel(_ context.Context, c chat.Channel, _ chat
 	return w.call(c.ID, func() error { w.archived[c.ID] = false; return nil })
 }
 
-// story is a server whose tickets speak to a model of the platform.
+// story is a server whose tickets use a model of the platform.
 type story struct {
 	*apitest.API
 	platform *platformModel
@@ -147,11 +147,10 @@ type story struct {
 	ops      map[string]apitest.Operation
 }
 
-// TestMessagesProperty drives messages through whatever may happen to them:
-// lost answers, refusals, limits, server errors, deaths, standstills, closes,
-// reopenings and changes of the channel, and compares channel and transcript at
-// the end. -rapid.checks says how many sequences there are.
-// RELIABILITY.md, Messages.
+// TestMessagesProperty runs messages through everything that may happen to them: lost responses,
+// refusals, limits, server errors, crashes, freezes, closed and reopened tickets and changes of the
+// channel. At the end it compares channel and transcript. -rapid.checks sets the number of
+// sequences. RELIABILITY.md, Messages.
 func TestMessagesProperty(t *testing.T) {
 	t.Parallel()
 	s := &story{platform: &platformModel{
@@ -222,7 +221,7 @@ func (s *story) sequence(t *rapid.T, n int) {
 	s.end(t, name, id, send, refused, moved)
 }
 
-// end lets everything come to rest on a platform that is well, and compares.
+// end lets everything finish on a working platform and checks the result.
 func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused map[string]bool, moved bool) {
 	s.platform.mu.Lock()
 	delete(s.platform.next, name)
@@ -272,14 +271,14 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 		}
 	}
 	if ticket.Channel == nil || moved {
-		return // a channel that the ticket got later was never asked for
+		return // a channel that the ticket got later was never used
 	}
 	if archived := s.platform.archived[*ticket.Channel]; archived != (ticket.Status == "closed") {
 		t.Fatalf("the ticket is %s, and its channel archived: %v", ticket.Status, archived)
 	}
 }
 
-// draw says how the next calls for a sequence end.
+// draw chooses the outcomes of the next calls for a sequence.
 func (s *story) draw(t *rapid.T, name string) {
 	next := rapid.SliceOfN(rapid.IntRange(0, outcomes-1), 0, 3).Draw(t, "outcomes")
 	s.platform.mu.Lock()
@@ -287,8 +286,8 @@ func (s *story) draw(t *rapid.T, name string) {
 	s.platform.next[name] = next
 }
 
-// elapse makes it seem that this many seconds have gone by for a sequence, at the
-// platform too: nothing is posted between the two.
+// elapse moves the times of a sequence into the past, on the platform too, so that nothing is
+// posted between the two.
 func (s *story) elapse(t rapid.TB, name string, seconds int) {
 	s.platform.mu.Lock()
 	defer s.platform.mu.Unlock()
@@ -311,10 +310,10 @@ func (s *story) elapse(t rapid.TB, name string, seconds int) {
 	}
 }
 
-// sweep is another node's, which may itself meet with anything.
+// sweep runs the sweep of another node, whose calls may fail too.
 func (s *story) sweep() { _ = tickets.SweepIntents(context.Background(), s.cfg) }
 
-// sync is a job: it may die.
+// sync runs the lane's work for a ticket; it may die.
 func (s *story) sync(id string) {
 	defer func() { _ = recover() }()
 	_ = tickets.SyncChannel(context.Background(), s.cfg.DB, s.platform, s.Guild, id)

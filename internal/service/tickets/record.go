@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// row is one stored ticket, and what a guild file has of it.
+// row is a stored ticket. Its JSON is the ticket's record in guild files.
 type row struct {
 	GuildID       string          `db:"guild_id" json:"guild_id"`
 	ID            string          `db:"id" json:"id"`
@@ -39,7 +39,7 @@ var (
 	columns = members.All()
 )
 
-// entry is one stored line of a transcript, and what a guild file has of it.
+// entry is a stored transcript entry. Its JSON is the entry's record in guild files.
 type entry struct {
 	GuildID          string    `db:"guild_id" json:"guild_id"`
 	TicketID         string    `db:"ticket_id" json:"ticket_id"`
@@ -51,7 +51,7 @@ type entry struct {
 	Content          string    `db:"content" json:"content"`
 	ChannelMessageID *string   `db:"channel_message_id" json:"channel_message_id"`
 	CreatedAt        wire.Time `db:"created_at" json:"created_at"`
-	Posted           bool      `db:"posted" json:"-"` // by the API
+	Posted           bool      `db:"posted" json:"-"` // posted by the API
 
 	Attachments     attachments `db:"attachments" json:"attachments"`
 	EditedAt        *wire.Time  `db:"edited_at" json:"edited_at"`
@@ -64,7 +64,7 @@ var (
 	entryColumns = entryMembers.All()
 )
 
-// Records are the tickets of a guild as they move.
+// Records is the record kind of tickets.
 var Records = transfer.Kind[row]{
 	Name: "ticket", Schema: "GuildFileTicket", Table: "tickets", Columns: members.Moved(), Order: "number",
 	Refusals: map[string]string{
@@ -88,7 +88,8 @@ var Records = transfer.Kind[row]{
 	Writer: &writer,
 }
 
-// dated is what new tickets bear, and those that more of a transcript has come to.
+// dated lists the column that an import dates at its end: of new tickets, and of tickets that got
+// transcript entries.
 var dated = []transfer.Column{{Table: "tickets", Name: "updated_at"}}
 
 func refOf(guild, id string) transfer.Ref {
@@ -118,9 +119,8 @@ func complete(t *row, now time.Time) error {
 	return t.Metadata.Check()
 }
 
-// Transcripts are the entries of tickets' transcripts as they move, in the order of
-// reading. Within a millisecond, which is all of an instant that a file keeps, the
-// id decides, here as after an import.
+// Transcripts is the record kind of transcript entries, in the order of reading. Files keep
+// milliseconds only; within one, the id decides, here as after an import.
 var Transcripts = transfer.Kind[entry]{
 	Name: "ticket_message", Schema: "GuildFileTicketMessage", Table: "ticket_messages", Columns: entryMembers.Moved(),
 	Export: `
@@ -161,7 +161,7 @@ func completeEntry(e *entry, now time.Time) error {
 	return nil
 }
 
-// count adds messages to what their tickets show of them.
+// count adds messages to the counters of their tickets.
 func count(ctx context.Context, tx *db.Tx, rows []entry) error {
 	type tally struct {
 		n    int64

@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// lose makes the platform lose its responses to one whole call; when not posted,
-// before it has accepted it.
+// lose makes the platform lose its responses to one whole call: after it has posted the message, or
+// before if not posted.
 func (s ticketAPI) lose(posted bool) {
 	b := chattest.Lose()
 	if !posted {
@@ -23,9 +23,8 @@ func (s ticketAPI) lose(posted bool) {
 	s.platform.Next(b, b, b)
 }
 
-// TestTicketClosedMeanwhile: a message that may stand in the channel is found
-// out about before the ticket's state refuses the repeated request.
-// RELIABILITY.md, Messages.
+// TestTicketClosedMeanwhile: before the ticket's state refuses a repeated request, it is found out
+// whether its message was posted. RELIABILITY.md, Messages.
 func TestTicketClosedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const message = `{"content":"x"}`
@@ -81,15 +80,14 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestChannelMovedMeanwhile: a repeated request posts where the ticket's channel
-// is now, if its message is not in the one before.
-// RELIABILITY.md, Messages.
+// TestChannelMovedMeanwhile: a repeated request posts in the ticket's present channel, unless its
+// message is in the previous one. RELIABILITY.md, Messages.
 func TestChannelMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		arrange func(s ticketAPI)
 		pass    int
-		posted  int // in the channel of now
+		posted  int // messages in the present channel
 	}{
 		"refused by the channel before": {func(s ticketAPI) {
 			s.platform.Next(chattest.Refuse(404, chat.CodeUnknownChannel, "Unknown Channel"))
@@ -116,8 +114,8 @@ func TestChannelMovedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLeaseLost: the process stands still while it posts, until its lease is
-// over. It answers what has become of the message meanwhile.
+// TestLeaseLost: the process freezes while it posts, until its lease has ended. Then it responds
+// with what has happened to the message meanwhile.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
 	for name, keyed := range map[string]string{"with a key": "k", "without": ""} {
@@ -125,7 +123,7 @@ func TestLeaseLost(t *testing.T) {
 			t.Parallel()
 			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
-			s.Do(t, "claimTicket", `{"user_id":"55"}`, apitest.Path("id", id)).Want(t, 200, "") // another entry
+			s.Do(t, "claimTicket", `{"user_id":"55"}`, apitest.Path("id", id)).Want(t, 200, "") // another entry of the transcript
 			s.WantEvent(t, "ticket.claimed", "")
 			begun, thaw := make(chan struct{}), make(chan struct{})
 			s.fail.freeze.Store(&freeze{begun, thaw})
@@ -187,8 +185,8 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// TestAPanicCostsOneMessage: whatever panics while a sweep finishes a message,
-// the others are finished, and the process lives.
+// TestAPanicCostsOneMessage: if finishing one message panics, the sweep finishes the others, and
+// the process continues.
 func TestAPanicCostsOneMessage(t *testing.T) {
 	t.Parallel()
 	s := newTicketAPI(t)

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// A record that opens a ticket again takes away what belongs to its end, unless it says
-// something else of it; one of a closed ticket keeps its instant.
+// A record that reopens a ticket clears the members about its end, unless the record sets them; a
+// record of a closed ticket keeps the instant at which it was closed.
 func TestARecordRevisesATicket(t *testing.T) {
 	t.Parallel()
 	day := func(n int) *wire.Time { return new(wire.At(time.Date(2030, 1, n, 0, 0, 0, 0, time.UTC))) }
@@ -44,8 +44,8 @@ func TestARecordRevisesATicket(t *testing.T) {
 	}
 }
 
-// An event names the members that a record has changed, and what belongs to the end of a
-// ticket only where that stays closed.
+// An event lists the members that a record has changed; members about the ticket's end only if it
+// stays closed.
 func TestTheChangedMembersOfATicketAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ was, is, want string }{
@@ -69,13 +69,13 @@ func TestTheChangedMembersOfATicketAreNamed(t *testing.T) {
 	}
 }
 
-// An entry that the API has posted keeps its kind, its author and its message on the
-// platform; what is internal follows the kind.
+// An entry that the API has posted keeps its kind, author and message id; internal follows from the
+// kind.
 func TestARecordRevisesAnEntry(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		was, is entry
-		want    string // its kind, whether it is internal, its author, its type and its message; empty: it is refused
+		want    string // kind, whether internal, author, author's type and message; empty: the record is refused
 	}{
 		"posted": {
 			entry{Kind: kindMessage, AuthorID: new("1"), AuthorType: byStaff, ChannelMessageID: new("7"), Posted: true},

@@ -2,7 +2,7 @@ package tickets
 
 import "guildhall/internal/base/fault"
 
-// The states of a ticket and the kinds of entries in a transcript.
+// The statuses of a ticket and the kinds of transcript entries.
 const (
 	open   = "open"
 	closed = "closed"
@@ -17,11 +17,11 @@ const (
 	byStaff  = "staff"
 	bySystem = "system"
 
-	normal = "normal" // the priority of a ticket that has none of its own
+	normal = "normal" // the priority of a ticket without one of its own
 )
 
-// mayClose is Refused unless the ticket is open and has a reason where the
-// guild wants one. The state counts first.
+// mayClose returns a Refused fault unless the ticket is open and, if the guild requires one, there
+// is a reason. The status is checked first.
 func mayClose(t row, reason *string, p policy) error {
 	if t.Status == closed {
 		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is closed already: there is nothing left to do.", t.Number)
@@ -35,7 +35,7 @@ func mayClose(t row, reason *string, p policy) error {
 	return nil
 }
 
-// mustBeOpen is Refused unless the ticket is open.
+// mustBeOpen returns a Refused fault unless the ticket is open.
 func mustBeOpen(t row) error {
 	if t.Status != open {
 		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s; reopen it first.", t.Number, t.Status)
@@ -43,12 +43,12 @@ func mustBeOpen(t row) error {
 	return nil
 }
 
-// channelInUse refuses a second open ticket in a channel.
+// channelInUse returns the refusal of a second open ticket in a channel.
 func channelInUse(channel string, number int64) error {
 	return fault.New(fault.Refused, "channel_in_use", "Channel %s is that of ticket %d, which is open; close that ticket first.", channel, number)
 }
 
-// mayReopen is Refused unless the ticket is closed.
+// mayReopen returns a Refused fault unless the ticket is closed.
 func mayReopen(t row) error {
 	if t.Status != closed {
 		return fault.New(fault.Refused, "ticket_not_closed", "Ticket %d is %s.", t.Number, t.Status)
@@ -56,7 +56,7 @@ func mayReopen(t row) error {
 	return nil
 }
 
-// mayClaim is Refused unless the ticket is open and nobody else's.
+// mayClaim returns a Refused fault unless the ticket is open and not claimed by somebody else.
 func mayClaim(t row, user string) error {
 	if err := mustBeOpen(t); err != nil {
 		return err
@@ -67,8 +67,7 @@ func mayClaim(t row, user string) error {
 	return nil
 }
 
-// mayMessage is Refused unless a message can be delivered. The state counts
-// first.
+// mayMessage returns a Refused fault unless a message can be posted. The status is checked first.
 func mayMessage(t row) error {
 	if err := mustBeOpen(t); err != nil {
 		return err
@@ -79,7 +78,7 @@ func mayMessage(t row) error {
 	return nil
 }
 
-// or is *v, or instead when there is none.
+// or returns *v, or instead if v is nil.
 func or[T any](v *T, instead T) T {
 	if v == nil {
 		return instead

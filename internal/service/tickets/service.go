@@ -1,7 +1,6 @@
-// Package tickets is the support conversations of a guild: the tickets, their
-// transcripts, and the staff's messages to the opener. It never posts or does anything
-// on the chat platform inside a transaction: a message goes out between two of them
-// (message.go), everything else by a job (channel.go).
+// Package tickets implements support tickets: tickets, their transcripts, and messages of staff to
+// the opener. It never calls the chat platform inside a transaction: a message is posted between
+// two transactions (message.go), and a lane updates channels (channel.go).
 package tickets
 
 import (
@@ -22,19 +21,18 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Config is what tickets need beyond the request.
+// Config holds the dependencies of the Service.
 type Config struct {
-	DB   db.Doer       // opens the units around a call to the platform
-	Chat chat.Platform // where messages go
+	DB   db.Doer       // runs the transactions around a call of the platform
+	Chat chat.Platform // posts messages
 	Keys Keys
 }
 
-// Keys are the idempotency keys of messages, which are settled after the first
-// commit of their request.
+// Keys handles the idempotency keys of messages after the first transaction of their request.
 type Keys interface {
-	// Lease lets the key outlive the unit without a response.
+	// Lease commits the key without a response and reserves it.
 	Lease(ctx context.Context, tx *db.Tx, r idempotency.Request) error
-	// Release frees the key: the request may run again.
+	// Release frees the key, so that the request may run again.
 	Release(ctx context.Context, tx *db.Tx, r idempotency.Request) error
 	// Keep stores the response to the request under its key.
 	Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response pending.Render) error
@@ -51,9 +49,8 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg}, nil
 }
 
-// ListTickets lists the guild's tickets, newest first, by their last message, or
-// with updated_since by their last change, so that what changes moves behind the
-// reader.
+// ListTickets lists the guild's tickets, newest first, or by their last message. With updated_since
+// it lists by the last change, so that a ticket that changes while a reader pages moves to the end.
 func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, filterOf(r.Params), p)
@@ -64,7 +61,7 @@ func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObjec
 	return gen.ListTickets200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// nobody is the value of claimed_by_id that asks for what nobody has claimed.
+// nobody is the value of claimed_by_id that selects unclaimed tickets.
 const nobody = "none"
 
 func filterOf(q gen.ListTicketsParams) filter {
@@ -90,8 +87,8 @@ func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (
 	return gen.GetTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// ListTicketMessages lists the transcript of a ticket in reading order or from
-// its end, notes and system entries included.
+// ListTicketMessages lists the transcript of a ticket in reading order or from its end, including
+// notes and system entries.
 func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessagesRequestObject) (gen.ListTicketMessagesResponseObject, error) {
 	q, guild, p := db.Read(ctx), auth.Acting(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
 	if _, err := get(ctx, q, guild, r.ID); err != nil {
@@ -113,7 +110,7 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 	return gen.ListTicketMessages200JSONResponse{Data: page.Each(entries, showEntry), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// CloseTicket closes an open ticket. The bot puts the channel away afterwards.
+// CloseTicket closes an open ticket. A lane archives or deletes its channel afterwards.
 func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObject) (gen.CloseTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var reason, author *string
@@ -140,8 +137,8 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 	return gen.CloseTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// ReopenTicket opens a closed ticket again. The bot brings the channel back
-// afterwards, if there is still one.
+// ReopenTicket reopens a closed ticket. A lane restores its channel afterwards, if there still is
+// one.
 func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObject) (gen.ReopenTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var reason, author *string
@@ -167,8 +164,8 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	return gen.ReopenTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// ClaimTicket makes an open ticket a staff member's. The one who has it already may
-// claim it again, which changes nothing.
+// ClaimTicket assigns an open ticket to a staff member. A repeat by the same member changes
+// nothing.
 func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObject) (gen.ClaimTicketResponseObject, error) {
 	tx, by, user := db.Write(ctx), auth.Acting(ctx), &r.Body.UserID
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
@@ -190,8 +187,8 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 	return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// AssignTicket gives an open ticket to a staff member whoever has it, or takes
-// it from everybody. A call that asks for what is so already changes nothing.
+// AssignTicket assigns an open ticket to a staff member, whoever has claimed it, or to nobody. A
+// call without effect changes nothing.
 func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
 	tx, by, user := db.Write(ctx), auth.Acting(ctx), given(r.Body.UserID)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
@@ -213,8 +210,8 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// UpdateTicket changes subject, category, priority and metadata of a ticket, open or closed.
-// Only a change emits an event.
+// UpdateTicket changes subject, category, priority and metadata of a ticket, open or closed. An
+// event is recorded only if something changes.
 func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObject) (gen.UpdateTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	was, err := lock(ctx, tx, by.GuildID, r.ID)
@@ -249,15 +246,15 @@ func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObj
 	return gen.UpdateTicket200JSONResponse{Data: show(is)}, nil
 }
 
-// given is the value of a member that may be null.
+// given returns the value of a nullable member, or nil.
 func given(n nullable.Nullable[string]) *string {
-	if v, err := n.Get(); err == nil { // an error says: null
+	if v, err := n.Get(); err == nil { // an error means null
 		return &v
 	}
 	return nil
 }
 
-// tell writes down what happened to a ticket and tells the world.
+// tell adds an entry to the transcript and records the event of a change.
 func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string) error {
 	e.AuthorType = bySystem
 	if _, err := write(ctx, tx, t, e); err != nil {
@@ -266,7 +263,7 @@ func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string
 	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt.Time), typ, show(t))
 }
 
-// showChange is show for an event, which also says what has changed.
+// showChange is show for an event, which also lists the changed members.
 func showChange(t row, changed []string) gen.TicketChange {
 	return gen.TicketChange{Ticket: show(t), Changed: changed}
 }
@@ -288,7 +285,7 @@ func showEntry(e entry) gen.TicketMessage {
 	}
 }
 
-// showEntryChange is showEntry for an event, which also says what has changed.
+// showEntryChange is showEntry for an event, which also lists the changed members.
 func showEntryChange(e entry, changed []string) gen.TicketMessageChange {
 	return gen.TicketMessageChange{TicketMessage: showEntry(e), Changed: changed}
 }

@@ -79,7 +79,7 @@ func TestListTickets(t *testing.T) {
 	}
 }
 
-// Whatever changes a ticket moves it to the end of the change feed.
+// Every change of a ticket moves it to the end of the list by updated_since.
 func TestListTicketsByTheirChanges(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -112,8 +112,8 @@ func TestListTicketsByTheirChanges(t *testing.T) {
 	order(since("2026-01-01T00:00:00Z", apitest.Query("page", "2"), apitest.Query("per_page", "2")), 3)
 }
 
-// The ticket, the transcript and the event name the person who closes, reopens or
-// assigns, where the caller says it.
+// The ticket, the transcript and the event name the person who closes, reopens or assigns, if the
+// caller names one.
 func TestWhoChangedATicketIsAttributed(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -146,7 +146,7 @@ func TestGetTicket(t *testing.T) {
 	a.Do(t, "getTicket", "", apitest.Path("id", id), apitest.Query("expand", "opener")).WantError(t, 400, "invalid_request")
 }
 
-// TestForeign: a ticket of another guild is as absent as one that never was.
+// TestForeign: a ticket of another guild gets the same response as one that does not exist.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
@@ -258,7 +258,8 @@ func TestClaimTicket(t *testing.T) {
 	a.Do(t, "claimTicket", `{"user_id":"55"}`, closed).WantError(t, 422, "ticket_not_open")
 }
 
-// A change is dated behind the one before of its own ticket, whatever others bear.
+// A change gets a later instant than the previous change of the same ticket, whatever the instants
+// of other tickets are.
 func TestAChangeIsDatedByItsOwnTicket(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)

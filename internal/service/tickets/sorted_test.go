@@ -86,7 +86,7 @@ func TestARecordEditsAndDeletesAMessage(t *testing.T) {
 	bot.Do(t, "writeRecords", record(`,"content":"My role is gone",`+file)).Want(t, 200, `{"data":[{"result":"created"}]}`)
 	bot.WantEvent(t, "ticket.message", `{"data":{"content":"My role is gone",`+file+`,"edited_at":null,"deleted_at":null,"original_content":null}}`)
 
-	// The platform signs addresses anew, which is no edit.
+	// The platform signs URLs anew, which does not count as an edit.
 	bot.Do(t, "writeRecords", record(`,"content":"My role is gone",`+strings.Replace(file, "ex=1", "ex=2", 1))).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "ticket.message_updated", `{"data":{"edited_at":null,"changed":["attachments"]}}`)
 

@@ -18,34 +18,33 @@ var byID = `
 	WHERE guild_id = $1
 	  AND id = $2`
 
-// policy is what a guild wants of closing.
+// policy holds the guild's settings for closing tickets.
 type policy struct {
 	RequireReason bool   `db:"require_close_reason"`
 	Action        string `db:"close_action"`
 }
 
-// filter narrows and orders a list. The zero value lets everything through,
-// newest first.
+// filter selects and orders the tickets of a list. The zero value selects all, newest first.
 type filter struct {
 	Status, OpenerID, ClaimedByID, ChannelID, Category, Priority string
 	Unclaimed                                                    bool
 	Number                                                       int64
-	Activity                                                     bool // by the last message
-	// Changed is nil, or lists what changed no earlier than this, in the order of
-	// the changes.
+	Activity                                                     bool // order by the last message
+	// Changed, if not nil, selects tickets that changed at this time or later and orders them by
+	// their last change.
 	Changed *time.Time
 }
 
-// The list has a statement for each index that serves it: the plan of a
-// prepared statement must hold for every value of an optional condition.
+// There is a statement for each index that serves the list: the plan of a prepared statement must
+// hold for every value, and an optional condition cannot use an index.
 var (
-	// Numbers are distinct and begin at 1: there are no more tickets than the
-	// highest says.
+	// Numbers are distinct and start at 1, so the highest number bounds the number of tickets.
 	table = page.Table{Name: "tickets", Columns: columns, Reach: "(SELECT max(number) FROM tickets WHERE guild_id = $1)"}
 
 	newest = page.Newest(table, `guild_id = $1`)
 
-	// The subquery hides the status: from 17 on Postgres would plan each page of a rare one anew.
+	// The subquery hides the status: from version 17 on, Postgres would plan each page of a rare
+	// status anew.
 	newestOfStatus = page.Newest(table, `guild_id = $1
 		  AND status = (SELECT $4::text)`)
 
@@ -81,8 +80,8 @@ var (
 		  AND claimed_by_id IS NULL
 		  AND status = $4`)
 
-	// In a CASE, Postgres neither looks for another index nor takes the filters
-	// to leave so little that it would rather sort.
+	// Inside a CASE the filters lead Postgres neither to another index nor to the estimate that
+	// sorting the few remaining rows is cheaper.
 	changed = page.Changed(table, `guild_id = $1
 		  AND updated_at >= $4
 		  AND CASE
@@ -98,8 +97,7 @@ var (
 		      END`)
 )
 
-// A list of the last messages finds in the index what it is narrowed by, and only then
-// reads it, page by page.
+// A list by the last message filters within the index and then reads the rows page by page.
 var (
 	active = `
 		SELECT ` + columns + `
@@ -141,8 +139,8 @@ var (
 		ORDER BY last_message_at DESC NULLS LAST, id DESC`
 )
 
-// few lists what a condition leaves so few of that they are sorted: by the last
-// message if $4 says so, else newest first.
+// few returns the statement for a list with so few rows that they are sorted: by the last message
+// if $4 is true, otherwise newest first.
 func few(condition string) string {
 	return `
 		WITH few AS MATERIALIZED (
@@ -170,16 +168,14 @@ var (
 	sortClaimed = few(`claimed_by_id = $5`)
 )
 
-// list returns the page of the guild's tickets that pass f, and one more when
-// there is one.
+// list returns a page of the guild's tickets that match f, and one row more if there is one.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
 	sql, args := query(guild, f, p)
 	rows, err := db.Select[row](ctx, q, sql, args...)
 	return rows, fault.Wrap(err, "list tickets of guild", guild)
 }
 
-// query is the statement that lists the tickets of guild that pass f, and its
-// arguments.
+// query returns the statement that lists the guild's tickets that match f, and its arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset()}
 	rest := []any{f.Status, f.OpenerID, f.ClaimedByID, f.Unclaimed, f.ChannelID, f.Category, f.Priority}
@@ -227,14 +223,13 @@ func (f filter) byActivity(args []any, sorted func(string, any) (string, []any))
 	return active, args
 }
 
-// get returns one ticket. It is NotFound when the guild has no such ticket.
+// get returns a ticket, or a NotFound fault.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	t, err := db.Get[row](ctx, q, byID, guild, id)
 	return t, found(err, guild, id)
 }
 
-// lock returns one ticket and keeps others from changing it until tx ends. It
-// is NotFound when the guild has no such ticket.
+// lock returns a ticket and locks its row until tx ends, or returns a NotFound fault.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	t, err := db.Get[row](ctx, tx, byID+`
 	FOR NO KEY UPDATE`, guild, id)
@@ -248,7 +243,7 @@ func found(err error, guild, id string) error {
 	return fault.Wrap(err, "read ticket", id, "of guild", guild)
 }
 
-// policyOf returns what the guild wants of closing.
+// policyOf returns the guild's settings for closing tickets.
 func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
 	p, err := db.Get[policy](ctx, q, `
 		SELECT require_close_reason, close_action
@@ -281,15 +276,14 @@ var (
 		LIMIT $4 OFFSET $5`
 )
 
-// listEntries returns the page of a ticket's entries, and one more when there is
-// one.
+// listEntries returns a page of a ticket's entries, and one row more if there is one.
 func listEntries(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
 	entries, err := db.Select[entry](ctx, q, order, guild, ticket, since, p.Limit(), p.Offset())
 	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
 }
 
-// written returns the transcript's entry of a message: its own, or that by which a record
-// of the bot's was first; nil when there is none.
+// written returns the transcript entry of a message: the message's own entry, or the one that a
+// record of the bot has created before; nil if there is none.
 func written(ctx context.Context, tx *db.Tx, in chat.Intent) (*entry, error) {
 	e, err := db.Get[entry](ctx, tx, `
 		SELECT `+entryColumns+`
@@ -318,8 +312,8 @@ func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content st
 	return write(ctx, tx, t, entry{Kind: kindNote, AuthorID: author, AuthorType: byStaff, Content: content})
 }
 
-// write adds an entry to the transcript of a ticket, at the instant of the
-// change that it tells of.
+// write adds an entry to the transcript of a ticket, with the instant of the change that the entry
+// describes.
 func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	e.GuildID, e.TicketID, e.CreatedAt = t.GuildID, t.ID, t.UpdatedAt
 	if e.ID == "" {
@@ -335,17 +329,17 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	return stored, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
-// insertingEntry keeps the instant more exactly than the JSON of the entry has it.
+// insertingEntry takes the instant as a parameter, since the entry's JSON truncates it to the
+// millisecond.
 var insertingEntry = `
 		INSERT INTO ticket_messages (` + entryMembers.Moved() + `, posted)
 		SELECT ` + entryMembers.From("g", map[string]string{"created_at": "$3"}) + `, $4
 		FROM jsonb_populate_record(NULL::ticket_messages, $2) g /*: g JOIN guilds home ON home.id = $1 */
 		RETURNING ` + entryColumns
 
-// update changes the ticket's row, which must be locked. Its instant is later
-// than that of the change before, and the entry of the transcript that tells of
-// it has the same: both stand in the order of effects. set is constant text
-// whose parameters begin at $3.
+// update changes the ticket's row, which must be locked. Its instant is later than that of the
+// previous change, and the transcript entry of the change has the same, so both are in the order of
+// the changes. set is constant SQL whose parameters begin at $3.
 func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
 	changed, err := db.Get[row](ctx, tx, `
 		WITH instant AS (
@@ -360,14 +354,14 @@ func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 		  AND id = $2
 		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
 	if db.Violates(err, openChannel) {
-		return row{}, db.Again // another ticket took the channel: the operation judges anew
+		return row{}, db.Again // another ticket has taken the channel: the operation is retried
 	}
 	return changed, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
-// writeMessage adds a message that was posted to the transcript, and tells of it; the
-// platform's id for it may be empty. Where a record of the bot's was first, its entry
-// stays, and gains the author if it lacks one.
+// writeMessage adds a posted message to the transcript and records its event; the platform's
+// message id may be empty. If a record of the bot came first, its entry stays and gets the author
+// if it has none.
 func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (entry, error) {
 	origin := event.From(auth.Stored(in.GuildID, in.TokenID))
 	if message != "" {
@@ -393,8 +387,9 @@ func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message
 	return e, event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 }
 
-// gain makes an entry that a record has brought that of a message of ours, which keeps its
-// kind and author, and gives it its author, if it has none; it tells of that.
+// gain turns an entry that a record has created into the entry of a message that the API has
+// posted, so that it keeps its kind and author, sets its author if there is none, and records the
+// event.
 func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin event.Origin) (entry, error) {
 	gains := e.AuthorID == nil && author != nil
 	if gains {
@@ -416,16 +411,16 @@ func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin
 	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntryChange(e, []string{"author_id"}))
 }
 
-// channelDue has the bot bring the channel in line with the ticket.
+// channelDue makes the ticket's channel due.
 const channelDue = `, channel_tries = 0,
 		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END,
 		    channel_try_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
 
-// openChannel is the index that allows a channel one open ticket.
+// openChannel is the index that allows one open ticket in a channel.
 const openChannel = "tickets_open_channel"
 
-// channelFree refuses to open a closed ticket whose channel has another open ticket:
-// closing that one would archive or delete the channel under the other.
+// channelFree refuses to reopen a ticket whose channel has another open ticket: closing that one
+// would archive or delete the channel of both.
 func channelFree(ctx context.Context, tx *db.Tx, t row) error {
 	if t.ChannelID == nil {
 		return nil
@@ -463,7 +458,7 @@ func reopenTicket(ctx context.Context, tx *db.Tx, t row) (row, error) {
 		    status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL`+channelDue)
 }
 
-// claim makes the ticket user's, or nobody's.
+// claim assigns the ticket to user, or to nobody.
 func claim(ctx context.Context, tx *db.Tx, t row, user *string) (row, error) {
 	return update(ctx, tx, t, `, claimed_by_id = $3`, user)
 }

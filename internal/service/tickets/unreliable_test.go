@@ -11,9 +11,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// TestUnreliablePlatform: however often answers are lost and calls fail, a
-// caller who repeats with the same key ends with one message and one row.
-// RELIABILITY.md, Messages.
+// TestUnreliablePlatform: however often responses are lost and calls fail, a caller who retries
+// with the same key ends with one message and one row. RELIABILITY.md, Messages.
 func TestUnreliablePlatform(t *testing.T) {
 	t.Parallel()
 	const lanes, each = 6, 6
@@ -59,8 +58,7 @@ func TestUnreliablePlatform(t *testing.T) {
 	}
 }
 
-// moody loses half of the responses, fails every fifth call, and refuses one in
-// ten.
+// moody loses half of the responses, fails every fifth call, and refuses one in ten.
 func moody(seed uint64) chattest.Behaviour {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, seed))

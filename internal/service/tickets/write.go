@@ -12,8 +12,9 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// writer makes and changes tickets by records. They never touch a channel: when it is
-// due stays as it is, while there is one. The lock of one is not that of another.
+// writer creates and changes tickets by records. Records never change a channel on the platform:
+// the due time of a channel stays, as long as there is a channel. The stored permissions are
+// dropped with their channel.
 var writer = transfer.Writer[row]{
 	Schema: "RecordTicket",
 	Key:    idOf,
@@ -40,8 +41,8 @@ var namedTickets = `
 		  AND id = ANY ($2)
 		ORDER BY id`
 
-// revise completes a ticket. One that is opened again loses what belongs to its end,
-// as far as the record gives no other.
+// revise completes a ticket. A ticket that is reopened loses the members about its end, unless the
+// record sets them.
 func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was != nil {
@@ -70,15 +71,15 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	return nil
 }
 
-// clearUnchanged clears a member that is what it was.
+// clearUnchanged clears a member that has not changed.
 func clearUnchanged(is **string, was *string) {
 	if transfer.Same(*is, was) {
 		*is = nil
 	}
 }
 
-// changes lists the members that differ for ticket.updated. The status, the claim and, when
-// the status changes, the members about its end have events of their own.
+// changes lists the changed members for the event ticket.updated. The status, the claim and, if the
+// status changes, the members about the ticket's end have events of their own.
 func changes(was, is *row) []string {
 	but := []string{"status", "claimed_by_id"}
 	if was.Status != is.Status {
@@ -87,14 +88,14 @@ func changes(was, is *row) []string {
 	return members.Changed(was, is, but...)
 }
 
-// step is one event of a change, and what the transcript says of it.
+// step is one event of a change, with the transcript entry that describes it.
 type step struct {
 	typ     string
 	changed []string
 	entry   *entry
 }
 
-// steps are the events of a ticket that a record has made or changed, in their order.
+// steps returns the events of a created or changed ticket in their order.
 func steps(r *transfer.Row[row]) (list []step) {
 	was, is := r.Was, &r.Is
 	if was == nil {
@@ -128,7 +129,8 @@ func steps(r *transfer.Row[row]) (list []step) {
 	return list
 }
 
-// instants are those of a change's n steps, a millisecond apart; the last is the row's.
+// instants returns the instants of a change's n steps, a millisecond apart; the last one is the
+// row's.
 func instants(last wire.Time, n int) []time.Time {
 	list := make([]time.Time, n)
 	for i := range list {
@@ -137,8 +139,8 @@ func instants(last wire.Time, n int) []time.Time {
 	return list
 }
 
-// store makes and changes tickets, and writes into their transcripts what has happened
-// to them. An import brings its transcripts itself.
+// store inserts and updates tickets and adds transcript entries about the changes. An import brings
+// its own transcripts.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	rows, err := refuseTaken(ctx, tx, c, rows)
 	if err != nil {
@@ -153,7 +155,8 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		}
 		r.Is.UpdatedAt = r.At
 	}
-	// Those that leave their channels come first: the index holds within a statement too.
+	// Tickets that leave their channels come first, since the unique index is checked within a
+	// statement too.
 	leaving, others := split(rows, leavesChannel)
 	for _, part := range [][]*transfer.Row[row]{leaving, others} {
 		if err := storeRows(ctx, tx, c, part); err != nil {
@@ -169,14 +172,14 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-// storeRows makes and changes rows in one statement.
+// storeRows inserts and updates rows in one statement.
 func storeRows(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	err := transfer.StoreRows(ctx, tx, c, rows, idOf, storing)
 	if db.Violates(err, openChannel) {
-		return db.Again // another ticket took the channel meanwhile: the call is judged anew
+		return db.Again // another ticket has taken the channel: the call is retried
 	}
 	return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
 }
@@ -192,14 +195,15 @@ func split(rows []*transfer.Row[row], by func(*transfer.Row[row]) bool) (yes, no
 	return yes, no
 }
 
-// holdsChannel reports whether a ticket is the open one of a channel.
+// holdsChannel reports whether a ticket is open and has a channel.
 func holdsChannel(t *row) bool { return t != nil && t.Status == open && t.ChannelID != nil }
 
-// leavesChannel reports whether a record closes an open ticket, or takes its channel.
+// leavesChannel reports whether a record closes an open ticket with a channel, or removes its
+// channel.
 func leavesChannel(r *transfer.Row[row]) bool { return holdsChannel(r.Was) && !holdsChannel(&r.Is) }
 
-// refuseTaken refuses the rows that would give a channel a second open ticket, and returns
-// the others. A ticket that another record of the call closes has left its channel.
+// refuseTaken refuses rows that would be a second open ticket in a channel, and returns the others.
+// A ticket that another record of the call closes has left its channel.
 func refuseTaken(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) ([]*transfer.Row[row], error) {
 	var channels []string
 	left := map[string]bool{}
@@ -244,8 +248,8 @@ func refuseTaken(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return stored, nil
 }
 
-// entriesOf are the entries of the transcript that tell of a change of state, where the
-// call does not bring one of the kind.
+// entriesOf returns the transcript entries about changes of status, unless the call contains an
+// entry of that kind.
 func entriesOf(c *transfer.Call, r *transfer.Row[row], list []step) (entries []entry) {
 	at := instants(r.At, len(list))
 	for i, s := range list {
@@ -281,8 +285,8 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tellChanges tells of tickets that records have made or changed, each event a
-// millisecond after the one before and all with the final state.
+// tellChanges records the events of created and changed tickets, each a millisecond after the
+// previous one and all with the final state.
 func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, namedTickets)
 	if err != nil {
@@ -290,7 +294,7 @@ func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
-		// The messages that came in the same call are counted by now.
+		// The counters include the messages of the same call by now.
 		t, list := *stored[r.Is.ID], steps(r)
 		at := instants(r.At, len(list))
 		for i, s := range list {

@@ -14,8 +14,7 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// A ticket that has come since a record's was looked for stays as it is, and the call
-// is told to look again.
+// A ticket that was inserted after a record's lookup is not overwritten, and the call is retried.
 func TestATicketThatHasComeMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
