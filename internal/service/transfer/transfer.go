@@ -13,8 +13,12 @@
 //
 // A domain adds a kind in its record.go, with the Writer of its Kind:
 //
-//   - Schema names the schema of the record (RecordCase), which requires only the members that identify the thing. A new row also needs the members that the kind's own schema (GuildFileCase) requires. Defaults of new rows come from the kind's New.
-//   - Key, Hold (mostly Held, with a statement that locks by key), Revise, Shown, Store, and Tell if there are events. Revise restores what a record never changes: updated_at, and for a stored row created_at and source.
+//   - Schema names the schema of the record (RecordCase), which requires only the members that
+//     identify the thing. A new row also needs the members that the kind's own schema
+//     (GuildFileCase) requires. Defaults of new rows come from the kind's New.
+//   - Key, Hold (mostly Held, with a statement that locks by key), Revise, Shown, Store, and Tell
+//     if there are events. Revise restores what a record never changes: updated_at, and for a
+//     stored row created_at and source.
 //   - Counted if rows have numbers; then the kind's Find is needed too.
 //
 // Then the kind gets its line in package records, in the order of its locks.
