@@ -33,28 +33,31 @@ func Manages(permissions string) bool {
 	return err == nil && discord.Permissions(bits)&managerPermissions != 0
 }
 
-// MayManage asks the platform whether a user owns a guild or may manage it. A user who is no member
-// may not. It returns ErrNotInGuild if the bot is no member. It makes at most two calls and retries
+// Rights is what a user may do in a guild. Owners and administrators have every right.
+type Rights struct{ Manage, Administer bool }
+
+// RightsOf asks the platform what a user may do in a guild. A user who is no member may do
+// nothing. It returns ErrNotInGuild if the bot is no member. It makes at most two calls and retries
 // neither: the user waits for the page and can reload it.
-func (d *Discord) MayManage(ctx context.Context, guild, user string) (bool, error) {
+func (d *Discord) RightsOf(ctx context.Context, guild, user string) (Rights, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
 	var about guildAbout
 	if f := d.ask(ctx, guild, rest.GetGuild.Compile(nil, guild), &about); f != nil {
-		return false, absent(f)
+		return Rights{}, absent(f)
 	}
 	if about.OwnerID == user {
-		return true, nil
+		return Rights{true, true}, nil
 	}
 	var member memberAbout
 	if f := d.ask(ctx, guild, rest.GetMember.Compile(nil, guild, user), &member); f != nil {
 		if f.unsent == "" && f.Status == http.StatusNotFound {
-			return false, nil
+			return Rights{}, nil
 		}
-		return false, absent(f)
+		return Rights{}, absent(f)
 	}
 	has, err := about.permissions(guild, member)
-	return has&managerPermissions != 0, err
+	return Rights{has&managerPermissions != 0, has&discord.PermissionAdministrator != 0}, err
 }
 
 // ask makes one call for a user of the dashboard.

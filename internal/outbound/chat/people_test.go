@@ -16,14 +16,14 @@ import (
 )
 
 // people starts a platform with one guild, 5. User 1 owns it, user 2 has role 8, which may manage
-// it, user 3 has no role, and no other user is a member.
+// it, user 7 has role 9, which administers it, user 3 has no role, and no other user is a member.
 func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bool) (*chat.Discord, string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /guilds/5", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"owner_id":"1","roles":[{"id":"5","permissions":"1024"},{"id":"8","permissions":"32"}]}`))
+		_, _ = w.Write([]byte(`{"owner_id":"1","roles":[{"id":"5","permissions":"1024"},{"id":"8","permissions":"32"},{"id":"9","permissions":"8"}]}`))
 	})
-	for user, roles := range map[string]string{"2": `["8"]`, "3": `[]`} {
+	for user, roles := range map[string]string{"2": `["8"]`, "3": `[]`, "7": `["9"]`} {
 		mux.HandleFunc("GET /guilds/5/members/"+user, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"roles":%s}`, roles)
 		})
@@ -45,13 +45,13 @@ func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bo
 func TestWhoManagesAGuildIsThePlatformsToTell(t *testing.T) {
 	t.Parallel()
 	d, _ := people(t, nil)
-	for user, want := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {
-		if may, err := d.MayManage(t.Context(), "5", user); err != nil || may != want {
-			t.Errorf("user %s: %v, %v", user, may, err)
+	for user, want := range map[string]chat.Rights{"1": {Manage: true, Administer: true}, "2": {Manage: true}, "3": {}, "4": {}, "7": {Manage: true, Administer: true}} {
+		if rights, err := d.RightsOf(t.Context(), "5", user); err != nil || rights != want {
+			t.Errorf("user %s: %v, %v", user, rights, err)
 		}
 	}
-	if may, err := d.MayManage(t.Context(), "6", "1"); may || !errors.Is(err, chat.ErrNotInGuild) {
-		t.Errorf("where the bot is not: %v, %v", may, err)
+	if rights, err := d.RightsOf(t.Context(), "6", "1"); rights != (chat.Rights{}) || !errors.Is(err, chat.ErrNotInGuild) {
+		t.Errorf("where the bot is not: %v, %v", rights, err)
 	}
 	for permissions, want := range map[string]bool{"32": true, "8": true, "40": true, "1024": false, "0": false, "": false, "x": false} {
 		if chat.Manages(permissions) != want {
@@ -73,7 +73,7 @@ func TestQuestionsAboutPeopleLeaveTheBotMostOfItsRate(t *testing.T) {
 	})
 	var all sync.WaitGroup
 	for range 40 {
-		all.Go(func() { _, _ = d.MayManage(t.Context(), "5", "1") })
+		all.Go(func() { _, _ = d.RightsOf(t.Context(), "5", "1") })
 	}
 	all.Wait()
 	slices.SortFunc(at, time.Time.Compare)
@@ -131,7 +131,7 @@ func TestCallsBesideTheBotsSpendTheSameBudgets(t *testing.T) {
 	if _, err := get(); err == nil {
 		t.Error("a call leaves while everything pauses")
 	}
-	if _, err := d.MayManage(t.Context(), "5", "1"); err == nil {
+	if _, err := d.RightsOf(t.Context(), "5", "1"); err == nil {
 		t.Error("a question leaves while everything pauses")
 	}
 	if calls.Load() != before {

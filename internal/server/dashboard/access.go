@@ -152,15 +152,18 @@ type access struct {
 
 // word is what the platform has said.
 type word struct {
-	may bool
-	at  time.Time
+	rights chat.Rights
+	at     time.Time
+	// presumed says that the word is that of the sign-in, which tells who may manage a
+	// guild and not who administers it.
+	presumed bool
 }
 
 // question is the newest that was put about somebody in a guild.
 type question struct {
 	begun time.Time
 	done  chan struct{} // closed when what follows is written
-	may   bool
+	word  word
 	err   error
 }
 
@@ -180,15 +183,30 @@ func newAccess(d *Discord, now func() time.Time) *access {
 // may reports whether p may manage the guild. An operator's link says so for
 // its one guild. Anybody else's right is the platform's to tell.
 func (a *access) may(ctx context.Context, p person, guild string, n need) (bool, error) {
+	w, err := a.word(ctx, p, guild, n)
+	return w.rights.Manage, err
+}
+
+// administers reports whether p owns or administers the guild.
+func (a *access) administers(ctx context.Context, p person, guild string, n need) (bool, error) {
+	w, err := a.word(ctx, p, guild, n)
+	if err == nil && w.presumed {
+		err = errPlatformAway
+	}
+	return w.rights.Administer, err
+}
+
+// word returns what is known of the rights of p in the guild.
+func (a *access) word(ctx context.Context, p person, guild string, n need) (word, error) {
 	if p.Kind == audit.Operator {
-		return true, nil
+		return word{rights: chat.Rights{Manage: true, Administer: true}}, nil
 	}
 	if a.discord == nil {
-		return false, nil // the person signed in before Discord was taken out of the settings
+		return word{}, nil // the person signed in before Discord was taken out of the settings
 	}
 	last, q := a.look(ctx, p, guild, n)
 	if q == nil {
-		return last.may, nil
+		return last, nil
 	}
 	wait, cancel := context.WithTimeout(ctx, n.wait)
 	defer cancel()
@@ -196,15 +214,15 @@ func (a *access) may(ctx context.Context, p person, guild string, n need) (bool,
 	select {
 	case <-q.done:
 		if q.err == nil {
-			return q.may, nil
+			return q.word, nil
 		}
 		why = q.err
 	case <-wait.Done():
 	}
 	if a.now().Sub(last.at) < n.grace {
-		return last.may, nil
+		return last, nil
 	}
-	return false, errPlatformAway.Because(why)
+	return word{}, errPlatformAway.Because(why)
 }
 
 // look returns the platform's last word, with the question to wait for unless
@@ -222,7 +240,7 @@ func (a *access) look(ctx context.Context, p person, guild string, n need) (word
 		return last, nil
 	}
 	if last.at.Before(p.Since) { // signing in was the platform's word too, but for whether the bot is there
-		last = word{true, p.Since}
+		last = word{chat.Rights{Manage: true}, p.Since, true}
 		if n == toList && now.Sub(last.at) < n.age {
 			return last, nil
 		}
@@ -240,19 +258,19 @@ func (a *access) look(ctx context.Context, p person, guild string, n need) (word
 
 // ask puts the question.
 func (a *access) ask(ctx context.Context, key [2]string, q *question) {
-	may, err := a.discord.mayManage(ctx, key[0], key[1])
+	rights, err := a.discord.rightsOf(ctx, key[0], key[1])
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer close(q.done)
 	absent := errors.Is(err, chat.ErrNotInGuild)
-	if q.may, q.err = may, err; absent {
+	if q.word, q.err = (word{rights: rights, at: a.now()}), err; absent {
 		q.err = nil
 		a.absent[key[0]] = a.now()
 	} else if err == nil {
 		delete(a.absent, key[0])
 	}
 	if q.err == nil {
-		a.words[key] = word{q.may, a.now()}
+		a.words[key] = q.word
 	}
 }
 

@@ -137,13 +137,13 @@ func (d *Discord) revoke(ctx context.Context, token string) {
 	}
 }
 
-// mayManage asks the platform, as the bot, whether a user may manage a guild. It
-// is chat.ErrNotInGuild where the bot is no member.
-func (d *Discord) mayManage(ctx context.Context, guild, user string) (bool, error) {
+// rightsOf asks the platform, as the bot, what a user may do in a guild. It is
+// chat.ErrNotInGuild where the bot is no member.
+func (d *Discord) rightsOf(ctx context.Context, guild, user string) (chat.Rights, error) {
 	if !snowflake(guild) || !snowflake(user) {
-		return false, nil
+		return chat.Rights{}, nil
 	}
-	return d.cfg.Bot.MayManage(ctx, guild, user)
+	return d.cfg.Bot.RightsOf(ctx, guild, user)
 }
 
 // get reads what the platform says of the person whose access token it is.
