@@ -61,6 +61,12 @@ func idPrefix(at time.Time) string {
 	return ms[:8] + "-" + ms[8:]
 }
 
+// IDsWithin returns the bounds of the ids of the millisecond of at: ids are at or above from, and
+// below below.
+func IDsWithin(at time.Time) (from, below string) {
+	return idPrefix(at), idPrefix(at.Add(time.Millisecond))
+}
+
 // InstantOf returns the millisecond in which an id was made, or false if NewID cannot have made it.
 func InstantOf(id string) (time.Time, bool) {
 	u, err := uuid.Parse(id)

@@ -66,13 +66,16 @@ type Filter struct {
 }
 
 const (
-	deliveryColumns = `
-		SELECT d.id, d.event_id, coalesce(d.event_type, '') AS event_type, coalesce(d.event_at, d.created_at) AS occurred_at, d.cause, d.state, d.attempts,
-		       CASE
+	// nextAttempt is when a delivery is attempted next; null where it is not.
+	nextAttempt = `CASE
 		           WHEN d.state <> 'pending' THEN NULL
 		           WHEN d.urgent OR s.recovered_passes AND d.due_at = s.recovered_at THEN d.due_at
 		           ELSE greatest(d.due_at, s.not_before)
-		       END AS next_attempt_at,
+		       END`
+
+	deliveryColumns = `
+		SELECT d.id, d.event_id, coalesce(d.event_type, '') AS event_type, coalesce(d.event_at, d.created_at) AS occurred_at, d.cause, d.state, d.attempts,
+		       ` + nextAttempt + ` AS next_attempt_at,
 		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms`
 
 	deliveryJoins = `
