@@ -52,6 +52,7 @@ const (
 	SessionEnded     = "dashboard.session_ended"
 	GuildImported    = "guild.imported"
 	GuildExported    = "guild.exported"
+	TranscriptRead   = "ticket.transcript_read" // on the dashboard: noted once a person, ticket and hour
 )
 
 // Actions lists all actions, in the order in which the dashboard offers them as filters.
@@ -59,7 +60,7 @@ var Actions = []string{
 	TokenCreated, TokenRevoked, TokenLimited, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
 	GuildRemoved, GuildRestored, MemberForgotten,
-	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported,
+	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported, TranscriptRead,
 }
 
 // keptFor is how long a row is kept at least.

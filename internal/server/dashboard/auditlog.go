@@ -95,6 +95,8 @@ func (c *call) linked(rows []audit.Row) ([]auditRow, error) {
 		case r.Target == "":
 		case strings.HasPrefix(r.Action, "token."):
 			list[i].Thing = c.path("tokens", r.Target)
+		case r.Action == audit.TranscriptRead:
+			list[i].Thing = c.path("tickets", r.Target)
 		case endpoints[r.Target]:
 			list[i].Thing = c.path("webhooks", r.Target)
 		}

@@ -13,6 +13,7 @@ package dashboard
 import (
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -80,7 +81,7 @@ type Server struct {
 	sessions *scs.SessionManager
 	store    sessionStore
 	access   *access
-	pages    map[string]page
+	pages    map[string]*template.Template
 	assets   map[string]asset
 	mux      *http.ServeMux
 	foreign  *http.CrossOriginProtection
@@ -178,6 +179,7 @@ func (s *Server) routes() {
 	guild("GET "+g+"/requests", listRequests)
 	guild("GET "+g+"/audit", listAudit)
 	s.webhookRoutes(guild)
+	s.recordRoutes(guild)
 }
 
 func (s *Server) handle(pattern string, h handler) {

@@ -24,9 +24,6 @@ const (
 	scriptName = "app.js"
 )
 
-// page is a template and the layout around it.
-type page = *template.Template
-
 // frame is what the layout shows around a page.
 type frame struct {
 	Title  string
@@ -80,9 +77,9 @@ type checked struct{ Problems problems }
 func (c *checked) wrong() []problem { return c.Problems }
 
 // readPages reads every template once. Each page is the layout with its own
-// "main"; the pieces that several pages use are in parts.html.
-func (s *Server) readPages() (map[string]page, error) {
-	base, err := template.New("layout").Funcs(s.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html")
+// "main"; the pieces that several pages use are in parts.html and records.html.
+func (s *Server) readPages() (map[string]*template.Template, error) {
+	base, err := template.New("layout").Funcs(s.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/records.html")
 	if err != nil {
 		return nil, fault.Wrap(err, "dashboard")
 	}
@@ -90,10 +87,10 @@ func (s *Server) readPages() (map[string]page, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, "dashboard")
 	}
-	pages := map[string]page{}
+	pages := map[string]*template.Template{}
 	for _, name := range names {
 		short := strings.TrimSuffix(path.Base(name), ".html")
-		if short == "layout" || short == "parts" || short == "stand-in" {
+		if short == "layout" || short == "parts" || short == "records" || short == "stand-in" {
 			continue
 		}
 		t, err := base.Clone()

@@ -77,6 +77,11 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 		t.Parallel()
 		dbtest.WantIndex(t, d, "cases_pkey", byID, "1", "case-5")
 	})
+	t.Run("a case by its id or number", func(t *testing.T) {
+		t.Parallel()
+		dbtest.WantIndex(t, d, "cases_pkey", withName, "1", "case-5", 7)
+		dbtest.WantIndex(t, d, "cases_number", withName, "1", "case-5", 7)
+	})
 	t.Run("what records name", func(t *testing.T) {
 		t.Parallel()
 		if plan := dbtest.Plan(t, d, heldCases, "1", db.Array([]string{"case-5", "case-7"})); !strings.Contains(plan, " using cases_pkey ") {

@@ -262,8 +262,8 @@ func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *
 }
 
 // pot returns all entrants of the giveaway, sorted by user id as text.
-func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
-	all, err := db.Select[entrant](ctx, tx, `
+func pot(ctx context.Context, q db.Querier, g row) ([]entrant, error) {
+	all, err := db.Select[entrant](ctx, q, `
 		SELECT user_id, entries
 		FROM giveaway_entries
 		WHERE guild_id = $1

@@ -187,6 +187,10 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	}
 	dbtest.WantIndex(t, s.DB, "giveaway_entries_oldest", oldestEntries, "2", "g1", 26, 0)
 	dbtest.WantIndex(t, s.DB, "giveaway_entries_pkey", entryOfUser, "2", "g1", 26, 0, "150")
+	if plan := dbtest.Plan(t, s.DB, entered, "2", "150", 10, Recent); !strings.Contains(plan, " using giveaways_newest ") ||
+		!strings.Contains(plan, " using giveaway_entries_pkey ") {
+		t.Errorf("the giveaways of a member are not looked up one by one among the newest:\n%s", plan)
+	}
 	since := time.Now().Add(-time.Hour)
 	dbtest.WantIndex(t, s.DB, "giveaways_changed", changed, "2", 26, 0, since)
 	for _, status := range []string{scheduled, active, "paused", drawing, ended} {

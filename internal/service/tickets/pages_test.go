@@ -136,6 +136,9 @@ func TestAListOfALargeGuildAmongSmallOnesIsReadInOrder(t *testing.T) {
 		       timestamptz '2026-01-01' + (n * 7919 % 40000) * interval '1 minute', timestamptz '2026-01-01'
 		FROM generate_series(1, 40000) n`, `ANALYZE tickets`)
 	wantPlannedOnce(t, d)
+	for _, index := range []string{"tickets_pkey", "tickets_number"} {
+		dbtest.WantIndex(t, d, index, withName, "1", "ticket-5", 7)
+	}
 }
 
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {

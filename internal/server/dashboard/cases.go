@@ -1,0 +1,118 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"guildhall/internal/service/cases"
+)
+
+// caseStates and caseTypes are what a list of cases can be filtered by.
+var (
+	caseStates = []string{"active", "expired", "revoked", "deleted"}
+	caseTypes  = []string{"note", "warn", "timeout", "mute", "kick", "ban"}
+)
+
+type casesView struct {
+	people
+	Filter        cases.Filter
+	Number        string // these as they were typed
+	Since, Until  string
+	States, Types []string
+	Rows          []cases.Case
+	Next          string
+	checked
+}
+
+// Filtered reports whether anything is filtered by.
+func (v *casesView) Filtered() bool {
+	f := v.Filter
+	return f.UserID != "" || f.ModeratorID != "" || f.Type != "" || f.Status != "" || v.Number != "" || v.Since != "" || v.Until != ""
+}
+
+// typed returns what the query string has under a name, without white space around it.
+func (c *call) typed(name string) string { return strings.TrimSpace(c.r.URL.Query().Get(name)) }
+
+// chosen is typed for one of some values; empty for another value.
+func (c *call) chosen(name string, values []string) string {
+	for _, v := range values {
+		if v == c.typed(name) {
+			return v
+		}
+	}
+	return ""
+}
+
+func listCases(c *call) (reply, error) {
+	v := &casesView{States: caseStates, Types: caseTypes, Number: c.typed("number"), Since: c.typed("since"), Until: c.typed("until")}
+	v.Filter = cases.Filter{
+		UserID: c.typed("user_id"), ModeratorID: c.typed("moderator_id"), Type: c.chosen("type", caseTypes), Status: c.chosen("status", caseStates),
+	}
+	if v.Number != "" {
+		n, err := strconv.ParseInt(strings.TrimPrefix(v.Number, "#"), 10, 64)
+		if err != nil || n < 1 {
+			v.Problems.add("number", "Write the number of a case, as in 12.")
+		}
+		v.Filter.Number = n
+	}
+	if at, ok := instantOf(v.Since); ok {
+		v.Filter.Since = at
+	} else if v.Since != "" {
+		v.Problems.add("since", "Write a time in UTC, as in 2026-05-01T08:00.")
+	}
+	if at, ok := instantOf(v.Until); ok {
+		v.Filter.Until = &at
+	} else if v.Until != "" {
+		v.Problems.add("until", "Write a time in UTC, as in 2026-05-01T08:00.")
+	}
+	status := 0
+	if len(v.Problems) > 0 {
+		status = http.StatusUnprocessableEntity
+	} else if err := c.readCases(v); err != nil {
+		return reply{}, err
+	}
+	return reply{status: status, page: "cases", view: v, frame: frame{Title: "Cases", Tab: "cases"}}, nil
+}
+
+func (c *call) readCases(v *casesView) error {
+	rows, more, err := cases.List(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Filter, c.page())
+	if err != nil {
+		return err
+	}
+	v.Rows, v.Next = rows, c.nextPage(more)
+	var users []string
+	for _, one := range rows {
+		users = append(users, one.UserID, one.ModeratorID)
+	}
+	v.people, err = c.people(users...)
+	return err
+}
+
+// caseView is a case with its trace.
+type caseView struct {
+	people
+	Case  cases.Case
+	Trace traceView
+}
+
+func showCase(c *call) (reply, error) {
+	one, err := cases.Find(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	v := &caseView{Case: one}
+	if v.people, err = c.people(one.UserID, one.ModeratorID); err != nil {
+		return reply{}, err
+	}
+	changes := []change{{At: one.CreatedAt.Time, What: "created"}}
+	if !one.UpdatedAt.Time.Equal(one.CreatedAt.Time) {
+		changes = append(changes, change{At: one.UpdatedAt.Time, What: "last changed"})
+	}
+	if v.Trace, err = c.trace(v.people, "case.", one.ID, changes); err != nil {
+		return reply{}, err
+	}
+	return reply{page: "case", view: v, frame: frame{
+		Title: "Case " + strconv.FormatInt(one.Number, 10), Tab: "cases", Crumbs: []crumb{{"Cases", c.path("cases")}},
+	}}, nil
+}

@@ -1,0 +1,166 @@
+package dashboard
+
+import (
+	"slices"
+	"strconv"
+
+	"guildhall/internal/base/page"
+	"guildhall/internal/service/giveaways"
+)
+
+const (
+	// entrantsPage is how many entrants of a giveaway a page shows, and drawsPage how many draws.
+	entrantsPage = 50
+	drawsPage    = 10
+)
+
+type giveawaysView struct {
+	people
+	Status string
+	States []string
+	Rows   []giveaways.Giveaway
+	Next   string
+}
+
+func listGiveaways(c *call) (reply, error) {
+	v := &giveawaysView{States: giveaways.States, Status: c.chosen("status", giveaways.States)}
+	rows, more, err := giveaways.List(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Status, c.page())
+	if err != nil {
+		return reply{}, err
+	}
+	v.Rows, v.Next = rows, c.nextPage(more)
+	var users []string
+	for _, g := range rows {
+		users = append(users, g.Winners...)
+	}
+	if v.people, err = c.people(users...); err != nil {
+		return reply{}, err
+	}
+	return reply{page: "giveaways", view: v, frame: frame{Title: "Giveaways", Tab: "giveaways"}}, nil
+}
+
+// giveawayView is a giveaway with its entrants, draws and trace.
+type giveawayView struct {
+	people
+	Giveaway     giveaways.Giveaway
+	Entrants     []giveaways.Entrant
+	MoreEntrants string
+	Draws        []drawRow
+	MoreDraws    string
+	Page         string // of the draws
+	Verified     bool   // the draws of the page were repeated
+	Trace        traceView
+}
+
+// drawRow is a draw with who asked for it, and what its repetition has given.
+type drawRow struct {
+	giveaways.Drawn
+	Who     actorView
+	Problem string
+}
+
+func showGiveaway(c *call) (reply, error) {
+	g, err := giveaways.Find(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	v := &giveawayView{Giveaway: g}
+	q := c.r.URL.Query()
+	p := page.Of(c.pageNumber("entrants"), entrantsPage)
+	var more bool
+	if v.Entrants, more, err = giveaways.EntrantsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, g, p); err != nil {
+		return reply{}, err
+	}
+	if more {
+		q.Set("entrants", strconv.Itoa(p.Page+1))
+		v.MoreEntrants = "?" + q.Encode()
+	}
+	if err := c.readDraws(v); err != nil {
+		return reply{}, err
+	}
+	users := slices.Concat(g.Winners, []string{or(g.HostID)})
+	for _, e := range v.Entrants {
+		users = append(users, e.UserID)
+	}
+	for _, d := range v.Draws {
+		users = append(users, d.Winners...)
+	}
+	if v.people, err = c.people(users...); err != nil {
+		return reply{}, err
+	}
+	if v.Trace, err = c.trace(v.people, "giveaway.", g.ID, v.changes()); err != nil {
+		return reply{}, err
+	}
+	return reply{page: "giveaway", view: v, frame: frame{Title: g.Prize, Tab: "giveaways", Crumbs: []crumb{{"Giveaways", c.path("giveaways")}}}}, nil
+}
+
+// readDraws reads a page of the draws, and repeats them where the query string asks for it.
+func (c *call) readDraws(v *giveawayView) error {
+	q, p := c.r.URL.Query(), page.Of(c.pageNumber("draws"), drawsPage)
+	draws, more, err := giveaways.DrawsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Giveaway, p)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, d := range draws {
+		ids = append(ids, or(d.Origin.TokenID)+or(d.Origin.KeyID))
+	}
+	who, err := c.actors(ids...)
+	if err != nil {
+		return err
+	}
+	for i, d := range draws {
+		row := drawRow{Drawn: d, Who: who[ids[i]]}
+		if ids[i] == "" {
+			row.Who.Name = "its time was over"
+		}
+		v.Draws = append(v.Draws, row)
+	}
+	if more {
+		q.Set("draws", strconv.Itoa(p.Page+1))
+		q.Del("verify")
+		v.MoreDraws = "?" + q.Encode()
+	}
+	v.Page = strconv.Itoa(p.Page)
+	if v.Verified = q.Get("verify") != ""; !v.Verified {
+		return nil
+	}
+	verdicts, err := giveaways.Verify(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Giveaway, p)
+	for i, verdict := range verdicts[:min(len(verdicts), len(v.Draws))] {
+		v.Draws[i].Problem = verdict.Problem
+	}
+	return err
+}
+
+// changes are the changes of the giveaway that are stored: its making, and its draws.
+func (v *giveawayView) changes() []change {
+	changes := []change{{At: v.Giveaway.CreatedAt.Time, What: "made"}}
+	for i := range v.Draws {
+		d := &v.Draws[i]
+		changes = append(changes, change{At: d.DrawnAt.Time, What: "drawn, round " + strconv.Itoa(d.Round), Who: &d.Who})
+	}
+	if at := v.Giveaway.UpdatedAt.Time; !slices.ContainsFunc(changes, func(c change) bool { return c.At.UnixMilli() == at.UnixMilli() }) {
+		changes = append(changes, change{At: at, What: "last changed"})
+	}
+	return changes
+}
+
+// Outcome is what has become of the giveaway, in a sentence.
+func (v *giveawayView) Outcome() string {
+	g := v.Giveaway
+	switch {
+	case g.Status == "scheduled":
+		return "It has not begun."
+	case g.Status == "active", g.Status == "paused":
+		return "It has not ended."
+	case g.Status == "drawing":
+		return "It has ended, and its winners are being drawn."
+	case len(g.Winners) == 0 && g.EntrantCount == 0:
+		return "Nobody had entered, so nobody won."
+	case len(g.Winners) == 0:
+		return "Nobody won."
+	case len(g.Winners) < g.WinnerCount:
+		return "Fewer won than there were prizes."
+	}
+	return "Every prize has a winner."
+}

@@ -1,0 +1,170 @@
+package giveaways
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"guildhall/gen"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+)
+
+// The functions of this file read giveaways for people, in the dashboard, each bound to a
+// guild.
+
+// Giveaway is a giveaway as the API shows it.
+type Giveaway = gen.Giveaway
+
+// Find returns a giveaway. It is NotFound when the guild has no such giveaway.
+func Find(ctx context.Context, q db.Querier, guild, id string) (Giveaway, error) {
+	g, err := get(ctx, q, guild, id)
+	return show(g), err
+}
+
+// Entered is a giveaway that a member has entered or won.
+type Entered struct {
+	Giveaway
+	Entries int64 // of the member; 0 for a winner of whom no entry is stored
+	Won     bool
+}
+
+// Recent is how many of a guild's newest giveaways OfMember looks at.
+const Recent = 100
+
+// OfMember returns the newest limit of the guild's Recent newest giveaways that a member has
+// entered or won.
+func OfMember(ctx context.Context, q db.Querier, guild, user string, limit int) ([]Entered, error) {
+	rows, err := db.Select[struct {
+		row
+		Own int64 `db:"own"`
+		Won bool  `db:"won"`
+	}](ctx, q, entered, guild, user, limit, Recent)
+	list := make([]Entered, len(rows))
+	for i, r := range rows {
+		list[i] = Entered{show(r.row), r.Own, r.Won}
+	}
+	return list, fault.Wrap(err, "read the giveaways of", user, "in guild", guild)
+}
+
+// entered looks the member's entry up in each of the newest giveaways: no index leads from a
+// member to entries.
+var entered = `
+		WITH newest AS MATERIALIZED (
+			SELECT ` + columns + `
+			FROM giveaways
+			WHERE guild_id = $1
+			ORDER BY created_at DESC, id DESC
+			LIMIT $4
+		)
+		SELECT n.*, coalesce(e.entries, 0) AS own, $2 = ANY (n.winners) AS won
+		FROM newest n
+		LEFT JOIN LATERAL (
+			SELECT entries
+			FROM giveaway_entries
+			WHERE guild_id = $1 AND giveaway_id = n.id AND user_id = $2
+			OFFSET 0
+		) e ON true
+		WHERE e.entries IS NOT NULL OR $2 = ANY (n.winners)
+		ORDER BY n.created_at DESC, n.id DESC
+		LIMIT $3`
+
+// Drawn is a draw as the API shows it, and Entrant a member's entries.
+type (
+	Drawn   = gen.GiveawayDraw
+	Entrant = gen.GiveawayEntry
+)
+
+// States are the states of a giveaway.
+var States = []string{scheduled, active, paused, drawing, ended}
+
+// List returns a page of the guild's giveaways, newest first, and whether more follow. An empty
+// status lets all through.
+func List(ctx context.Context, q db.Querier, guild, status string, p page.P) ([]Giveaway, bool, error) {
+	rows, err := list(ctx, q, guild, status, nil, p)
+	rows, more := page.Cut(rows, p)
+	return page.Each(rows, show), more, err
+}
+
+// rowOf returns of the row of a giveaway what its entries and draws are read by.
+func rowOf(guild string, g Giveaway) row {
+	return row{GuildID: guild, ID: g.ID, EntrantCount: g.EntrantCount, WinnerCount: g.WinnerCount}
+}
+
+// EntrantsOf returns a page of a giveaway's entrants in the order in which they entered, and
+// whether more follow.
+func EntrantsOf(ctx context.Context, q db.Querier, guild string, g Giveaway, p page.P) ([]Entrant, bool, error) {
+	rows, err := entries(ctx, q, rowOf(guild, g), nil, p)
+	rows, more := page.Cut(rows, p)
+	return page.Each(rows, showEntry), more, err
+}
+
+// DrawsOf returns a page of a giveaway's draws by round, and whether more follow.
+func DrawsOf(ctx context.Context, q db.Querier, guild string, g Giveaway, p page.P) ([]Drawn, bool, error) {
+	rows, err := records(ctx, q, rowOf(guild, g), p)
+	rows, more := page.Cut(rows, p)
+	return page.Each(rows, showDraw), more, err
+}
+
+// Verdict is what repeating a draw has given.
+type Verdict struct {
+	Round   int
+	Problem string // the first difference; empty: the same winners come out
+}
+
+// Verify repeats the draws of a page from their seeds and the giveaway's entries.
+func Verify(ctx context.Context, q db.Querier, guild string, shown Giveaway, p page.P) ([]Verdict, error) {
+	g := rowOf(guild, shown)
+	rows, err := records(ctx, q, g, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, _ = page.Cut(rows, p)
+	all, err := pot(ctx, q, g)
+	if err != nil {
+		return nil, err
+	}
+	hash := potHash(all)
+	list := make([]Verdict, len(rows))
+	for i, r := range rows {
+		list[i] = Verdict{r.Round, r.difference(g, all, hash)}
+	}
+	return list, nil
+}
+
+// difference repeats a draw from the entries of its giveaway, sorted by user id, and returns the
+// first difference to the record; empty where there is none.
+func (r record) difference(g row, all []entrant, hash []byte) string {
+	if !bytes.Equal(hash, r.EntriesHash) {
+		return "the entries are not those that were drawn from: their fingerprint is " + hex.EncodeToString(hash)
+	}
+	out := make(map[string]bool, len(r.PastWinners)+len(r.Excluded))
+	for _, id := range slices.Concat(r.PastWinners, r.Excluded) {
+		out[id] = true
+	}
+	count := len(r.Drawn)
+	if r.Round == 1 {
+		count = max(count, g.WinnerCount) // fewer were drawn only where fewer had entered
+	}
+	drawn, err := pick(r.Seed, all, out, count)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range max(len(drawn), len(r.Drawn)) {
+		if was, is := at(r.Drawn, i), at(drawn, i); was != is {
+			return fmt.Sprintf("place %d went to %s, and the repetition gives it to %s", i+1, was, is)
+		}
+	}
+	return ""
+}
+
+// at returns the winner of a place.
+func at(winners []string, i int) string {
+	if i < len(winners) {
+		return winners[i]
+	}
+	return "nobody"
+}
