@@ -16,36 +16,30 @@ var mee6Format = &format{
 
 // mee6Table has a page, an array of players as scripts save it, and an array of pages.
 func mee6Table() []row {
-	rows := []row{
+	all := []row{
 		{path: "/status_code", to: "an error"},
 		{path: "/error"},
 		{path: "/players/#", item: true},
 		{path: "/#", item: true},
 	}
 	for _, page := range []string{"", "/#"} {
-		rows = append(rows, row{path: page + "/guild/id", to: "guild"})
-		for _, name := range []string{
+		all = append(all, row{path: page + "/guild/id", to: "guild"})
+		all = append(all, rows("", page,
 			"page", "guild/allow_join", "guild/application_commands_enabled", "guild/commands_prefix", "guild/icon", "guild/invite_leaderboard",
-			"guild/leaderboard_url", "guild/name", "guild/premium", "xp_rate", "xp_per_message", "role_rewards", "admin", "banner_url", "country", "is_member", "monetize_options", "player",
-			"user_guild_settings",
-		} {
-			rows = append(rows, row{path: page + "/" + name})
-		}
+			"guild/leaderboard_url", "guild/name", "guild/premium", "xp_rate", "xp_per_message", "role_rewards", "admin", "banner_url", "country",
+			"is_member", "monetize_options", "player", "user_guild_settings")...)
 	}
 	for _, player := range []string{"/players/#", "/#/players/#", "/#"} {
-		rows = append(rows, []row{
+		all = append(all, []row{
 			{path: player + "/id", to: "level.user_id"},
 			{path: player + "/guild_id", to: "guild"},
 			{path: player + "/xp", to: "level.total_xp"},
 			{path: player + "/level", to: "the level, which is held against the curve"},
 		}...)
-		for _, name := range []string{
-			"avatar", "detailed_xp", "discriminator", "is_monetize_subscriber", "message_count", "monetize_xp_boost", "username",
-		} {
-			rows = append(rows, row{path: player + "/" + name})
-		}
+		all = append(all, rows("", player,
+			"avatar", "detailed_xp", "discriminator", "is_monetize_subscriber", "message_count", "monetize_xp_boost", "username")...)
 	}
-	return rows
+	return all
 }
 
 type mee6 struct {

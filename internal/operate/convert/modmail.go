@@ -23,10 +23,10 @@ var modmailFormat = &format{
 }
 
 func modmailTable() []row {
-	var rows []row
+	var all []row
 	for _, of := range []string{"", "/#"} {
 		m := of + "/messages/#/"
-		rows = append(rows, []row{
+		all = append(all, []row{
 			{path: of, item: true},
 			{path: of + "/_id", to: "ticket.id"},
 			{path: of + "/open", to: "ticket.status"},
@@ -78,7 +78,7 @@ func modmailTable() []row {
 			{path: m + "attachments/#/description"},
 		}...)
 	}
-	return rows
+	return all
 }
 
 // unwrap takes out of a tree the objects by which the database names types, such as

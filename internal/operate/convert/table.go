@@ -16,6 +16,22 @@ type row struct {
 	item bool   // an object that is read whole and becomes records
 }
 
+// rows returns a row for each path below of. All become the same member; without one they
+// have no place.
+func rows(to, of string, paths ...string) []row {
+	all := make([]row, len(paths))
+	for i, path := range paths {
+		all[i] = row{path: of + "/" + path, to: to}
+	}
+	return all
+}
+
+// embedRows returns the rows of an embed of the platform.
+func embedRows(of string) []row {
+	return append(rows("ticket_message.content", of, "title", "description", "fields/#/name", "fields/#/value"),
+		rows("", of, "fields/#/inline", "author", "color", "footer", "image", "provider", "thumbnail", "timestamp", "type", "url", "video")...)
+}
+
 // pattern is a node of a table's tree.
 type pattern struct {
 	row      *row
@@ -30,14 +46,14 @@ type pattern struct {
 	bare     bool     // an item may be a number alone, and its handler counts what has no place
 }
 
-func grow(rows []row) *pattern {
+func grow(table []row) *pattern {
 	root := &pattern{names: map[string]*pattern{}}
-	for i := range rows {
+	for i := range table {
 		at := root
-		for _, word := range strings.Split(rows[i].path, "/")[1:] {
+		for _, word := range strings.Split(table[i].path, "/")[1:] {
 			at = at.grow(word)
 		}
-		at.row = &rows[i]
+		at.row = &table[i]
 	}
 	root.mark()
 	return root

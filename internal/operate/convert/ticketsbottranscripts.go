@@ -21,36 +21,26 @@ var transcriptTable = grow(slices.Concat(
 ))
 
 func transcriptRows(of string) []row {
-	rows := []row{
-		{path: of + "/id", to: "ticket_message.id, ticket_message.channel_message_id"},
-		{path: of + "/author", to: "ticket_message.author_id"},
-		{path: of + "/author/id", to: "ticket_message.author_id"},
-		{path: of + "/author/bot", to: "ticket_message.author_type"},
-		{path: of + "/badge", to: "ticket_message.author_type"},
-		{path: of + "/content", to: "ticket_message.content"},
-		{path: of + "/timestamp", to: "ticket_message.created_at"},
-		{path: of + "/time", to: "ticket_message.created_at"},
-		{path: of + "/edited_timestamp", to: "ticket_message.edited_at"},
-		{path: of + "/message_snapshots/#/message/content", to: "ticket_message.content"},
-		{path: of + "/sticker_items/#/name", to: "ticket_message.content"},
-	}
-	for _, name := range []string{"filename", "name", "url", "size", "content_type"} {
-		rows = append(rows, row{path: of + "/attachments/#/" + name, to: "ticket_message.attachments"})
-	}
-	for _, name := range []string{"title", "description", "fields/#/name", "fields/#/value"} {
-		rows = append(rows, row{path: of + "/embeds/#/" + name, to: "ticket_message.content"})
-	}
-	for _, name := range []string{
-		"activity", "application", "application_id", "author/avatar", "author/discriminator", "author/global_name", "author/public_flags", "author/username",
-		"attachments/#/Id", "attachments/#/id", "attachments/#/height", "attachments/#/width", "attachments/#/proxy_url", "attachments/#/ephemeral",
-		"channel_id", "components", "embeds/#/author", "embeds/#/color", "embeds/#/fields/#/inline", "embeds/#/footer", "embeds/#/image",
-		"embeds/#/provider", "embeds/#/thumbnail", "embeds/#/timestamp", "embeds/#/type", "embeds/#/url", "embeds/#/video", "flags", "guild_id", "interaction",
-		"member", "mention_channels", "mention_everyone", "mention_roles", "mentions", "message_reference", "message_snapshots/#/message/timestamp",
-		"nonce", "pinned", "position", "reactions", "referenced_message", "sticker_items/#/id", "sticker_items/#/format_type", "thread", "tts", "type", "webhook_id",
-	} {
-		rows = append(rows, row{path: of + "/" + name})
-	}
-	return rows
+	return slices.Concat(
+		[]row{
+			{path: of + "/id", to: "ticket_message.id, ticket_message.channel_message_id"},
+			{path: of + "/author", to: "ticket_message.author_id"},
+			{path: of + "/author/id", to: "ticket_message.author_id"},
+			{path: of + "/author/bot", to: "ticket_message.author_type"},
+			{path: of + "/badge", to: "ticket_message.author_type"},
+			{path: of + "/timestamp", to: "ticket_message.created_at"},
+			{path: of + "/time", to: "ticket_message.created_at"},
+			{path: of + "/edited_timestamp", to: "ticket_message.edited_at"},
+		},
+		rows("ticket_message.content", of, "content", "message_snapshots/#/message/content", "sticker_items/#/name"),
+		rows("ticket_message.attachments", of+"/attachments/#", "filename", "name", "url", "size", "content_type"),
+		embedRows(of+"/embeds/#"),
+		rows("", of, "activity", "application", "application_id", "author/avatar", "author/discriminator", "author/global_name", "author/public_flags",
+			"author/username", "attachments/#/Id", "attachments/#/id", "attachments/#/height", "attachments/#/width", "attachments/#/proxy_url",
+			"attachments/#/ephemeral", "channel_id", "components", "flags", "guild_id", "interaction", "member", "mention_channels", "mention_everyone",
+			"mention_roles", "mentions", "message_reference", "message_snapshots/#/message/timestamp", "nonce", "pinned", "position", "reactions",
+			"referenced_message", "sticker_items/#/id", "sticker_items/#/format_type", "thread", "tts", "type", "webhook_id"),
+	)
 }
 
 // isTranscript reports whether a document holds messages of the platform.

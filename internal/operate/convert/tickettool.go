@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,33 +28,25 @@ var ticketToolFormat = &format{
 }
 
 func ticketToolRows() []row {
-	rows := []row{
-		{path: "/server/id", to: "guild"},
-		{path: "/server/name"}, {path: "/server/icon"},
-		{path: "/channel/id", to: "ticket.id, ticket.created_at"},
-		{path: "/channel/name", to: "ticket.subject, ticket.number"},
-		{path: "/messages/#/id", to: "ticket_message.id, ticket_message.channel_message_id"},
-		{path: "/messages/#/user_id", to: "ticket_message.author_id"},
-		{path: "/messages/#/userid", to: "ticket_message.author_id"},
-		{path: "/messages/#/bot", to: "ticket_message.author_type"},
-		{path: "/messages/#/content", to: "ticket_message.content"},
-		{path: "/messages/#/created", to: "ticket_message.created_at"},
-		{path: "/messages/#/edited", to: "ticket_message.edited_at"},
-	}
-	for _, name := range []string{"name", "url", "size"} {
-		rows = append(rows, row{path: "/messages/#/attachments/#/" + name, to: "ticket_message.attachments"})
-	}
-	for _, name := range []string{"title", "description", "fields/#/name", "fields/#/value"} {
-		rows = append(rows, row{path: "/messages/#/embeds/#/" + name, to: "ticket_message.content"})
-	}
-	for _, name := range []string{
-		"avatar", "components", "discordData", "nick", "reactions", "reference", "tag", "username", "attachments/#/height", "attachments/#/width",
-		"embeds/#/author", "embeds/#/color", "embeds/#/fields/#/inline", "embeds/#/footer", "embeds/#/image", "embeds/#/thumbnail", "embeds/#/timestamp",
-		"embeds/#/type", "embeds/#/url",
-	} {
-		rows = append(rows, row{path: "/messages/#/" + name})
-	}
-	return rows
+	return slices.Concat(
+		[]row{
+			{path: "/server/id", to: "guild"},
+			{path: "/server/name"}, {path: "/server/icon"},
+			{path: "/channel/id", to: "ticket.id, ticket.created_at"},
+			{path: "/channel/name", to: "ticket.subject, ticket.number"},
+			{path: "/messages/#/id", to: "ticket_message.id, ticket_message.channel_message_id"},
+			{path: "/messages/#/user_id", to: "ticket_message.author_id"},
+			{path: "/messages/#/userid", to: "ticket_message.author_id"},
+			{path: "/messages/#/bot", to: "ticket_message.author_type"},
+			{path: "/messages/#/content", to: "ticket_message.content"},
+			{path: "/messages/#/created", to: "ticket_message.created_at"},
+			{path: "/messages/#/edited", to: "ticket_message.edited_at"},
+		},
+		rows("ticket_message.attachments", "/messages/#/attachments/#", "name", "url", "size"),
+		embedRows("/messages/#/embeds/#"),
+		rows("", "/messages/#", "avatar", "components", "discordData", "nick", "reactions", "reference", "tag", "username",
+			"attachments/#/height", "attachments/#/width"),
+	)
 }
 
 type ticketTool struct {
