@@ -54,7 +54,7 @@ func newTable(file string, src io.Reader, sep byte) (*tableReader, error) {
 	head, _ := text.Peek(text.Size()) // an error comes again when the rows are read
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	begin := bytes.TrimSpace(first)
-	if bytes.HasPrefix(first, []byte("PK\x03\x04")) || bytes.HasPrefix(begin, []byte("{")) || bytes.HasPrefix(begin, []byte("[")) {
+	if bytes.HasPrefix(first, []byte("PK\x03\x04")) || bytes.HasPrefix(begin, []byte("{")) || bytes.HasPrefix(begin, []byte("[")) || isPage(begin) {
 		return nil, &Error{File: file, Line: 1, Text: "is no table", missing: true}
 	}
 	t := &tableReader{file: file, src: text, line: 1}

@@ -158,7 +158,7 @@ func (h *csvHandler) enough(file string, c columnMap) error {
 }
 
 func noColumn(file, member string, headings []string) error {
-	return &Error{File: file, Text: fmt.Sprintf("there is no column for %s; the columns are %s. Say which: --map %s=COLUMN",
+	return &Error{File: file, missing: true, Text: fmt.Sprintf("there is no column for %s; the columns are %s. Say which: --map %s=COLUMN",
 		member, shorten(strings.Join(headings, ", "), 400), member)}
 }
 

@@ -5,9 +5,11 @@ import (
 	"strings"
 )
 
+const giveawayMembers = "messageId|messageID=id channelId|channelID=id winnerCount=number prize=text"
+
 var giveawaysFormat = &format{
 	name: "discord-giveaways", title: "discord-giveaways", items: "giveaway",
-	needs:      []needed{{path: "/#", members: "messageId|messageID=id channelId|channelID=id winnerCount=number prize=text"}},
+	needs:      []needed{{path: "/#", members: giveawayMembers}, {members: giveawayMembers}},
 	manyGuilds: true,
 	where:      "giveaways.json of a bot that uses the npm library discord-giveaways.",
 	notes: []string{"Entries are reactions and not in the file, so giveaways that run are left out; with --running they come too, and their entries have to come " +
@@ -20,9 +22,9 @@ var giveawaysFormat = &format{
 // giveawayTable has an array, and a document a line as mongoexport writes it. Before
 // version 5 of the library ids ended in ID.
 func giveawayTable() []row {
-	var rows []row
+	var all []row
 	for _, of := range []string{"/#", ""} {
-		rows = append(rows, row{path: of, item: true})
+		all = append(all, row{path: of, item: true})
 		for _, m := range [][2]string{
 			{"messageId", "giveaway.id, giveaway.message_id"}, {"messageID", "giveaway.id, giveaway.message_id"},
 			{"channelId", "giveaway.channel_id"}, {"channelID", "giveaway.channel_id"}, {"guildId", "guild"}, {"guildID", "guild"},
@@ -30,17 +32,15 @@ func giveawayTable() []row {
 			{"pauseOptions/isPaused", "giveaway.status"}, {"winnerCount", "giveaway.winner_count"}, {"prize", "giveaway.prize"},
 			{"hostedBy", "giveaway.host_id"}, {"winnerIds/#", "giveaway.winners"}, {"winnerIDs/#", "giveaway.winners"},
 		} {
-			rows = append(rows, row{path: of + "/" + m[0], to: m[1]})
+			all = append(all, row{path: of + "/" + m[0], to: m[1]})
 		}
-		for _, name := range []string{
+		all = append(all, rows("", of,
 			"_id", "__v", "allowedMentions", "bonusEntries", "botsCanWin", "embedColor", "embedColorEnd", "entrantIds", "exemptMembers", "exemptPermissions",
 			"extraData", "image", "isDrop", "lastChance", "messages", "pauseOptions/content", "pauseOptions/unPauseAfter", "pauseOptions/unpauseAfter",
 			"pauseOptions/embedColor", "pauseOptions/durationAfterPause", "pauseOptions/infiniteDurationText", "reaction", "thumbnail",
-		} {
-			rows = append(rows, row{path: of + "/" + name})
-		}
+		)...)
 	}
-	return rows
+	return all
 }
 
 type giveaways struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,12 +87,40 @@ func (r result) ok(t *testing.T) string {
 	return rest
 }
 
-// golden are the fixtures with the flags that their expected files were made with.
-var golden = []struct {
+// fixture is a conversion whose expected file is NAME.out.jsonl in testdata.
+type fixture struct {
 	name  string
 	o     Options
 	files []string
-}{
+}
+
+// guild returns the id of the guild in the expected file.
+func (f fixture) guild(t testing.TB) string {
+	t.Helper()
+	return wordAfter(readFixture(t, f.name+".out.jsonl"), `"id":"`)
+}
+
+// fixtures returns golden and the conversions of index.json that have an expected file of
+// their own.
+func fixtures(t testing.TB) []fixture {
+	t.Helper()
+	all := slices.Clone(golden)
+	for _, c := range index(t) {
+		name := strings.TrimSuffix(c.Out, ".out.jsonl")
+		if name == "" || slices.ContainsFunc(golden, func(f fixture) bool { return f.name == name }) {
+			continue
+		}
+		f := fixture{name: name, o: c.options(t)}
+		for _, file := range c.Files {
+			f.files = append(f.files, filepath.Base(file))
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// golden lists the fixtures of the first formats.
+var golden = []fixture{
 	{"mee6", Options{From: "mee6"}, []string{"mee6.0.json", "mee6.1.json"}},
 	{"csv-wallet", Options{From: "csv", Record: "wallet", Guild: "500000000000000005"}, []string{"csv-wallet.csv"}},
 	{"csv-case", Options{From: "csv", Record: "case", Guild: "500000000000000006", Map: []string{

@@ -20,8 +20,18 @@ type indexed struct {
 	ErrorLacks       []string `json:"error_lacks"`
 }
 
+// index returns the entries of testdata/index.json.
+func index(t testing.TB) []indexed {
+	t.Helper()
+	var all []indexed
+	if err := json.Unmarshal([]byte(readFixture(t, "index.json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // options are those that a command line gives.
-func (c *indexed) options(t *testing.T) Options {
+func (c *indexed) options(t testing.TB) Options {
 	t.Helper()
 	var o Options
 	texts := map[string]*string{
@@ -61,11 +71,7 @@ func sum(list []*Finding) (n int64) {
 
 func TestEachCallOfTheIndexHasItsOutcome(t *testing.T) {
 	t.Parallel()
-	var index []indexed
-	if err := json.Unmarshal([]byte(readFixture(t, "index.json")), &index); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range index {
+	for _, c := range index(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			var paths []string

@@ -307,7 +307,10 @@ func candidates(v *value, path string) map[string]*value {
 	case v.kind == kindObject:
 		for m := v.first; m != nil; m = m.next {
 			if isID(m.name) {
-				if m.kind == kindObject {
+				switch below := m.firstMember(); {
+				case below != nil && isID(below.name):
+					all[path+"/{guild}/{user}"] = below
+				case m.kind == kindObject:
 					all[path+"/{user}"] = m
 				}
 				break

@@ -83,7 +83,7 @@ func (r *conversion) otherFile(in *Input, head []byte) string {
 		return "is a database of SQLite; give the result of a query: --from csv"
 	case bytes.Contains(head, []byte("let messages")):
 		return r.looksLike(formatNamed("ticket-tool"))
-	case bytes.HasPrefix(begin, []byte("<")):
+	case isPage(begin):
 		return "is a page (HTML) and holds no data; fetch the export again"
 	case sqlBegin.Match(begin):
 		return "is SQL, which is never run; give the result of a query: --from csv"
@@ -91,6 +91,12 @@ func (r *conversion) otherFile(in *Input, head []byte) string {
 		return encrypted
 	}
 	return ""
+}
+
+// isPage reports whether a file begins as HTML does. A table may begin with a mention or
+// an instant, <@ID> or <t:SECONDS>.
+func isPage(begin []byte) bool {
+	return bytes.HasPrefix(begin, []byte("<")) && !bytes.HasPrefix(begin, []byte("<@")) && !bytes.HasPrefix(begin, []byte("<t:"))
 }
 
 // likeZip tells a zip by the names in it.
@@ -140,7 +146,7 @@ func (r *conversion) otherJSON(root *value, cut, whole bool) string {
 	case len(like) == 1:
 		return r.looksLike(like[0])
 	case len(like) == 0:
-		return cond(whole || root.kind == kindArray, r.anyJSON(root), "")
+		return cond(whole || root.kind == kindArray || !r.f.shares(root), r.anyJSON(root), "")
 	}
 	names := make([]string, len(like))
 	for i, f := range like {
@@ -187,10 +193,34 @@ func holds(root *value) string {
 
 // anyJSON names the format that reads what no bot's format fits.
 func (r *conversion) anyJSON(root *value) string {
-	if paths := jsonPaths(root); len(paths) > 0 && r.f.name != "json" {
+	paths := jsonPaths(root)
+	switch {
+	case r.f.name == "json":
+	case len(paths) > 0:
 		return fmt.Sprintf("%s; --from json reads any: --path %s", holds(root), paths[0])
+	case slices.ContainsFunc(root.members(), func(m *value) bool { return isID(m.text) }):
+		return holds(root) + "; --from json reads any" // a document a line
 	}
 	return ""
+}
+
+// shares reports whether a document has a member that a file of the format begins with.
+func (f *format) shares(root *value) bool {
+	for _, n := range f.needs {
+		first, _, _ := strings.Cut(strings.TrimPrefix(n.path, "/"), "/")
+		if root.get(first) != nil {
+			return true
+		}
+		for m := range strings.FieldsSeq(n.members) {
+			names, kind, _ := strings.Cut(m, "=")
+			for name := range strings.SplitSeq(names, "|") {
+				if n.path == "" && kind != "any" && root.get(name) != nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // fits reports whether at least one item has all members with their types, and none

@@ -21,6 +21,7 @@ var redFormat = &format{
 		{path: redBank + "/MEMBER/{guild}/{user}"}, {path: redBank + "/USER/{user}"}, {path: redModLog + "/CASES/{guild}/{number}", members: "action_type=text"},
 		{path: redModLog + "/GUILD/{guild}/cases/{number}", members: "action_type=text"}, {path: redWarnings + "/MEMBER/{guild}/{user}"},
 		{path: "/configs/{guild}/users/{user}", members: "xp=number"}, {path: "/users/{user}", members: "xp=number level=number"},
+		{path: redLevelUp + "/GUILD/{guild}/users/{user}"}, {path: redWarn + "/MODLOGS/{guild}/{user}/x/#", members: "level=number"},
 	},
 	xp: "level", manyGuilds: true,
 	where: "files of the JSON backend below the bot's data folder, any of them in one call: Bank/settings.json, ModLog/settings.json,\n" +
@@ -130,37 +131,28 @@ func redOtherRows() []row {
 }
 
 func levelUpRows(of string) []row {
-	rows := []row{
+	all := []row{
 		{path: of + "/users/{user}", item: true},
 		{path: of + "/users/{user}/xp", to: "level.total_xp"},
 		{path: of + "/users/{user}/level", to: "level.total_xp"},
-		{path: of + "/users/{user}/voice"},
-		{path: of + "/users/{user}/messages"},
-		{path: of + "/users/{user}/stars"},
-		{path: of + "/users/{user}/prestige"},
-		{path: of + "/users/{user}/last_active"},
-		{path: of + "/users/{user}/show_displayname"},
-		{path: of + "/users/{user}/profile"},
-		{path: of + "/users/{user}/weekly"},
 		{path: of + "/algorithm/base", to: "the curve"},
 		{path: of + "/algorithm/exp", to: "the curve"},
 	}
-	for _, name := range []string{
+	all = append(all, rows("", of+"/users/{user}",
+		"voice", "messages", "stars", "prestige", "last_active", "show_displayname", "profile", "weekly")...)
+	return append(all, rows("", of,
 		"autoremove", "channelbonus", "cmd_cooldown", "cmd_requirements", "cmd_xp", "command_xp", "cooldown", "default_background", "emojis",
 		"ignore_deafened", "ignore_invisible", "ignore_muted", "ignore_solo", "ignoredchannels", "ignoredroles", "ignoredusers", "allowedchannels",
 		"allowedroles", "keep_level_roles", "keep_prestige_roles", "leaderboard", "levelroles", "levelup_dm", "levelup_msg", "min_length", "notify",
 		"notifydm", "notifylog", "notifymention", "prestigedata", "prestigelevel", "role_awarded_dm", "role_awarded_msg", "role_groups", "rolebonus",
 		"schema", "showbalance", "stackprestigeroles", "starcooldown", "starmention", "starmentionautodelete", "streambonus", "style_override",
 		"use_embeds", "use_exp_roles", "voice_channel", "voicexp", "weeklysettings", "xp", "xp_per_dollar",
-	} {
-		rows = append(rows, row{path: of + "/" + name})
-	}
-	return rows
+	)...)
 }
 
 // levelUp3Rows are those of the versions that kept Red's settings.json.
 func levelUp3Rows(of string) []row {
-	rows := []row{
+	all := []row{
 		{path: of + "/users/{user}", item: true},
 		{path: of + "/users/{user}/xp", to: "level.total_xp"},
 		{path: of + "/users/{user}/level", to: "level.total_xp"},
@@ -168,18 +160,13 @@ func levelUp3Rows(of string) []row {
 		{path: of + "/exp", to: "the curve"},
 		{path: redLevelUp + "/GLOBAL"},
 	}
-	for _, name := range []string{"background", "blur", "colors", "emoji", "font", "full", "messages", "prestige", "stars", "voice"} {
-		rows = append(rows, row{path: of + "/users/{user}/" + name})
-	}
-	for _, name := range []string{
+	all = append(all, rows("", of+"/users/{user}", "background", "blur", "colors", "emoji", "font", "full", "messages", "prestige", "stars", "voice")...)
+	return append(all, rows("", of,
 		"autoremove", "barlength", "channelbonuses", "cooldown", "deafened", "emojis", "ignored", "ignoredchannels", "ignoredroles", "ignoredusers",
 		"invisible", "length", "levelchannel", "levelroles", "levelup_dm", "levelup_msg", "lvlmessage", "mention", "muted", "notify", "notifydm", "notifylog",
 		"prestige", "prestigedata", "rolebonuses", "schema", "showbalance", "solo", "stackprestigeroles", "starcooldown", "starmention",
 		"starmentionautodelete", "stars", "streambonus", "tableversion", "usepics", "voicexp", "weekly", "xp",
-	} {
-		rows = append(rows, row{path: of + "/" + name})
-	}
-	return rows
+	)...)
 }
 
 func warnSystemRows(of string) []row {

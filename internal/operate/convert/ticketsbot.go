@@ -13,7 +13,11 @@ import (
 
 var ticketsBotFormat = &format{
 	name: "tickets-bot", title: "Tickets.bot", items: "item", seeks: true,
-	needs: []needed{{path: "/tickets/#", members: "id=number user_id=id open=any open_time=text"}},
+	needs: []needed{
+		{path: "/tickets/#", members: "id=number user_id=id open=any open_time=text"},
+		{path: "/messages/#", members: "author=any content=text embeds=any attachments=any", without: "message_id"}, // Modmail's have that
+		{path: "/#", members: "author=object content=text embeds=any attachments=any"},
+	},
 	where: "data.zip and transcripts.zip of the bot's export, and transcripts that were saved singly; in any order, in one call.",
 	notes: []string{
 		"Tickets come first, then their transcripts. A rating becomes a note, and so do the answers of an exit survey, with their questions.",

@@ -62,40 +62,57 @@ func told(f *format, r *Report, path []string) bool {
 
 func TestNoMemberOfAFixtureIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, c := range golden {
-		if !strings.HasSuffix(c.files[0], ".json") {
-			continue
-		}
+	for _, c := range fixtures(t) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for _, name := range c.files {
-				text, err := os.ReadFile(filepath.Join("testdata", name))
-				if err != nil {
-					t.Fatal(err)
-				}
+			for _, name := range c.readAlone() {
+				text := readFixture(t, name)
 				o := c.o
-				o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
-				r := of(t, o, name, string(text))
+				o.Guild = c.guild(t)
+				r := of(t, o, name, text)
 				if r.err != nil {
 					t.Fatal(r.err)
 				}
-				var doc any
-				if err := json.Unmarshal(text, &doc); err != nil {
-					t.Fatal(err)
-				}
 				n := 0
-				leaves(doc, nil, func(path []string) {
-					n++
-					if !told(formatNamed(o.From), r.report, path) {
-						t.Errorf("%s: nothing is said of /%s", name, strings.Join(path, "/"))
-					}
-				})
-				if n < 5 {
+				for _, doc := range documents(t, text) {
+					leaves(doc, nil, func(path []string) {
+						n++
+						if !told(formatNamed(o.From), r.report, path) {
+							t.Errorf("%s: nothing is said of /%s", name, strings.Join(path, "/"))
+						}
+					})
+				}
+				if n < 4 {
 					t.Errorf("%s has %d leaves", name, n)
 				}
 			}
 		})
 	}
+}
+
+// readAlone returns the fixture's files of JSON that convert without the others, and whose
+// members stand in the table of their format: what json maps follows from the call, and a
+// transcript of tickets-bot needs data.json.
+func (f fixture) readAlone() []string {
+	if f.o.From == "json" || f.o.From == "tickets-bot" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(f.files), func(name string) bool { return !strings.HasPrefix(filepath.Ext(name), ".json") })
+}
+
+// documents returns the JSON documents of a file.
+func documents(t testing.TB, text string) (all []any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
+	d.UseNumber()
+	for d.More() {
+		var doc any
+		if err := d.Decode(&doc); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, doc)
+	}
+	return all
 }
 
 func readFixture(t testing.TB, name string) string {
@@ -117,32 +134,26 @@ func wordAfter(s, mark string) string {
 // in the report: as unknown, or below what is known to have no place.
 func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
 	t.Parallel()
-	for _, c := range golden {
-		if !strings.HasSuffix(c.files[0], ".json") {
-			continue
-		}
+	for _, c := range fixtures(t) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := c.o
-			o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
-			for _, name := range c.files {
-				var doc any
-				d := json.NewDecoder(strings.NewReader(readFixture(t, name)))
-				d.UseNumber()
-				if err := d.Decode(&doc); err != nil {
-					t.Fatal(err)
-				}
+			o.Guild = c.guild(t)
+			for _, name := range c.readAlone() {
+				docs := documents(t, readFixture(t, name))
 				converts := func() result {
-					text, err := json.Marshal(doc)
-					if err != nil {
-						t.Fatal(err)
+					var text bytes.Buffer
+					for _, doc := range docs {
+						if err := json.NewEncoder(&text).Encode(doc); err != nil {
+							t.Fatal(err)
+						}
 					}
-					return of(t, o, name, string(text))
+					return of(t, o, name, text.String())
 				}
 				before := counted(converts())
-				objects(doc, nil, func(path []string, m map[string]any) {
-					if m["guildId"] == "1" || slices.Contains(path, "1") && o.From == "red" && strings.Contains(name, "Bank") {
-						return // another guild's
+				each := func(path []string, m map[string]any) {
+					if ofAnother(path, m) {
+						return
 					}
 					m["zz_new"] = map[string]any{"deep": []int{1}}
 					r := converts()
@@ -155,10 +166,23 @@ func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
 					case counted(r) != before+1 && !below(formatNamed(o.From), path):
 						t.Errorf("%s: a new member of /%s is in no list", name, strings.Join(path, "/"))
 					}
-				})
+				}
+				for _, doc := range docs {
+					objects(doc, nil, each)
+				}
 			}
 		})
 	}
+}
+
+// ofAnother reports whether an object of a fixture belongs to another guild.
+func ofAnother(path []string, m map[string]any) bool {
+	for _, guild := range []string{"1", "500000000000000099"} {
+		if m["guildId"] == guild || m["guildID"] == guild || len(path) > 1 && slices.Contains(path, guild) && slices.Contains([]string{"GUILD", "MEMBER", "MODLOGS"}, path[1]) {
+			return true
+		}
+	}
+	return false
 }
 
 // objects calls do with every object of a document.
@@ -207,7 +231,7 @@ func check(t testing.TB, out string) {
 	t.Helper()
 	names := map[string]string{
 		"guild": "GuildFileGuild", "settings": "GuildFileSettings", "wallet": "GuildFileWallet", "level": "GuildFileLevel",
-		"case":   "GuildFileCase",
+		"case": "GuildFileCase", "member": "GuildFileMember",
 		"ticket": "GuildFileTicket", "ticket_message": "GuildFileTicketMessage", "giveaway": "GuildFileGiveaway",
 	}
 	for line := range strings.Lines(out) {
@@ -245,27 +269,34 @@ func sound(t testing.TB, what string, r result, file string) {
 // RELIABILITY.md, Input.
 func TestAFixtureThatIsCutAnywhereIsAnErrorOrWhole(t *testing.T) {
 	t.Parallel()
-	for _, c := range golden {
+	for _, c := range fixtures(t) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := c.o
-			o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
 			for _, name := range c.files {
-				cutAnywhere(t, o, name)
+				cutAnywhere(t, c, name)
 			}
 		})
 	}
 }
 
-func cutAnywhere(t *testing.T, o Options, name string) {
+// cutAnywhere converts a fixture with one of its files cut at every byte.
+func cutAnywhere(t *testing.T, c fixture, name string) {
 	t.Helper()
+	o := c.o
+	o.Guild = c.guild(t)
 	whole, text := 0, readFixture(t, name)
 	f := filled(t, text)
+	var beside []*Input
+	for _, other := range c.files {
+		if other != name {
+			beside = append(beside, &Input{Name: other, file: filled(t, readFixture(t, other))})
+		}
+	}
 	for n := len(text) - 1; n >= 0; n-- {
 		if err := f.Truncate(int64(n)); err != nil {
 			t.Fatal(err)
 		}
-		r := read(t, o, name, f)
+		r := read(t, o, name, f, beside...)
 		sound(t, fmt.Sprintf("%s, %d bytes", name, n), r, name)
 		if r.err != nil {
 			continue
@@ -294,13 +325,13 @@ func filled(t testing.TB, text string) *os.File {
 	return f
 }
 
-// read converts an open file under a name.
-func read(t testing.TB, o Options, name string, f *os.File) result {
+// read converts an open file under a name, behind other files.
+func read(t testing.TB, o Options, name string, f *os.File, others ...*Input) result {
 	t.Helper()
 	o.At = june
 	var out bytes.Buffer
 	var report *Report
-	err := Run(t.Context(), o, []*Input{{Name: name, file: f}}, &out, nil, noted(&report))
+	err := Run(t.Context(), o, append(slices.Clip(others), &Input{Name: name, file: f}), &out, nil, noted(&report))
 	return result{out.String(), "", report, err}
 }
 
@@ -308,29 +339,61 @@ func read(t testing.TB, o Options, name string, f *os.File) result {
 // legal records or with an error that has a place, and it never panics.
 // RELIABILITY.md, Input.
 func FuzzReaders(f *testing.F) {
-	for i, c := range golden {
+	all := fixtures(f)
+	for _, from := range []string{"amari", "polaris", "tatsu"} {
+		all = append(all, fixture{o: Options{From: from}})
+		f.Add(len(all)-1, `{"data":[{"id":"`+ada+`","exp":1,"level":1}],"users":{"`+ada+
+			`":{"xp":1}},"settings":{"curve":{"1":2}},"rankings":[{"user_id":"`+ada+`","score":1}]}`+from)
+	}
+	for i, c := range all {
 		for _, name := range c.files {
 			f.Add(i, readFixture(f, name))
 		}
+		for _, text := range packed[c.o.From] {
+			f.Add(i, text)
+		}
 	}
-	for i, name := range []string{"amari", "polaris", "tatsu"} {
-		f.Add(len(golden)+i, `{"data":[{"id":"`+ada+`","exp":1,"level":1}],"users":{"`+ada+
-			`":{"xp":1}},"settings":{"curve":{"1":2}},"rankings":[{"user_id":"`+ada+`","score":1}]}`+name)
-	}
-	f.Add(len(golden)+1, "ID,Total XP\n"+ada+",1\n")
+	f.Add(len(all)-2, "ID,Total XP\n"+ada+",1\n")
 	f.Add(2, "\"a\";\"b\"\n\"1,2\";\n")
 	f.Fuzz(func(t *testing.T, which int, text string) {
-		o := Options{From: []string{"amari", "polaris", "tatsu"}[uint(which)%3]}
-		if n := uint(which) % uint(len(golden)+3); n < uint(len(golden)) {
-			o = golden[n].o
-		}
+		o := all[uint(which)%uint(len(all))].o
 		o.Guild = "500000000000000001"
 		if o.From != "csv" && slices.Contains(formatNamed(o.From).flags, "source-guild") {
-			o.SourceGuild, o.Guild = wordAfter(text, `50000000000`), "500000000000000001"
+			o.SourceGuild = wordAfter(text, `50000000000`)
 			o.SourceGuild = cond(len(o.SourceGuild) == 7 && digits(o.SourceGuild), "50000000000"+o.SourceGuild, "")
 		}
 		sound(t, o.From, read(t, o, "a.file", filled(t, text)), "a.file")
+		if o.From == "discord-tickets" || o.From == "tickets-bot" {
+			sound(t, o.From+", packed", read(t, o, "a.file", filled(t, repacked(t, o, text))), "a.file")
+		}
 	})
+}
+
+// packed lists texts that formats read out of a zip or out of base64, which a fuzzer cannot
+// change where they are packed: those of discord-tickets are settings.json and tickets.jsonl,
+// those of tickets-bot data.json and a transcript, with a zero byte between them.
+var packed = map[string][]string{
+	"discord-tickets": {`{"categories":[{"id":3,"name":"Help","questions":[{"id":"q","label":"Why"}]}]}` + "\x00" +
+		strings.TrimSuffix(oneTicket, "}") + `,"categoryId":3,"priority":"LOW","questionAnswers":[{"questionId":"q","value":"So"}],"archivedMessages":[` +
+		`{"id":"1201000000000000002","authorId":"` + ada + `","createdAt":"2024-01-28T02:00:00Z","deleted":true,"content":` +
+		`"{\"content\":\"Hello\",\"attachments\":[{\"url\":\"https://a.example/b\"}],\"embeds\":[{\"data\":{\"title\":\"A\"}}]}"}]}`},
+	"tickets-bot": {`{"guild_id":500000000000000001,"tickets":[{"id":17,"user_id":` + ada + `,"open":false,"open_time":"2024-01-01T00:00:00Z",` +
+		`"panel_id":4,"has_transcript":true}],"panels":[{"panel_id":4,"title":"Help"}],"service_ratings":[{"ticket_id":17,"data":5}],` +
+		`"exit_survey_responses":[{"ticket_id":17,"data":{"question_id":9,"response":"Good"}}],"form_inputs":[{"id":9,"label":"How"}]}` + "\x00" +
+		`{"version":2,"entities":{"users":{"` + bo + `":{"bot":true}}},"messages":[{"id":1201000000000000002,"author":` + bo + `,"content":"Hello",` +
+		`"timestamp":"2024-01-28T02:00:00Z","embeds":[{"title":"A"}],"attachments":[{"filename":"a.png","url":"https://a.example/b","size":7}]}]}`},
+	"ticket-tool": {`<script>let channel = {"name":"closed-0017","id":"1201000000000000000"};let server = {"id":"500000000000000001"};` +
+		`let messages = [` + ticketToolMessage("1201000000000000001", ada, false, "Hello") + `];</script>`},
+}
+
+// repacked returns a zip of the texts of packed.
+func repacked(t testing.TB, o Options, text string) string {
+	t.Helper()
+	first, second, _ := strings.Cut(text, "\x00")
+	if o.From == "tickets-bot" {
+		return zipped(t, "", "data.json", first, "guild_id.txt", o.Guild, "transcripts/17.json", second)
+	}
+	return zipped(t, `{"originalGuildId":"`+cond(o.SourceGuild == "", o.Guild, o.SourceGuild)+`"}`, "settings.json", first, "tickets.jsonl", second)
 }
 
 func TestAScannerReadsWhatTheStandardDecoderReads(t *testing.T) {
