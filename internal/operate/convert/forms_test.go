@@ -1,10 +1,14 @@
 package convert
 
 import (
-	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // dated converts one case with an instant and returns its created_at.
@@ -40,15 +44,39 @@ func TestDaysAreReadAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
+// Every form of an instant is read alike in an hour that a change of clocks has twice,
+// which is the earlier one, and in one that it leaves out, which moves on.
 func TestAChangeOfClocksHasOneReading(t *testing.T) {
 	t.Parallel()
-	for cell, want := range map[string]string{
-		"2023-10-29 02:30": "2023-10-29T00:30:00Z", // twice in Berlin: the earlier one
-		"2024-03-31 02:30": "2024-03-31T01:30:00Z", // left out in Berlin: 03:30 there
-		"2024-03-31 03:30": "2024-03-31T01:30:00Z", "2023-10-29 03:30": "2023-10-29T02:30:00Z",
+	forms := map[string]string{ // by --dates
+		"2006-01-02 15:04": "", "2006-1-2 15:04": "", "2006-01-02T15:04": "", "2006-01-02 15:04:05": "", "2006/01/02 15:04": "", "02.01.2006 15:04": "",
+		"2.1.2006 15:04": "", "Jan 2, 2006 15:04": "", "Jan 02 2006 15:04": "", "2 January 2006 15:04": "", "2006-01-02 3:04 PM": "",
+		"02/01/2006 15:04": "dmy", "1/2/2006 15:04": "mdy",
+	}
+	for _, c := range []struct{ zone, local, want string }{
+		{"Europe/Berlin", "2023-10-29 02:30", "2023-10-29T00:30:00Z"}, // twice
+		{"Europe/Berlin", "2023-10-29 03:30", "2023-10-29T02:30:00Z"},
+		{"Europe/Berlin", "2024-03-31 02:30", "2024-03-31T01:30:00Z"}, // left out: 03:30
+		{"Europe/Berlin", "2024-03-31 03:30", "2024-03-31T01:30:00Z"},
+		{"America/New_York", "2023-11-05 01:30", "2023-11-05T05:30:00Z"}, // twice
+		{"America/New_York", "2024-03-10 02:30", "2024-03-10T07:30:00Z"}, // left out: 03:30
+		{"UTC", "2024-03-31 02:30", "2024-03-31T02:30:00Z"},
 	} {
-		if at, err := dated(t, Options{Timezone: "Europe/Berlin"}, cell); err != nil || at != want {
-			t.Errorf("%s became %q, want %s: %v", cell, at, want, err)
+		local, err := time.Parse("2006-01-02 15:04", c.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for form, dates := range forms {
+			cell := local.Format(form)
+			if at, err := dated(t, Options{Timezone: c.zone, Dates: dates}, cell); err != nil || at != c.want {
+				t.Errorf("%s in %s became %q, want %s: %v", cell, c.zone, at, c.want, err)
+			}
+		}
+	}
+	// A day begins where its first hour is left out.
+	for _, cell := range []string{"2018-11-04", "2018/11/04", "4.11.2018", "Nov 4, 2018", "Nov 04 2018", "4 November 2018"} {
+		if at, err := dated(t, Options{Timezone: "America/Sao_Paulo"}, cell); err != nil || at != "2018-11-04T03:00:00Z" {
+			t.Errorf("%s became %q: %v", cell, at, err)
 		}
 	}
 }
@@ -90,12 +118,23 @@ func TestAnEndThatNeverComesHasManyWords(t *testing.T) {
 		r.ok(t)
 		return wordAfter(r.out, `"expires_at":"`)
 	}
-	for _, word := range []string{"", "0", "-", "–", "n/a", "none", "Never", "PERMANENT", "perma", "forever", "Infinite"} {
+	endless := []string{"", "0", "-", "–", "n/a", "none", "Never", "PERMANENT", "perma", "forever", "Infinite"}
+	for _, word := range endless {
 		if at := expires("until", word); at != "" {
 			t.Errorf("%q ends at %s", word, at)
 		}
 		if at := expires("duration", word); at != "" {
 			t.Errorf("a length of %q ends at %s", word, at)
+		}
+	}
+	for i, word := range endless {
+		name := filepath.Join(t.TempDir(), strconv.Itoa(i))
+		if err := os.WriteFile(name, []byte("user_id,type,expires_at\n"+ada+",mute,"+word+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := of(t, Options{From: "csv", Record: "case", Guild: g1, InForce: name}, "a.csv", "user,type,date\n"+ada+",mute,2024-05-01\n")
+		if r.ok(t); wordAfter(r.out, `"status":"`) != "active" || strings.Contains(r.out, "expires_at") {
+			t.Errorf("in force until %q: %s", word, r.out)
 		}
 	}
 	for cells, want := range map[string]string{
@@ -112,16 +151,38 @@ func TestAnEndThatNeverComesHasManyWords(t *testing.T) {
 	}
 }
 
+// spellings are three ways to write a kind of case, whose words stand apart by a dash.
+func spellings(kind string) []string {
+	return []string{strings.ReplaceAll(kind, "-", ""), strings.ToUpper(strings.ReplaceAll(kind, "-", "_")), strings.ReplaceAll(kind, "-", " ") + " "}
+}
+
 func TestAKindOfCaseIsReadInAnySpelling(t *testing.T) {
 	t.Parallel()
-	for want, spellings := range map[string][]string{
-		"ban": {"Ban", "banned", "TEMP-BANNED", "hack ban"}, "mute": {"Muted", "temp_muted", "tempmute"}, "timeout": {"Timed out", "timed_out", "TIMEOUT"},
-		"warn": {"Warned", "WARNING", "warn"}, "kick": {"kicked", "Kick", "KICKED "}, "note": {"Noted", "note", "NOTE"},
+	for want, kinds := range map[string][]string{
+		"ban": {"ban", "banned", "temp-ban", "temp-banned", "hack-ban", "force-ban"}, "mute": {"mute", "muted", "temp-mute", "temp-muted"},
+		"timeout": {"time-out", "timed-out"}, "warn": {"warn", "warned", "warning"}, "kick": {"kick", "kicked", "soft-ban", "soft-banned"},
+		"note": {"note", "noted"},
 	} {
-		for _, kind := range spellings {
-			r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type,moderator\n"+ada+","+kind+","+mo+"\n")
-			if r.ok(t); wordAfter(r.out, `"type":"`) != want || len(r.report.Changed) != 0 {
-				t.Errorf("%q is a %s: %v", kind, wordAfter(r.out, `"type":"`), r.report.Changed)
+		for _, kind := range slices.Concat(kinds, []string{"-" + want + "-"}) {
+			for _, cell := range spellings(kind) {
+				r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type,moderator\n"+ada+","+cell+","+mo+"\n")
+				r.ok(t)
+				if changed := len(r.report.Changed) > 0; wordAfter(r.out, `"type":"`) != want || changed != strings.HasPrefix(kind, "soft") {
+					t.Errorf("%q is a %s: %v", cell, wordAfter(r.out, `"type":"`), r.report.Changed)
+				}
+			}
+		}
+	}
+	for began, kinds := range map[string][]string{
+		"ban": {"un-ban", "un-banned"}, "mute": {"un-mute", "un-muted", "untime-out"}, "timeout": {"un-muted", "untime-out", "timeout-removed"},
+	} {
+		for _, kind := range kinds {
+			for _, cell := range spellings(kind) {
+				r := of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type,moderator,date,until\n"+
+					ada+","+began+","+mo+",2024-01-01,2030-01-01\n"+ada+","+cell+","+mo+",2024-02-01,\n")
+				if r.ok(t); wordAfter(r.out, `"status":"`) != "revoked" || strings.Count(r.out, "\n") != 2 {
+					t.Errorf("%q after a %s: %s", cell, began, r.out)
+				}
 			}
 		}
 	}
@@ -191,6 +252,11 @@ func TestNoFormatMixesGuilds(t *testing.T) {
 		"csv":  func(g string) string { return "server,user,coins\n" + g + "," + ada + ",1\n" },
 		"json": func(g string) string { return `[{"guildId":"` + g + `","userId":"` + ada + `","coins":1}]` },
 	}
+	for _, f := range formats {
+		if slices.Contains(f.flags, "source-guild") && !f.manyGuilds && files[f.name] == nil {
+			t.Errorf("%s may name a guild, and no file of another is tried", f.name)
+		}
+	}
 	for from, file := range files {
 		o := Options{From: from, Guild: g1, Record: cond(from == "csv" || from == "json", "wallet", "")}
 		if r := of(t, o, "a", file(g1)); r.err != nil || strings.Count(r.out, "\n") < 2 {
@@ -203,6 +269,43 @@ func TestNoFormatMixesGuilds(t *testing.T) {
 		if r := of(t, o, "a", file(other)); r.err != nil || strings.Count(r.out, "\n") < 2 || strings.Contains(r.out, other) {
 			t.Errorf("%s: a guild that has moved: %v, %s", from, r.err, r.out)
 		}
+	}
+}
+
+// In the files of a whole bot --guild chooses. What belongs to other guilds is counted and
+// no loss; a file of other guilds alone is an error.
+func TestAFileOfAWholeBotHoldsOtherGuilds(t *testing.T) {
+	t.Parallel()
+	const other = "500000000000000099"
+	wallet := func(g string) string { return `"` + g + `":{"` + ada + `":{"balance":1}}` }
+	files := map[string]func(parts ...string) string{
+		"red": func(parts ...string) string {
+			return `{"384734293238749":{"MEMBER":{` + strings.Join(parts, ",") + "}}}"
+		},
+		"json": func(parts ...string) string { return "{" + strings.Join(parts, ",") + "}" },
+	}
+	for from, file := range files {
+		o := Options{From: from, Guild: g1, Strict: true}
+		if from == "json" {
+			o.Record, o.Path = "wallet", "/{guild}/{user}"
+		}
+		r := of(t, o, "a.json", file(wallet(g1), wallet(other)))
+		same(t, from, r.ok(t), walletLine(ada, 1))
+		if r.report.OtherGuilds[other] != 1 {
+			t.Errorf("%s: passed over are %v", from, r.report.OtherGuilds)
+		}
+		if r := of(t, o, "a.json", file(wallet(other))); r.err == nil || !strings.Contains(r.err.Error(), "names guild "+other+" and not "+g1) {
+			t.Errorf("%s: other guilds alone: %v", from, r.err)
+		}
+	}
+	o := Options{From: "discord-giveaways", Guild: g1, Strict: true}
+	foreign := strings.Replace(giveaway("2", ""), g1, other, 1)
+	r := of(t, o, "a.json", "["+giveaway("1", "")+","+foreign+"]")
+	if r.ok(t); strings.Count(r.out, "\n") != 2 || r.report.OtherGuilds[other] != 1 {
+		t.Errorf("discord-giveaways: %s, passed over are %v", r.out, r.report.OtherGuilds)
+	}
+	if r := of(t, o, "a.json", "["+foreign+"]"); r.err == nil || !strings.Contains(r.err.Error(), "names guild "+other+" and not "+g1) {
+		t.Errorf("discord-giveaways: other guilds alone: %v", r.err)
 	}
 }
 
@@ -230,59 +333,6 @@ func TestTheRowsOfOtherGuildsAreCountedAndNoLoss(t *testing.T) {
 	}
 	if r.report.OtherGuilds[other] != 2 || !strings.Contains(printed.String(), "2  of guild "+other) {
 		t.Errorf("passed over are %v: %s", r.report.OtherGuilds, printed.String())
-	}
-}
-
-// ticketToolMessage is a message as Ticket Tool's pages have it.
-func ticketToolMessage(id, author string, bot bool, content string) string {
-	return fmt.Sprintf(`{"id":%q,"user_id":%q,"bot":%v,"created":1706411114500,"content":%q,"attachments":[],"embeds":[]}`, id, author, bot, content)
-}
-
-// ticketPage is a page of Ticket Tool, with its data as base64.
-func ticketPage(server string, messages ...string) string {
-	in64 := func(s string) string { return `"` + base64.StdEncoding.EncodeToString([]byte(s)) + `"` }
-	return "<Base-Transcript>\n<script>let channel = " + in64(`{"name":"ticket-0018","id":"1201000000000000000"}`) + ";let server = " + in64(server) +
-		";let messages = " + in64("["+strings.Join(messages, ",")+"]") + ";window.Convert(messages, channel, server)</script>"
-}
-
-func TestWhatAMessageSaysIsNeverTakenForThePagesData(t *testing.T) {
-	t.Parallel()
-	server := `{"id":"` + g1 + `"}`
-	evil := `</script><script>let messages = "W10=";let server = {"id":"7"}`
-	for name, page := range map[string]string{
-		"as base64": ticketPage(server, ticketToolMessage("1201000000000000001", ada, false, evil)),
-		"as JSON": "<script>let messages = [" + ticketToolMessage("1201000000000000001", ada, false, evil) + "];let guild = " + server +
-			`;let channel = {"name":"ticket-0018","id":"1201000000000000000"};`,
-	} {
-		r := of(t, Options{From: "ticket-tool", Guild: g1}, "a.html", page)
-		if r.err != nil || strings.Count(r.out, `"ticket_message"`) != 1 || !strings.Contains(r.out, "let messages = ") {
-			t.Errorf("%s: %v: %s", name, r.err, r.out)
-		}
-	}
-}
-
-func TestAPageOfTicketToolThatIsCutIsAnError(t *testing.T) {
-	t.Parallel()
-	whole := ticketPage(`{"id":"`+g1+`"}`, ticketToolMessage("1201000000000000001", ada, false, "Hello"))
-	for end := range len(whole) - len(`";window.Convert(messages, channel, server)</script>`) {
-		if r := of(t, Options{From: "ticket-tool", Guild: g1}, "a.html", whole[:end]); r.err == nil {
-			t.Fatalf("cut at %d: %s", end, r.out)
-		}
-	}
-}
-
-func TestTheOpenerOfATicketToolPageIsGreetedOrWroteFirst(t *testing.T) {
-	t.Parallel()
-	const bot = "155149108183695360"
-	for want, messages := range map[string][]string{
-		bo:  {ticketToolMessage("1201000000000000001", bot, true, "Hello <@!"+bo+">"), ticketToolMessage("1201000000000000002", ada, false, "Me first")},
-		ada: {ticketToolMessage("1201000000000000001", bot, true, "Hello"), ticketToolMessage("1201000000000000002", ada, false, "I <@"+bo+">")},
-		"":  {ticketToolMessage("1201000000000000001", bot, true, "Hello")},
-	} {
-		r := of(t, Options{From: "ticket-tool", Guild: g1}, "a.html", ticketPage(`{"id":"`+g1+`"}`, messages...))
-		if got := wordAfter(r.out, `"opener_id":"`); got != want {
-			t.Errorf("the opener is %q, want %q: %v", got, want, r.err)
-		}
 	}
 }
 
@@ -331,22 +381,6 @@ func TestItemsOfAnyJSONAreFound(t *testing.T) {
 	r = of(t, Options{From: "json", Record: "wallet", Guild: g1}, "a.json", `[{"id":"`+ada+`","coins":7},`+"\n"+`{"id":"`+ada+`","coins":8}]`)
 	if r.err == nil || !strings.Contains(r.err.Error(), "line 2: /1/id: member "+ada+" comes twice") {
 		t.Errorf("two that differ: %v", r.err)
-	}
-}
-
-func TestDataOfTicketsBotIsReadInAnyOrder(t *testing.T) {
-	t.Parallel()
-	data, transcripts := readFixture(t, "tickets-bot.data.zip"), readFixture(t, "tickets-bot.transcripts.zip")
-	o := Options{From: "tickets-bot", Guild: "500000000000000024"}
-	first := of(t, o, "data.zip", data, "transcripts.zip", transcripts)
-	second := of(t, o, "transcripts.zip", transcripts, "data.zip", data)
-	same(t, "the other order", second.ok(t), first.ok(t))
-	if r := of(t, o, "data.zip", data, "again.zip", data); r.err == nil || !strings.Contains(r.err.Error(), "is the second data.json") {
-		t.Errorf("data.json twice: %v", r.err)
-	}
-	outside := zipped(t, "", "transcripts/../17.json", `{"version":2,"messages":[]}`, "data.json", `{"guild_id":"`+g1+`","tickets":[]}`)
-	if r := of(t, Options{From: "tickets-bot", Guild: g1}, "a.zip", outside); r.err == nil || !strings.Contains(r.err.Error(), "there is nothing in it to write") {
-		t.Errorf("a name that leads outside: %v", r.err)
 	}
 }
 

@@ -102,6 +102,7 @@ type ticketsBot struct {
 	panels map[string]string // titles by id
 	labels map[string]string // of questions, by id
 	data   string            // the file that has data.json
+	during stage             // the pass in which data.json was read last
 	late   []func() error    // reads the transcripts, when the tickets have been written
 	silent
 }
@@ -225,10 +226,10 @@ func (t *ticketsBot) single(in *Input, src *source) (int64, error) {
 }
 
 func (t *ticketsBot) dataFile(name string, src io.Reader) (int64, error) {
-	if t.data != "" && t.data != name {
+	if t.data != "" && t.during == t.r.stage {
 		return 0, &Error{File: name, Text: "is the second data.json, after " + t.data + "; give one"}
 	}
-	t.data = name
+	t.data, t.during = name, t.r.stage
 	return t.r.walk(name, src, t.r.f.roots[0])
 }
 
@@ -366,7 +367,6 @@ func (t *ticketsBot) notes(ticket ticketRecord, about *botTicket, at *value) err
 // end warns of transcripts that should be there.
 func (t *ticketsBot) end() error {
 	if t.r.stage != writing {
-		t.data = ""
 		return nil
 	}
 	for _, read := range t.late {
