@@ -39,6 +39,7 @@ export default defineConfig({
       { text: "Integrate", items: [
         page("Your first program", "/docs/integrate/first-program"), page("Writes", "/docs/integrate/writes"),
         page("Webhooks", "/docs/integrate/webhooks"), page("Copies", "/docs/integrate/copies"), page("Draws", "/docs/integrate/draws"),
+        page("Recipes", "/docs/recipes"),
       ] },
       { text: "Bot", items: [
         page("Yours and Guildhall's", "/docs/bot/"), page("Work", "/docs/bot/work"), page("Guild files", "/docs/bot/import"), page("From another bot", "/docs/bot/convert"),
