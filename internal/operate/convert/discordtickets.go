@@ -357,11 +357,9 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 	if err != nil {
 		return err
 	}
-	if seen[id] {
-		r.leave(m, "came twice")
+	if r.repeated(seen, id, m) {
 		return nil
 	}
-	seen[id] = true
 	record := messageRecord{
 		Record: "ticket_message", GuildID: r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-" + id,
 		Kind: "message", AuthorType: "staff", ChannelMessageID: id,

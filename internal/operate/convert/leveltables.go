@@ -147,6 +147,12 @@ func (h *rungs) item(it *item) error {
 		_, err := required(it.value, strings.Fields(h.l.user)[0])
 		return err
 	}
+	if m := it.get("detailed_xp"); m != nil && h.l.within {
+		// Read as Arcane's, within the level, the XP of MEE6 would be lost.
+		err, _ := asError(wrong(m, "is a member of MEE6, and not of "+h.l.title))
+		err.missing = true
+		return err
+	}
 	xp, err := required(it.value, h.l.xp)
 	if err != nil {
 		return err

@@ -35,6 +35,18 @@ func TestEachFormatSaysWhatTheFileOfAnotherLooksLike(t *testing.T) {
 	}
 }
 
+// XP of MEE6 are all of a member's. Read as Arcane's, which are those within the level, 254 XP
+// would become 100.
+func TestAListOfMEE6IsNotArcanes(t *testing.T) {
+	t.Parallel()
+	const list = `[{"id":"` + ada + `","xp":254,"level":1,"detailed_xp":[154,155,254]}]`
+	const want = "a.json: line 1: holds a list of objects with id, xp, level, detailed_xp; could be mee6 or polaris: say which bot it is from"
+	if r := of(t, Options{From: "arcane", Guild: g1}, "a.json", list); r.err == nil || r.err.Error() != want {
+		t.Errorf("arcane: %v, %s", r.err, r.out)
+	}
+	same(t, "mee6", of(t, Options{From: "mee6", Guild: g1}, "a.json", list).ok(t), levelLine(ada, 254))
+}
+
 // namesFormat reports whether the error of a format that does not fit a file names the one
 // that does.
 func namesFormat(err, file, from, right string) bool {
@@ -143,7 +155,10 @@ func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 		{"discord-giveaways", "[" + giveaway("1", `,"ended":"true"`) + "]", `/0/ended: must be true or false; it is "true"`},
 		{"discord-giveaways", "[" + giveaway("1", `,"pauseOptions":{"isPaused":0}`) + "]", `/isPaused: must be true or false; it is 0`},
 		{"discord-tickets", zip(`,"open":1`), `/open: must be true or false; it is 1`},
-		{"discord-tickets", zip(`,"archivedUsers":[{"userId":"` + bo + `","bot":"no"}]`), `/archivedUsers/0/bot: must be true or false; it is "no"`},
+		{
+			"discord-tickets", zip(`,"archivedUsers":[{"userId":"` + bo + `","bot":"no"}]`),
+			`/archivedUsers/0/bot: must be true or false; it is "no"`,
+		},
 	} {
 		r := of(t, Options{From: c.from, Guild: g1, SourceGuild: ""}, "a.json", c.text)
 		if r.err == nil || !strings.HasSuffix(r.err.Error(), c.want) {

@@ -203,6 +203,16 @@ func split(s string) []string {
 // ordered by their ids.
 func nth(n int) string { return strings.Repeat("9", n/10) + strconv.Itoa(n%10) }
 
+// repeated reports whether a message of a ticket has the id of one before it, and leaves it out.
+func (r *conversion) repeated(seen map[string]bool, id string, m *value) bool {
+	if id == "" || !seen[id] {
+		seen[id] = true
+		return false
+	}
+	r.leave(m, "came twice")
+	return true
+}
+
 // openTicket is the newest open ticket of a channel, which keeps it.
 type openTicket struct {
 	id string

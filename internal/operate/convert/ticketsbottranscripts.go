@@ -82,6 +82,10 @@ func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error 
 		t.r.leave(v, "is of a ticket that data.json does not have")
 		return nil
 	}
+	if ticket.came {
+		t.r.leave(v, "is of a ticket whose transcript came before")
+		return nil
+	}
 	ticket.came = true
 	if err := t.messages(v, messages, ticket.opener, number); err != nil {
 		return err
@@ -111,6 +115,7 @@ func (t *ticketsBot) messages(v, list *value, opener string, number int64) error
 		bots[u.name] = isBot
 	}
 	ticket := "tickets-bot-" + strconv.FormatInt(number, 10)
+	seen := map[string]bool{}
 	for i, m := range list.list() {
 		if m.kind != kindObject {
 			return wrong(m, "must be an object; it is "+m.shown())
@@ -118,22 +123,20 @@ func (t *ticketsBot) messages(v, list *value, opener string, number int64) error
 		record := messageRecord{
 			Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket, ID: fmt.Sprintf("%s-%06d", ticket, i+1), Kind: "message", AuthorType: "staff",
 		}
-		if err := t.message(m, record, opener, bots); err != nil {
+		if err := t.message(m, record, opener, bots, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *ticketsBot) message(m *value, record messageRecord, opener string, bots map[string]bool) (err error) {
+func (t *ticketsBot) message(m *value, record messageRecord, opener string, bots, seen map[string]bool) (err error) {
 	r := t.r
-	if record.ChannelMessageID, err = r.id(m.get("id")); err != nil {
+	if record.ChannelMessageID, err = r.id(m.get("id")); err != nil || r.repeated(seen, record.ChannelMessageID, m) {
 		return err
 	}
-	if id := record.ChannelMessageID; id != "" {
-		if record.ID = "tickets-bot-" + id; r.cameBefore(record.ID, m) {
-			return nil
-		}
+	if record.ChannelMessageID != "" {
+		record.ID = "tickets-bot-" + record.ChannelMessageID
 	}
 	author := m.get("author")
 	isBot, err := parseFlag(author.get("bot"))

@@ -181,20 +181,22 @@ func (t *ticketTool) ticket(page, channel, messages *value) error {
 		n, _ := strconv.ParseInt(m, 10, 64) // 15 digits at most
 		record.Number = min(n, maxNumber)
 	}
-	entries := make([]messageRecord, 0, messages.count)
-	for _, m := range messages.list() {
-		entry, err := t.message(m, record.ID, opener)
-		if err != nil {
+	entries := make([]messageRecord, messages.count)
+	for i, m := range messages.list() {
+		if entries[i], err = t.message(m, record.ID, opener); err != nil {
 			return err
 		}
-		entries = append(entries, entry)
-		record.ClosedAt = entry.CreatedAt
+		record.ClosedAt = entries[i].CreatedAt
 	}
 	r.change(page, "names no opener; "+"who was greeted, or wrote first, is taken", opener)
 	if ok, err := r.ticket(record, page); err != nil || !ok {
 		return err
 	}
+	seen := map[string]bool{}
 	for i, m := range messages.list() {
+		if r.repeated(seen, entries[i].ChannelMessageID, m) {
+			continue
+		}
 		if err := r.entry(entries[i], m); err != nil {
 			return err
 		}

@@ -9,7 +9,8 @@ import (
 
 // ticketToolMessage is a message as Ticket Tool's pages have it.
 func ticketToolMessage(id, author string, bot bool, content string) string {
-	return fmt.Sprintf(`{"id":%q,"user_id":%q,"bot":%v,"created":1706411114500,"content":%q,"attachments":[],"embeds":[]}`, id, author, bot, content)
+	return fmt.Sprintf(`{"id":%q,"user_id":%q,"bot":%v,"created":1706411114500,"content":%q,"attachments":[],"embeds":[]}`,
+		id, author, bot, content)
 }
 
 // ticketParts are the assignments of a page of Ticket Tool, with their data as base64.
@@ -36,6 +37,26 @@ func TestThePartsOfATicketToolPageStandInAnyOrder(t *testing.T) {
 		page := "<script>" + parts[order[0]] + ";\n" + parts[order[1]] + ";\n" + parts[order[2]] + "</script>"
 		same(t, fmt.Sprint(order), of(t, Options{From: "ticket-tool", Guild: g1}, "a.html", page).ok(t), want)
 	}
+}
+
+// A message, and a transcript, that comes twice is written once and counted.
+func TestAMessageOfATranscriptThatComesTwiceIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	message := ticketToolMessage("1201000000000000001", ada, false, "Hello")
+	r := of(t, Options{From: "ticket-tool", Guild: g1}, "a.html", ticketPage(`{"id":"`+g1+`"}`, message, message))
+	if r.ok(t); strings.Count(r.out, `"ticket_message"`) != 1 {
+		t.Errorf("of Ticket Tool: %s", r.out)
+	}
+	wants(t, r.report.LeftOut, "came twice", 1)
+	data := `{"guild_id":"` + g1 + `","tickets":[{"id":17,"user_id":"` + ada + `","open":false,"open_time":"2024-01-01T00:00:00Z"}]}`
+	message = `{"id":"1201000000000000001","author":"` + ada + `","content":"Hello","timestamp":"2024-01-28T02:00:00Z"}`
+	page := `{"version":2,"messages":[` + message + "," + message + `]}`
+	r = of(t, Options{From: "tickets-bot", Guild: g1}, "data.json", data, "17.json", page, "transcript-17.json", page)
+	if r.ok(t); strings.Count(r.out, `"ticket_message"`) != 1 {
+		t.Errorf("of Tickets.bot: %s", r.out)
+	}
+	wants(t, r.report.LeftOut, "came twice", 1)
+	wants(t, r.report.LeftOut, "is of a ticket whose transcript came before", 1)
 }
 
 // A text of base64 that lacks its end is an error, though the page goes on behind it.
@@ -88,7 +109,10 @@ func TestTheOpenerOfATicketToolPageIsGreetedOrWroteFirst(t *testing.T) {
 	t.Parallel()
 	const bot = "155149108183695360"
 	for want, messages := range map[string][]string{
-		bo:  {ticketToolMessage("1201000000000000001", bot, true, "Hello <@!"+bo+">"), ticketToolMessage("1201000000000000002", ada, false, "Me first")},
+		bo: {
+			ticketToolMessage("1201000000000000001", bot, true, "Hello <@!"+bo+">"),
+			ticketToolMessage("1201000000000000002", ada, false, "Me first"),
+		},
 		ada: {ticketToolMessage("1201000000000000001", bot, true, "Hello"), ticketToolMessage("1201000000000000002", ada, false, "I <@"+bo+">")},
 		"":  {ticketToolMessage("1201000000000000001", bot, true, "Hello")},
 	} {
@@ -111,11 +135,13 @@ func TestDataOfTicketsBotIsReadInAnyOrder(t *testing.T) {
 	}
 	const tickets = `{"guild_id":"` + g1 + `","tickets":[{"id":1,"user_id":"` + ada + `","open":false,"open_time":"2024-01-01T00:00:00Z"}]}`
 	twice := zipped(t, "", "data.json", tickets, "data.json", tickets)
-	if r := of(t, Options{From: "tickets-bot", Guild: g1}, "a.zip", twice); r.err == nil || !strings.Contains(r.err.Error(), "is the second data.json") {
+	r := of(t, Options{From: "tickets-bot", Guild: g1}, "a.zip", twice)
+	if r.err == nil || !strings.Contains(r.err.Error(), "is the second data.json") {
 		t.Errorf("data.json twice in a zip: %v, %s", r.err, r.out)
 	}
 	outside := zipped(t, "", "transcripts/../17.json", `{"version":2,"messages":[]}`, "data.json", `{"guild_id":"`+g1+`","tickets":[]}`)
-	if r := of(t, Options{From: "tickets-bot", Guild: g1}, "a.zip", outside); r.err == nil || !strings.Contains(r.err.Error(), "there is nothing in it to write") {
+	r = of(t, Options{From: "tickets-bot", Guild: g1}, "a.zip", outside)
+	if r.err == nil || !strings.Contains(r.err.Error(), "there is nothing in it to write") {
 		t.Errorf("a name that leads outside: %v", r.err)
 	}
 }

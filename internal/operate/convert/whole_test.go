@@ -178,7 +178,8 @@ func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
 // ofAnother reports whether an object of a fixture belongs to another guild.
 func ofAnother(path []string, m map[string]any) bool {
 	for _, guild := range []string{"1", "500000000000000099"} {
-		if m["guildId"] == guild || m["guildID"] == guild || len(path) > 1 && slices.Contains(path, guild) && slices.Contains([]string{"GUILD", "MEMBER", "MODLOGS"}, path[1]) {
+		below := len(path) > 1 && slices.Contains([]string{"GUILD", "MEMBER", "MODLOGS"}, path[1]) && slices.Contains(path, guild)
+		if below || m["guildId"] == guild || m["guildID"] == guild {
 			return true
 		}
 	}
@@ -374,14 +375,17 @@ func FuzzReaders(f *testing.F) {
 // those of tickets-bot data.json and a transcript, with a zero byte between them.
 var packed = map[string][]string{
 	"discord-tickets": {`{"categories":[{"id":3,"name":"Help","questions":[{"id":"q","label":"Why"}]}]}` + "\x00" +
-		strings.TrimSuffix(oneTicket, "}") + `,"categoryId":3,"priority":"LOW","questionAnswers":[{"questionId":"q","value":"So"}],"archivedMessages":[` +
+		strings.TrimSuffix(oneTicket, "}") + `,"categoryId":3,"priority":"LOW",` +
+		`"questionAnswers":[{"questionId":"q","value":"So"}],"archivedMessages":[` +
 		`{"id":"1201000000000000002","authorId":"` + ada + `","createdAt":"2024-01-28T02:00:00Z","deleted":true,"content":` +
 		`"{\"content\":\"Hello\",\"attachments\":[{\"url\":\"https://a.example/b\"}],\"embeds\":[{\"data\":{\"title\":\"A\"}}]}"}]}`},
-	"tickets-bot": {`{"guild_id":500000000000000001,"tickets":[{"id":17,"user_id":` + ada + `,"open":false,"open_time":"2024-01-01T00:00:00Z",` +
+	"tickets-bot": {`{"guild_id":500000000000000001,` +
+		`"tickets":[{"id":17,"user_id":` + ada + `,"open":false,"open_time":"2024-01-01T00:00:00Z",` +
 		`"panel_id":4,"has_transcript":true}],"panels":[{"panel_id":4,"title":"Help"}],"service_ratings":[{"ticket_id":17,"data":5}],` +
 		`"exit_survey_responses":[{"ticket_id":17,"data":{"question_id":9,"response":"Good"}}],"form_inputs":[{"id":9,"label":"How"}]}` + "\x00" +
-		`{"version":2,"entities":{"users":{"` + bo + `":{"bot":true}}},"messages":[{"id":1201000000000000002,"author":` + bo + `,"content":"Hello",` +
-		`"timestamp":"2024-01-28T02:00:00Z","embeds":[{"title":"A"}],"attachments":[{"filename":"a.png","url":"https://a.example/b","size":7}]}]}`},
+		`{"version":2,"entities":{"users":{"` + bo + `":{"bot":true}}},"messages":[` +
+		`{"id":1201000000000000002,"author":` + bo + `,"content":"Hello","timestamp":"2024-01-28T02:00:00Z",` +
+		`"embeds":[{"title":"A"}],"attachments":[{"filename":"a.png","url":"https://a.example/b","size":7}]}]}`},
 	"ticket-tool": {`<script>let channel = {"name":"closed-0017","id":"1201000000000000000"};let server = {"id":"500000000000000001"};` +
 		`let messages = [` + ticketToolMessage("1201000000000000001", ada, false, "Hello") + `];</script>`},
 }
@@ -393,7 +397,8 @@ func repacked(t testing.TB, o Options, text string) string {
 	if o.From == "tickets-bot" {
 		return zipped(t, "", "data.json", first, "guild_id.txt", o.Guild, "transcripts/17.json", second)
 	}
-	return zipped(t, `{"originalGuildId":"`+cond(o.SourceGuild == "", o.Guild, o.SourceGuild)+`"}`, "settings.json", first, "tickets.jsonl", second)
+	guild := cond(o.SourceGuild == "", o.Guild, o.SourceGuild)
+	return zipped(t, `{"originalGuildId":"`+guild+`"}`, "settings.json", first, "tickets.jsonl", second)
 }
 
 func TestAScannerReadsWhatTheStandardDecoderReads(t *testing.T) {
