@@ -153,16 +153,10 @@ func isThere(t *testing.T, kept, file map[string]map[string]any) {
 	}
 }
 
-<<<<<<< HEAD
 // intoGuild returns the command line of a fixture with another guild, in which its numbers may be
 // in use.
-func intoGuild(guild string, args []string) []string {
-=======
-// intoGuild is the command line of a fixture for another guild than its own, whose
-// numbers may be taken.
 func intoGuild(t *testing.T, guild, name string, args []string) []string {
 	t.Helper()
->>>>>>> 5efcb585 (docs: read modmailbot's threads and quick.db's coins by queries)
 	if i := slices.Index(args, "--guild"); i >= 0 {
 		args = slices.Concat(args[:i], args[i+2:])
 	}
@@ -176,10 +170,6 @@ func intoGuild(t *testing.T, guild, name string, args []string) []string {
 	return conversion(append([]string{"--guild", guild}, args...)...)
 }
 
-<<<<<<< HEAD
-// Every fixture is imported twice into one guild while a bot and a token write to the same members
-// and numbers. The second import changes nothing.
-=======
 // guildOf returns the guild of a fixture's expected file.
 func guildOf(t *testing.T, name string) string {
 	t.Helper()
@@ -194,9 +184,8 @@ func guildOf(t *testing.T, name string) string {
 	return guild.ID
 }
 
-// Every fixture comes into one guild twice, while a bot and a token write to it: to
-// members and numbers that the files have too. The second time nothing changes.
->>>>>>> 5efcb585 (docs: read modmailbot's threads and quick.db's coins by queries)
+// Every fixture is imported twice into one guild while a bot and a token write to the same members
+// and numbers. The second import changes nothing.
 func TestWhatIsConvertedComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	further := indexed(t)
@@ -417,46 +406,6 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
-<<<<<<< HEAD
-// The SQL queries in the documents match the tables of the bots they are for, and their headings
-// match the command.
-func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t)
-	dbtest.Exec(t, d.DB, `CREATE TABLE moderation_warnings (id serial PRIMARY KEY,
-		created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, guild_id bigint NOT NULL,
-		user_id text NOT NULL, author_id text NOT NULL, author_username_discrim text NOT NULL, message text NOT NULL, logs_link text)`)
-	dbtest.Exec(t, d.DB, `CREATE TABLE reputation_users (user_id bigint NOT NULL, guild_id bigint NOT NULL, created_at timestamptz NOT `+
-		`NULL, points bigint NOT NULL)`)
-	dbtest.Exec(t, d.DB, `CREATE TABLE mutes (guild_id text, user_id text, created_at text, expires_at text, case_id int)`)
-	dbtest.Exec(t, d.DB, `CREATE TABLE tempbans (guild_id text, user_id text, mod_id text, created_at text, expires_at text)`)
-	text, err := os.ReadFile("../../docs/bot/convert.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(text), "```sql\n")[1:]
-	if len(blocks) != 3 {
-		t.Fatalf("there are %d queries", len(blocks))
-	}
-	for i, args := range [][]string{{"--record", "case"}, {"--record", "wallet"}, nil} {
-		query, _, _ := strings.Cut(blocks[i], "```")
-		made := fmt.Sprintf("recipe_%d", i)
-		dbtest.Exec(t, d.DB, `CREATE TABLE `+made+` AS `+query)
-		table := dbtest.Value[string](t, d.DB, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM `+
-			`information_schema.columns WHERE table_name = $1`, made) + "\n"
-		if args == nil {
-			if table != "user_id,type,expires_at\n" {
-				t.Errorf("--in-force gets %s", table)
-			}
-			continue
-		}
-		r := call(t, table, append([]string{"convert", "--from", "csv", "--guild", "7", "-"}, args...)...)
-		r.refused(t, 1, "there is nothing in it to write") // each column was found
-	}
-}
-
-=======
->>>>>>> 5efcb585 (docs: read modmailbot's threads and quick.db's coins by queries)
 func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	call(t, "", "convert", "--from", "nobody", "x").refused(t, 2, `there is no format "nobody"; there are csv, json, mee6, unbelievaboat`)

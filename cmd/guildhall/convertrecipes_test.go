@@ -67,8 +67,8 @@ func TestTheRecipesForSQLiteMakeWhatConvertReads(t *testing.T) {
 	}
 }
 
-// The queries of the documents are right for the tables of the bots that they are for,
-// and their headings for the command.
+// The SQL queries in the documents match the tables of the bots they are for, and their headings
+// match the command.
 func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -33,13 +33,14 @@ func TestLargeInputsAreConvertedInLittleMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "input")
 			c.write(t, path)
-			cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"convert", "--out", os.DevNull}, append(strings.Fields(c.args), path)...)...)
+			args := append([]string{"convert", "--out", os.DevNull, path}, strings.Fields(c.args)...)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 			cmd.Env = append(os.Environ(), asProgram+"=1")
-			begun := time.Now()
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			took, peak := time.Since(begun), cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss/1024
+			// The processor's time tells the same on a busy machine.
+			took, peak := cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss/1024
 			t.Logf("%s: %.1f s, %d MiB", c.name, took.Seconds(), peak)
 			if c.time > 0 && took > c.time || peak > c.memory {
 				t.Errorf("it took %.1f s and %d MiB", took.Seconds(), peak)
@@ -76,7 +77,8 @@ func aGibibyteOfTicketsBot(t *testing.T, path string) {
 		w := entry("data.json")
 		writef(w, `{"guild_id":"500000000000000001","tickets":[`)
 		for id := range 1024 {
-			writef(w, `%s{"id":%d,"user_id":190320984123768832,"open":false,"open_time":"2024-01-01T00:00:00Z"}`, strings.Repeat(",", min(id, 1)), id+1)
+			writef(w, `%s{"id":%d,"user_id":190320984123768832,"open":false,"open_time":"2024-01-01T00:00:00Z"}`,
+				strings.Repeat(",", min(id, 1)), id+1)
 		}
 		writef(w, `]}`)
 		for ticket, id := 1, 1201000000000000000; ticket <= 1024; ticket++ {
@@ -102,7 +104,7 @@ func aMillionPlayers(t *testing.T, path string) {
 	written(t, path, func(w io.Writer) {
 		writef(w, `{"guild":{"id":"500000000000000001"},"players":[`)
 		for i := range 1_000_000 {
-			writef(w, `%s{"id":"%d","xp":%d,"level":0,"avatar":"a_0123456789abcdef","discriminator":"0","message_count":7,"username":"somebody"}`+"\n",
+			writef(w, `%s{"id":"%d","xp":%d,"level":0,"avatar":"a_0123456789abcdef","message_count":7,"username":"somebody"}`+"\n",
 				strings.Repeat(",", min(i, 1)), 190320984123768833+i, i%100)
 		}
 		writef(w, `]}`)
