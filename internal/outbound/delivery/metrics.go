@@ -43,7 +43,7 @@ const (
 	unitRecord = "record"
 )
 
-func newMetrics(reg prometheus.Registerer, l *limiter, w *wayOut) *metrics {
+func newMetrics(reg prometheus.Registerer, l *limiter, w *egressHealth) *metrics {
 	const ns, sub = "guildhall", "webhook"
 	made := promauto.With(reg)
 	m := &metrics{
@@ -92,7 +92,7 @@ func newMetrics(reg prometheus.Registerer, l *limiter, w *wayOut) *metrics {
 		Namespace: ns, Subsystem: sub, Name: "slots_in_use", Help: "Sends under way on this node.",
 	}, func() float64 { return float64(l.inUse()) })
 	made.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: ns, Subsystem: sub, Name: "way_out_broken",
+		Namespace: ns, Subsystem: sub, Name: "egress_broken",
 		Help: "1 while this node has tried at least two hosts in ten minutes and none gave an HTTP answer.",
 	}, func() float64 {
 		if w.broken(time.Now()) {

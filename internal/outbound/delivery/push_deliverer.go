@@ -52,7 +52,7 @@ type Deliverer struct {
 	tracer   *tracing.Tracer
 
 	bell    *bell
-	wayOut  *wayOut
+	egressHealth  *egressHealth
 	show    func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 	limiter *limiter
 	results chan result
@@ -73,9 +73,9 @@ func New(cfg Config) (*Deliverer, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
 		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
-		most: MaxWaiting, show: cfg.Show, wayOut: &wayOut{}, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
+		most: MaxWaiting, show: cfg.Show, egressHealth: &egressHealth{}, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
-	d.metrics = newMetrics(cfg.Metrics, d.limiter, d.wayOut)
+	d.metrics = newMetrics(cfg.Metrics, d.limiter, d.egressHealth)
 	return d, nil
 }
 

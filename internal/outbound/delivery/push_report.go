@@ -18,22 +18,22 @@ const (
 	reportOver  = 5 * time.Minute
 	reportEvery = time.Hour
 
-	// wayOutWindow is the time within which a node's way out counts as broken where it has
-	// tried wayOutHosts hosts and none has given an HTTP answer of any kind.
-	wayOutWindow = 10 * time.Minute
-	wayOutHosts  = 2
+	// egressWindow is the time within which egress counts as broken if the node has
+	// tried egressHosts hosts and none has given an HTTP answer of any kind.
+	egressWindow = 10 * time.Minute
+	egressHosts  = 2
 )
 
-// wayOut knows whether anything that this node sends arrives anywhere: a fault that all
-// receivers share may be the installation's own.
-type wayOut struct {
+// egressHealth tracks whether any receiver answers this node: a failure that all
+// receivers share may be caused by the installation.
+type egressHealth struct {
 	mu       sync.Mutex
 	tried    map[string]time.Time // by host, when it was last tried
 	answered time.Time            // when a host last gave an HTTP answer
 }
 
 // note records an attempt at a URL, and whether an HTTP answer came.
-func (w *wayOut) note(to string, answered bool, now time.Time) {
+func (w *egressHealth) note(to string, answered bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if answered {
@@ -54,19 +54,19 @@ func (w *wayOut) note(to string, answered bool, now time.Time) {
 }
 
 // broken reports whether the fault of a failed attempt may be the installation's.
-func (w *wayOut) broken(now time.Time) bool {
+func (w *egressHealth) broken(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Sub(w.answered) < wayOutWindow {
+	if now.Sub(w.answered) < egressWindow {
 		return false
 	}
 	hosts := 0
 	for _, at := range w.tried {
-		if now.Sub(at) < wayOutWindow {
+		if now.Sub(at) < egressWindow {
 			hosts++
 		}
 	}
-	return hosts >= wayOutHosts
+	return hosts >= egressHosts
 }
 
 // report decides what is said of an endpoint after a failed attempt at the given instant.

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// A node's way out counts as broken where two hosts were tried within ten minutes and none
+// Egress of a node counts as broken if two hosts were tried within ten minutes and none
 // has given an HTTP answer. Then no endpoint is reported, and the first attempt after an
 // answer that still fails is.
-func TestNothingIsReportedWhileTheWayOutMayBeBroken(t *testing.T) {
+func TestNothingIsReportedWhileEgressMayBeBroken(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var w wayOut
+	var w egressHealth
 	w.note("https://a.test/x", false, now)
 	w.note("https://a.test/y", false, now)
 	if w.broken(now) {
-		t.Error("one host that does not answer breaks the way out")
+		t.Error("one host that does not answer counts as broken egress")
 	}
 	w.note("https://b.test/", false, now)
-	if !w.broken(now) || w.broken(now.Add(wayOutWindow)) {
-		t.Error("two hosts that do not answer break the way out for ten minutes")
+	if !w.broken(now) || w.broken(now.Add(egressWindow)) {
+		t.Error("two hosts that do not answer count as broken egress for ten minutes")
 	}
 	w.note("https://c.test/", true, now)
-	if w.broken(now) || w.broken(now.Add(wayOutWindow)) {
-		t.Error("the way out is broken though a host has answered")
+	if w.broken(now) || w.broken(now.Add(egressWindow)) {
+		t.Error("egress counts as broken though a host has answered")
 	}
 	since, s := now.Add(-time.Hour), schedule{GuildID: "g", EndpointID: "e", Disposition: "send", Now: now}
 	s.FailingSince, s.Attempts, s.Failures = &since, 9, 9
@@ -32,6 +32,6 @@ func TestNothingIsReportedWhileTheWayOutMayBeBroken(t *testing.T) {
 		decision: decision{Failing: true, Blocks: true}, url: "https://a.test/x",
 	}}
 	if learn([]schedule{s}, failed, true)[0].failing || !learn([]schedule{s}, failed, false)[0].failing {
-		t.Error("an endpoint is reported while the way out may be broken, or is not after that")
+		t.Error("an endpoint is reported while egress may be broken, or is not after that")
 	}
 }

@@ -281,7 +281,7 @@ func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batc
 	if written, err = storeResults(ctx, tx, d.oneGuild, now, batch, putAside); err != nil {
 		return nil, written, err
 	}
-	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }), d.wayOut.broken(d.time()))
+	news = learn(held, slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return slices.Contains(written.Late, r.ID) }), d.egressHealth.broken(d.time()))
 	if err := store(ctx, tx, d.oneGuild, news); err != nil {
 		return nil, written, err
 	}

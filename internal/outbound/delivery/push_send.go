@@ -76,7 +76,7 @@ func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v dec
 		return d.unreadable(c, err), response
 	}
 	response = d.post(ctx, c, header)
-	d.wayOut.note(*c.URL, response.Status != 0, d.time())
+	d.egressHealth.note(*c.URL, response.Status != 0, d.time())
 	pause, _ := retryAfter(response.RetryAfter, d.time())
 	return d.schedule.judge(c.Step, classify(response.Status, response.Err), pause, d.jitter()), response
 }
