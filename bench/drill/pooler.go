@@ -30,14 +30,14 @@ func pooler(p *place) {
 	p.LoadText(oneTicket, guildA)
 	through := p.startPooler()
 	connections := "GUILDHALL_DB_CONNECTIONS=" + strconv.Itoa(poolerClients)
-	warning := regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`)
+	warning := regexp.MustCompile(`(?m)^warn listener .*GUILDHALL_LISTEN_URL`)
 	p.Hold(p.Await(time.Minute, func() bool {
 		out, _ := through.Output("doctor") // it fails for other reasons, and while the pooler is starting
 		return warning.MatchString(out)
-	}), "doctor warns that the direct line is missing")
+	}), "doctor warns that the listener hears nothing")
 	unreachable := through.Serve(connections)
 	told := func() bool {
-		return strings.Contains(unreachable.Log(), "GUILDHALL_LISTEN_URL has to name the direct way")
+		return strings.Contains(unreachable.Log(), "GUILDHALL_LISTEN_URL has to name a direct connection")
 	}
 	p.Hold(p.Await(30*time.Second, told), "without it the log says so")
 	p.Hold(unreachable.Metric(p, "guildhall_listener_down") == 1, "and a metric")

@@ -68,7 +68,7 @@ type databaseURL struct {
 
 // listenURL is the setting for a direct connection to the same database.
 type listenURL struct {
-	ListenURL string `group:"Database" name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database for notifications and migrations, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
+	ListenURL string `group:"Database" name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct connection to the same database for notifications and migrations, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
 }
 
 // roles are the roles of a process.
@@ -222,9 +222,9 @@ func (c *checked) checkListeners(found *problems) {
 	}
 }
 
-// directLine refuses a URL over which no notifications would arrive; empty stands for the database
+// checkListenURL refuses a URL over which no notifications would arrive; empty stands for the database
 // URL.
-func (c checked) directLine(listenURL string) error {
+func (c checked) checkListenURL(listenURL string) error {
 	if listenURL == "" || !c.api() {
 		return nil
 	}

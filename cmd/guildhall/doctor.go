@@ -129,7 +129,7 @@ func (c *doctorCommand) settings(ctx context.Context) (f targetDatabase, setting
 	if err = db.CheckURL(f.DatabaseURL); err != nil {
 		return f, settings, "", fault.Wrap(err, "GUILDHALL_DATABASE_URL")
 	}
-	if err = settings.directLine(c.ListenURL); err != nil {
+	if err = settings.checkListenURL(c.ListenURL); err != nil {
 		return f, settings, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)

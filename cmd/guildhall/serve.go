@@ -35,7 +35,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	if err != nil {
 		return err
 	}
-	if err := settings.directLine(c.ListenURL); err != nil {
+	if err := settings.checkListenURL(c.ListenURL); err != nil {
 		return err
 	}
 	log, lines, err := openLog(io.err, c.Log)

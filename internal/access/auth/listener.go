@@ -192,7 +192,7 @@ func (l *listener) warnIfSilent(ctx context.Context, begun time.Time) {
 	if l.t.clock().Sub(heard) < notificationTimeout {
 		l.t.silent.Store(false)
 	} else if !l.t.silent.Swap(true) {
-		l.t.log.WarnContext(ctx, "tokens are read from the database on each request: notifications do not come through, because a pooler stands between; GUILDHALL_LISTEN_URL has to name the direct way")
+		l.t.log.WarnContext(ctx, "tokens are read from the database on each request: notifications do not come through, because a pooler stands between; GUILDHALL_LISTEN_URL has to name a direct connection")
 	}
 }
 

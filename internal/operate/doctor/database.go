@@ -140,15 +140,15 @@ func (x *examination) secretKey(ctx context.Context) Finding {
 	return ok("GUILDHALL_SECRET_KEY opens what is sealed")
 }
 
-// directLine sends a notification through the database URL and waits for it on the listener's
+// listener sends a notification through the database URL and waits for it on the listener's
 // connection. A pooler accepts LISTEN without an error, but no notification arrives.
-func (x *examination) directLine(ctx context.Context) Finding {
+func (x *examination) listener(ctx context.Context) Finding {
 	ctx, cancel := context.WithTimeout(ctx, notificationTimeout)
 	defer cancel()
 	channel := "guildhall_doctor_" + db.NewID()
 	line, err := db.Listen(ctx, x.ListenURL, "guildhall-doctor", channel)
 	if err != nil {
-		return fail("no line for notifications: %v", err)
+		return fail("no connection for notifications: %v", err)
 	}
 	heard := make(chan bool, 1)
 	go func() {
@@ -171,7 +171,7 @@ func (x *examination) directLine(ctx context.Context) Finding {
 	case <-ctx.Done():
 	}
 	return warn("notifications do not come through, so each request reads its token's row: a pooler stands between, or the line leads to another database; " +
-		"GUILDHALL_LISTEN_URL names the direct way")
+		"GUILDHALL_LISTEN_URL names a direct connection")
 }
 
 // The ages of waiting work from which on doctor warns. Deliveries are sent within a second of being

@@ -33,7 +33,7 @@ const (
 	Connections = "connections"
 	Clock       = "clock"
 	SecretKey   = "secret_key"
-	DirectLine  = "direct_line"
+	Listener    = "listener"
 	Redis       = "redis"
 	Platform    = "chat_platform"
 	Certificate = "certificate"
@@ -120,7 +120,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Connections, needs: &fits, run: x.connections},
 		{name: Clock, needs: &reachable, run: x.clock},
 		{name: SecretKey, needs: &fits, run: x.secretKey},
-		{name: DirectLine, needs: &reachable, run: x.directLine},
+		{name: Listener, needs: &reachable, run: x.listener},
 		{name: Redis, run: x.redis},
 		{name: Platform, needs: toPlatform, run: x.platform},
 		{name: Certificate, run: x.certificate},

@@ -256,13 +256,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.endpoint(t, "a", "https://x.test/")
 		}, doctor.SecretKey, doctor.Fail, "opens nothing"},
 
-		"a direct line": {nil, doctor.DirectLine, doctor.OK, "come through"},
+		"a direct connection": {nil, doctor.Listener, doctor.OK, "come through"},
 		"a line to another database": {func(t *testing.T, s *installed) {
 			s.ListenURL = dbtest.New(t).URL
-		}, doctor.DirectLine, doctor.Warn, "GUILDHALL_LISTEN_URL"},
-		"no line": {func(_ *testing.T, s *installed) {
+		}, doctor.Listener, doctor.Warn, "GUILDHALL_LISTEN_URL"},
+		"no connection": {func(_ *testing.T, s *installed) {
 			s.ListenURL = "postgres://u:hunter2@127.0.0.1:1/x"
-		}, doctor.DirectLine, doctor.Fail, "no line"},
+		}, doctor.Listener, doctor.Fail, "no connection"},
 
 		"no Redis": {nil, doctor.Redis, doctor.OK, "counts rate limits for itself"},
 		"no Redis and three nodes": {func(t *testing.T, s *installed) {
