@@ -16,11 +16,11 @@ import (
 // certificate is served within a minute.
 const certificateInterval = 10 * time.Second
 
-// Soon is the time before expiry from which on a certificate should be renewed.
-const Soon = 14 * 24 * time.Hour
+// RenewBefore is the time before expiry from which on a certificate should be renewed.
+const RenewBefore = 14 * 24 * time.Hour
 
-// tellEvery is how often the log repeats that the certificate in use should be renewed.
-const tellEvery = 24 * time.Hour
+// warnInterval is how often the log repeats that the certificate in use should be renewed.
+const warnInterval = 24 * time.Hour
 
 // Pair is a certificate with its key, reloaded when its files change.
 type Pair struct {
@@ -28,8 +28,8 @@ type Pair struct {
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
 	cert, key         []byte                          // last contents of the files; only Watch uses them
-	told              string                          // the last warning about expiry, and when it was logged; only Watch uses them
-	toldAt            time.Time
+	warned              string                          // the last warning about expiry, and when it was logged; only Watch uses them
+	warnedAt            time.Time
 }
 
 // Load reads a certificate and its key from their files.
@@ -69,7 +69,7 @@ func (c *Pair) Watch(ctx context.Context) error {
 	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
 	for {
-		c.tellExpiry(time.Now())
+		c.warnExpiry(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -84,20 +84,20 @@ func (c *Pair) Watch(ctx context.Context) error {
 	}
 }
 
-// tellExpiry logs that the certificate in use is about to expire or has expired: at once, then once
+// warnExpiry logs that the certificate in use is about to expire or has expired: at once, then once
 // a day.
-func (c *Pair) tellExpiry(now time.Time) {
+func (c *Pair) warnExpiry(now time.Time) {
 	until, say, level := c.current.Load().Leaf.NotAfter, "", slog.LevelWarn
 	switch left := until.Sub(now); {
 	case left <= 0:
 		say, level = "the certificate has expired, so clients refuse it: renew it", slog.LevelError
-	case left < Soon:
+	case left < RenewBefore:
 		say = "the certificate expires soon: renew it"
 	}
-	if say == c.told && now.Sub(c.toldAt) < tellEvery {
+	if say == c.warned && now.Sub(c.warnedAt) < warnInterval {
 		return
 	}
-	c.told, c.toldAt = say, now
+	c.warned, c.warnedAt = say, now
 	if say != "" {
 		c.log.Log(context.Background(), level, say, "expires", until)
 	}

@@ -79,17 +79,17 @@ func TestTheLogSaysThatACertificateIsToBeRenewed(t *testing.T) {
 		left time.Duration
 		says string
 	}{
-		{Soon, ""},
-		{Soon - time.Second, "level=WARN"},
-		{Soon - tellEvery, ""},
-		{Soon - tellEvery - time.Second, "level=WARN"},
+		{RenewBefore, ""},
+		{RenewBefore - time.Second, "level=WARN"},
+		{RenewBefore - warnInterval, ""},
+		{RenewBefore - warnInterval - time.Second, "level=WARN"},
 		{time.Second, "level=WARN"},
 		{0, "level=ERROR"},
-		{time.Second - tellEvery, ""},
-		{-tellEvery, "level=ERROR"},
+		{time.Second - warnInterval, ""},
+		{-warnInterval, "level=ERROR"},
 	} {
 		log.Reset()
-		p.tellExpiry(until.Add(-step.left))
+		p.warnExpiry(until.Add(-step.left))
 		if said := log.String(); !strings.Contains(said, step.says) || step.says == "" && said != "" {
 			t.Errorf("%s before its end the log says %q, not %q", step.left, said, step.says)
 		}

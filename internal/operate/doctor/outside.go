@@ -148,7 +148,7 @@ func (x *examination) certificate(context.Context) Finding {
 			return fail("the certificate is not good for %s", host)
 		}
 	}
-	if leaf.NotAfter.Sub(now) < certificate.Soon {
+	if leaf.NotAfter.Sub(now) < certificate.RenewBefore {
 		return warn("the certificate expires on %s: renew it", until)
 	}
 	return ok("the certificate is valid until %s", until)
