@@ -52,11 +52,11 @@ func (c *listenCommand) Run(ctx context.Context, io streams) error {
 		return usageError{err}
 	}
 	defer l.end(context.WithoutCancel(ctx))
-	if err := l.patiently(ctx, l.begin); err != nil {
+	if err := l.retry(ctx, l.begin); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		if err := l.patiently(ctx, l.step); err != nil {
+		if err := l.retry(ctx, l.step); err != nil {
 			return err
 		}
 	}
@@ -150,9 +150,9 @@ func (l *listener) say(format string, args ...any) error {
 	return nil
 }
 
-// patiently retries an action until it succeeds, ctx ends, or it fails for a lasting reason: the
+// retry retries an action until it succeeds, ctx ends, or it fails for a lasting reason: the
 // API refuses it, or the output cannot be written.
-func (l *listener) patiently(ctx context.Context, do func(context.Context) error) error {
+func (l *listener) retry(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
 		var refused *apiError

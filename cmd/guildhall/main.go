@@ -139,14 +139,14 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func main() {
-	os.Exit(run(untilTold(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(untilSignal(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// untilTold returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, unless SIGHUP is
+// untilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, unless SIGHUP is
 // ignored, as under nohup. A second after that, stop restores the default, so a further signal ends
 // the program at once. The delay is for timeout(1), which sends its signal to the program and again
 // to its process group.
-func untilTold() context.Context {
+func untilSignal() context.Context {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)

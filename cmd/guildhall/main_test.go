@@ -29,7 +29,7 @@ const asProgram = "GUILDHALL_TEST_AS_PROGRAM"
 func TestMain(m *testing.M) {
 	installedSettings = os.Getenv("GUILDHALL_TEST_SETTINGS")
 	if os.Getenv(asProgram) != "" {
-		os.Exit(run(untilTold(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+		os.Exit(run(untilSignal(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 	}
 	os.Exit(m.Run())
 }

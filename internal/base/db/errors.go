@@ -84,10 +84,10 @@ type uncertain struct{ error }
 
 func (u uncertain) Unwrap() error { return u.error }
 
-// unlessTold marks err as uncertain unless it is a response of Postgres which says that the
+// unlessRolledBack marks err as uncertain unless it is a response of Postgres which says that the
 // transaction was rolled back. A server that shuts down may commit first and then send its shutdown
 // error.
-func unlessTold(err error) error {
+func unlessRolledBack(err error) error {
 	e, ok := errors.AsType[*pq.Error](err)
 	if err == nil || ok && e.Code.Class() != "08" && e.Code != "40003" && !strings.HasPrefix(string(e.Code), "57P") {
 		return err

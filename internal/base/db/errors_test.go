@@ -94,7 +94,7 @@ func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 		{&pq.Error{Code: "23505"}, false}, // a duplicate key
 		{nil, false},
 	} {
-		if got := db.Uncertain(db.UnlessTold(c.err)); got != c.uncertain {
+		if got := db.Uncertain(db.UnlessRolledBack(c.err)); got != c.uncertain {
 			t.Errorf("%v is uncertain: %t", c.err, got)
 		}
 	}

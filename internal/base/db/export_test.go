@@ -10,7 +10,7 @@ import (
 var (
 	OlderPrograms = olderPrograms
 	MigrationPool = known().migrationPool
-	UnlessTold    = unlessTold
+	UnlessRolledBack    = unlessRolledBack
 )
 
 // MigrateWith runs Migrate and CheckSchema as a program with these migrations would.

@@ -199,7 +199,7 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
 			return fault.Wrap(ctx.Err(), "commit") // database/sql has rolled the transaction back
 		}
-		return fault.Wrap(unlessTold(err), "commit")
+		return fault.Wrap(unlessRolledBack(err), "commit")
 	}
 	return nil
 }
@@ -358,7 +358,7 @@ func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) e
 		return err
 	}
 	defer c.Close()
-	return unlessTold(run(work, c))
+	return unlessRolledBack(run(work, c))
 }
 
 // alive returns a connection that the server has not closed while it was idle. A transaction would
