@@ -10,7 +10,7 @@ import (
 const (
 	smallBody          = 64 << 10        // bytes up to which a body needs no permit
 	largeBodyTime      = 5 * time.Second // how long a larger body may take to arrive
-	largeBodyPatience  = 2 * time.Second // how long a request waits for a permit
+	largeBodyWait  = 2 * time.Second // how long a request waits for a permit
 	largeBodies        = 8               // large bodies that a node reads concurrently from bot keys, and as many again from tokens
 	largeBodiesOfKey   = 4               // of these, the most of one bot key
 	largeBodiesOfGuild = 2               // of these, the most of the tokens of one guild
@@ -37,13 +37,13 @@ func (l *largeBodyPermits) acquire(rs *reqState) (release func(error), err error
 	within := func(d time.Duration) {
 		_ = connection.SetReadDeadline(time.Now().Add(d)) //nolint:forbidigo // a socket's deadline goes by the process's clock
 	}
-	within(largeBodyPatience + largeBodyTime)
+	within(largeBodyWait + largeBodyTime)
 	kind, holder, most := "tokens", "guild "+rs.by.GuildID, largeBodiesOfGuild
 	if rs.by.IsKey() {
 		kind, holder, most = "keys", "key "+rs.by.ID, largeBodiesOfKey
 	}
-	patience := time.NewTimer(largeBodyPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(largeBodyWait)
+	defer timeout.Stop()
 	for {
 		freed := l.try(kind, holder, most)
 		if freed == nil {
@@ -51,7 +51,7 @@ func (l *largeBodyPermits) acquire(rs *reqState) (release func(error), err error
 		}
 		select {
 		case <-freed:
-		case <-patience.C:
+		case <-timeout.C:
 			within(largeBodyTime)
 			return nil, errLargeBodies
 		case <-rs.ctx.Done():
