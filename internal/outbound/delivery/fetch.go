@@ -89,7 +89,7 @@ func NewFetchOptions(limit, lease, wait *int) FetchOptions {
 type waiting struct {
 	ID       string `db:"id"`
 	Bytes    int    `db:"bytes"`
-	Outlived bool   `db:"outlived"` // its event happened too long ago
+	Expired bool   `db:"expired"` // its event happened too long ago
 }
 
 // findWaiting finds what can be fetched of an endpoint, in order, and locks it. It
@@ -104,7 +104,7 @@ const findWaiting = `
 		LIMIT $4
 		FOR NO KEY UPDATE SKIP LOCKED
 	)
-	SELECT due.id, coalesce(octet_length(v.payload), 0) AS bytes, v.id IS NULL OR due.event_at < $5 AS outlived
+	SELECT due.id, coalesce(octet_length(v.payload), 0) AS bytes, v.id IS NULL OR due.event_at < $5 AS expired
 	FROM due
 	LEFT JOIN LATERAL (SELECT id, payload FROM webhook_events WHERE guild_id = $1 AND id = due.event_id OFFSET 0) v ON true
 	ORDER BY due.due_at, due.id`
@@ -164,9 +164,9 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 	if err != nil {
 		return out, fault.Wrap(err, "find what waits for endpoint", endpoint, "of guild", guild)
 	}
-	ids, outlived, more := choose(found, limit)
-	if len(outlived) > 0 {
-		if err := expire(ctx, tx, guild, outlived, StatePending, at); err != nil {
+	ids, expired, more := choose(found, limit)
+	if len(expired) > 0 {
+		if err := expire(ctx, tx, guild, expired, StatePending, at); err != nil {
 			return out, fault.Wrap(err, "give up what has waited too long for endpoint", endpoint, "of guild", guild)
 		}
 	}
@@ -179,19 +179,19 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 
 // choose takes limit of what was found, as long as it fits into one answer. It returns
 // apart the events that are too old for that. A single event always fits.
-func choose(found []waiting, limit int) (ids, outlived []string, more bool) {
+func choose(found []waiting, limit int) (ids, expired []string, more bool) {
 	bytes := 0
 	for _, w := range found {
 		switch {
-		case w.Outlived:
-			outlived = append(outlived, w.ID)
+		case w.Expired:
+			expired = append(expired, w.ID)
 		case len(ids) == limit, len(ids) > 0 && bytes+w.Bytes >= pullBytes:
-			return ids, outlived, true
+			return ids, expired, true
 		default:
 			ids, bytes = append(ids, w.ID), bytes+w.Bytes+1
 		}
 	}
-	return ids, outlived, len(found) > limit
+	return ids, expired, len(found) > limit
 }
 
 // fetchedOf is the deliveries of events $3 to endpoint $2. OFFSET 0 has each event looked
@@ -313,7 +313,7 @@ func (d *Deliverer) disableIfUnfetched(ctx context.Context, b backlog) error {
 		if err != nil || !off {
 			return err
 		}
-		return d.disableAndTell(ctx, tx, endpointID{b.GuildID, b.EndpointID}, "", reasonUnfetched)
+		return d.disableAndEmit(ctx, tx, endpointID{b.GuildID, b.EndpointID}, "", reasonUnfetched)
 	})
 	if err == nil && off {
 		d.log.Warn("webhook endpoint disabled", "guild", b.GuildID, "endpoint", b.EndpointID, "reason", reasonUnfetched)

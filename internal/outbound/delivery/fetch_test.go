@@ -197,7 +197,7 @@ type kept struct {
 	fetched  bool      // was given to somebody, sometime
 	leased   time.Time // until when it is somebody's
 	settled  bool
-	outlived bool // has been given up, since it was not fetched within 30 days
+	expired bool // has been given up, since it was not fetched within 30 days
 }
 
 // pullModel is the contract of a pull endpoint, in as few words as possible.
@@ -216,7 +216,7 @@ type pullModel struct {
 // may be fetched: these and no others.
 func (m *pullModel) fetchable() (ids []string) {
 	for id, k := range m.events {
-		if m.enabled && !k.settled && !k.outlived && !k.leased.After(m.now) && m.now.Sub(k.at) <= keep {
+		if m.enabled && !k.settled && !k.expired && !k.leased.After(m.now) && m.now.Sub(k.at) <= keep {
 			ids = append(ids, id)
 		}
 	}
@@ -292,13 +292,13 @@ func (m *pullModel) fetch() {
 		}
 		m.events[id].fetched, m.events[id].leased = true, m.now.Add(lease)
 	}
-	outlived := false
+	expired := false
 	for id, k := range m.events {
 		if m.now.Sub(k.at) > keep && !k.settled {
-			outlived, k.outlived = true, m.givenUp(id)
+			expired, k.expired = true, m.givenUp(id)
 		}
 	}
-	if left := len(m.fetchable()); len(got.Events) < min(limit, len(may)) && !got.More || got.More != (left > 0) && !outlived {
+	if left := len(m.fetchable()); len(got.Events) < min(limit, len(may)) && !got.More || got.More != (left > 0) && !expired {
 		m.rt.Fatalf("fetched %d of %d, more: %v, left: %d", len(got.Events), len(may), got.More, left)
 	}
 }
@@ -343,7 +343,7 @@ func (m *pullModel) acknowledge() {
 		return
 	}
 	for _, id := range settle {
-		if k := m.events[id]; k != nil && k.fetched && !k.settled && !k.outlived {
+		if k := m.events[id]; k != nil && k.fetched && !k.settled && !k.expired {
 			k.settled = true
 			settled--
 		}
@@ -420,7 +420,7 @@ func (m *pullModel) tidy(d *Deliverer) {
 			if m.now.Sub(k.at) <= keep {
 				m.rt.Fatalf("%s was given up after %s", id, m.now.Sub(k.at))
 			}
-			k.outlived = true
+			k.expired = true
 		}
 	}
 }
@@ -537,9 +537,9 @@ func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 			t.Errorf("of %v: %d, more: %v", c.found, len(ids), more)
 		}
 	}
-	ids, outlived, more := choose([]waiting{{ID: "old", Outlived: true}, {ID: "new", Bytes: 1}}, 3)
-	if len(ids) != 1 || len(outlived) != 1 || outlived[0] != "old" || more {
-		t.Errorf("%v, %v, %v", ids, outlived, more)
+	ids, expired, more := choose([]waiting{{ID: "old", Expired: true}, {ID: "new", Bytes: 1}}, 3)
+	if len(ids) != 1 || len(expired) != 1 || expired[0] != "old" || more {
+		t.Errorf("%v, %v, %v", ids, expired, more)
 	}
 }
 

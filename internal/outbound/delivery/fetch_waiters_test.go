@@ -36,7 +36,7 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := NewWaiters(nil, slog.New(slog.DiscardHandler), nil)
-			looksFor := func(who string, endpoints, streams int) {
+			polledFor := func(who string, endpoints, streams int) {
 				t.Helper()
 				if !c.rung {
 					endpoints, streams = 0, 0
@@ -53,11 +53,11 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 				w.Wake(c.wake)
 			}
 			w.Begin("1", "endpoint", one)
-			looksFor("an endpoint", 1, 0)
+			polledFor("an endpoint", 1, 0)
 			w.BeginPart("stream", Part{Shards: 1}, all)
-			looksFor("a stream", 0, 1)
+			polledFor("a stream", 0, 1)
 			w.BeginPart("another", Part{Shards: 1}, all)
-			looksFor("another", 0, 1)
+			polledFor("another", 0, 1)
 		})
 	}
 }

@@ -263,7 +263,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 			w.unit(func(ctx context.Context, tx *db.Tx) error { // all of it on one connection
 				for range 7 { // by then Postgres keeps the plans
 					fill(3, w.guild, flooded.ID, StatePending)
-					w.claimAndSettle(ctx, tx, d, flooded, few)
+					w.claimAndRecord(ctx, tx, d, flooded, few)
 				}
 				fill(flood, w.guild, flooded.ID, StatePending)
 				testutil.Eventually(t, "there are statistics of what has grown", func() bool {
@@ -277,7 +277,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 					return rows >= flood
 				})
 				for range 3 {
-					w.claimAndSettle(ctx, tx, d, flooded, few)
+					w.claimAndRecord(ctx, tx, d, flooded, few)
 				}
 				wantByKey(ctx, t, tx)
 				return nil
@@ -336,7 +336,7 @@ func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
 	w.record(w.guild, claims)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for range claims {
-			w.claimAndSettle(ctx, tx, d, e, few)
+			w.claimAndRecord(ctx, tx, d, e, few)
 		}
 		return nil
 	})
@@ -384,9 +384,9 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 	}
 }
 
-// claimAndSettle takes one delivery from the first look at its endpoint to its
+// claimAndRecord takes one delivery from the first look at its endpoint to its
 // result, if there is one, and fails when a step reads more than so many rows.
-func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
+func (w *deliveryDB) claimAndRecord(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
 		_, err := pollGuilds(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})

@@ -91,7 +91,7 @@ func (d *Deliverer) emit(ctx context.Context, tx *db.Tx, changes []change) error
 			if !e.is {
 				continue
 			}
-			if err := d.tellOthers(ctx, tx, endpointID{c.GuildID, c.EndpointID}, e.typ, c.at); err != nil {
+			if err := d.emitToOthers(ctx, tx, endpointID{c.GuildID, c.EndpointID}, e.typ, c.at); err != nil {
 				return err
 			}
 		}
@@ -99,9 +99,9 @@ func (d *Deliverer) emit(ctx context.Context, tx *db.Tx, changes []change) error
 	return nil
 }
 
-// tellOthers records an event about an endpoint for the guild's other endpoints and the
+// emitToOthers records an event about an endpoint for the guild's other endpoints and the
 // bot's streams.
-func (d *Deliverer) tellOthers(ctx context.Context, tx *db.Tx, id endpointID, typ string, at time.Time) error {
+func (d *Deliverer) emitToOthers(ctx context.Context, tx *db.Tx, id endpointID, typ string, at time.Time) error {
 	if d.show == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func (d *Deliverer) recordLoop(ctx context.Context) {
 			}
 		}
 		wait.Stop()
-		d.recordPatiently(ctx, batch)
+		d.recordRetrying(ctx, batch)
 		if d.limiter.recorded(batch) {
 			d.bell.ringAll()
 		}
@@ -67,10 +67,10 @@ func (d *Deliverer) remind(batch []result) {
 	}
 }
 
-// recordPatiently keeps trying until the batch is written, or so much time has gone that
+// recordRetrying keeps trying until the batch is written, or so much time has gone that
 // its deliveries are due again anyway. When ctx has ended it does not try for long, nor
 // when Postgres can serve and refuses: others wait for their results to be settled.
-func (d *Deliverer) recordPatiently(ctx context.Context, batch []result) {
+func (d *Deliverer) recordRetrying(ctx context.Context, batch []result) {
 	lasting := context.WithoutCancel(ctx)
 	pause, until := 50*time.Millisecond, time.Now().Add(recordTimeout)
 	for try := 1; ; try++ {
@@ -216,7 +216,7 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		if off = true; err != nil || !was {
 			return err
 		}
-		return d.disableAndTell(ctx, tx, id, url, reason)
+		return d.disableAndEmit(ctx, tx, id, url, reason)
 	})
 	if err != nil {
 		return false, fault.Wrap(err, "disable endpoint", id.endpoint, "of guild", id.guild)
@@ -227,9 +227,9 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 	return off, nil
 }
 
-// disableAndTell disables an endpoint for a reason of the service's, and tells the guild's
+// disableAndEmit disables an endpoint for a reason of the service's, and tells the guild's
 // other endpoints and its audit log, which names the endpoint so.
-func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID, name, reason string) error {
+func (d *Deliverer) disableAndEmit(ctx context.Context, tx *db.Tx, id endpointID, name, reason string) error {
 	if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (d *Deliverer) disableAndTell(ctx context.Context, tx *db.Tx, id endpointID
 	if err != nil {
 		return err
 	}
-	if err := d.tellOthers(ctx, tx, id, event.WebhookDisabled, at); err != nil {
+	if err := d.emitToOthers(ctx, tx, id, event.WebhookDisabled, at); err != nil {
 		return err
 	}
 	return audit.Record(ctx, tx, audit.Change{

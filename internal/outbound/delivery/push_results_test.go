@@ -79,7 +79,7 @@ func TestABatchIsSettledUntilItIsWritten(t *testing.T) {
 	mend, done := w.failing(), make(chan struct{})
 	go func() {
 		defer close(done)
-		d.recordPatiently(t.Context(), batch)
+		d.recordRetrying(t.Context(), batch)
 	}()
 	w.until("it is tried five times", func() bool { return w.tries() >= 5 })
 	w.exec(mend)
@@ -100,7 +100,7 @@ func TestAWorkerThatEndsSettlesForAMomentOnly(t *testing.T) {
 	w.failing()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	d.recordPatiently(ended, batch)
+	d.recordRetrying(ended, batch)
 	if n := w.tries(); n != 3 {
 		t.Errorf("it is tried %d times", n)
 	}
@@ -124,7 +124,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 		w := newDeliveryDB(t)
 		d, log, batch := w.taken(3)
 		w.exec(strings.ReplaceAll(c.broken, "$1", "'"+batch[1].ID+"'"))
-		d.recordPatiently(t.Context(), batch)
+		d.recordRetrying(t.Context(), batch)
 		if n := w.inState(StateDelivered); n != c.delivered {
 			t.Errorf("%s is broken: %s", name, w.states())
 		}
