@@ -127,7 +127,7 @@ func (c Config) sweeps() []lanes.Sweep {
 			return api.Work().Expire(ctx, d)
 		}},
 		{Name: "tokens that expire", Interval: time.Hour, Run: func(ctx context.Context) error {
-			return webhooks.TellOfTokens(ctx, d)
+			return webhooks.EmitExpiringTokens(ctx, d)
 		}},
 		{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
 			return delivery.BackfillStreams(ctx, d, c.Log)

@@ -55,7 +55,7 @@ func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}
 		}
-		got := dbtest.Told(t, d, guild)
+		got := dbtest.Emitted(t, d, guild)
 		if !one.Applied || got != want {
 			t.Errorf("%+v: made %t, %s, want %s", c, one.Applied, got, want)
 		}

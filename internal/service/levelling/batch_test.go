@@ -154,7 +154,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}
 		}
-		got := dbtest.Told(t, d, guild)
+		got := dbtest.Emitted(t, d, guild)
 		if !stays.Applied || !moves.Applied || got != want {
 			t.Errorf("%+v: made %t and %t, %s, want %s", c, stays.Applied, moves.Applied, got, want)
 		}

@@ -48,9 +48,9 @@ const findExpiring = `
 	ORDER BY t.guild_id, t.id
 	LIMIT $1`
 
-// TellOfTokens records an event for each token that expires within 14 or 2 days, once for each,
+// EmitExpiringTokens records an event for each token that expires within 14 or 2 days, once for each,
 // whichever nodes run it.
-func TellOfTokens(ctx context.Context, d *db.DB) error {
+func EmitExpiringTokens(ctx context.Context, d *db.DB) error {
 	return db.Sweep{
 		What: "tokens that expire soon", Due: findExpiring, Look: 500, Chunk: 100, AtOnce: 1,
 		Do: func(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {

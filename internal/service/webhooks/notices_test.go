@@ -41,7 +41,7 @@ func TestTokensThatExpireAreToldOfOnce(t *testing.T) {
 		t.Helper()
 		var nodes errgroup.Group
 		for range 3 {
-			nodes.Go(func() error { return webhooks.TellOfTokens(t.Context(), api.DB()) })
+			nodes.Go(func() error { return webhooks.EmitExpiringTokens(t.Context(), api.DB()) })
 		}
 		if err := nodes.Wait(); err != nil {
 			t.Fatal(err)

@@ -101,8 +101,8 @@ func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
 	return v
 }
 
-// Told counts the stored events of a guild, with their deliveries to endpoints and to streams.
-func Told(t testutil.Test, d *db.DB, guild string) string {
+// Emitted counts the stored events of a guild, with their deliveries to endpoints and to streams.
+func Emitted(t testutil.Test, d *db.DB, guild string) string {
 	t.Helper()
 	return Value[string](t, d, `SELECT format('%s events, %s to endpoints, %s to streams',
 		(SELECT count(*) FROM webhook_events WHERE guild_id = $1), (SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1),
