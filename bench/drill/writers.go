@@ -41,8 +41,8 @@ func paysAndPosts(writer int, key string) (path, body string) {
 	return "/economy/adjust", fmt.Sprintf(`{"user_id":"7%d","delta":1,"reason":"%s"}`, writer, key)
 }
 
-// settleTimeout is how long a write is retried.
-const settleTimeout = time.Minute
+// retryTimeout is how long a write is retried.
+const retryTimeout = time.Minute
 
 // begin starts n writers. The returned function stops them after their current writes have
 // succeeded or timed out.
@@ -71,7 +71,7 @@ func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key 
 		w.responses.Add(a)
 		return rig.OK(a)
 	}
-	for begun, try := time.Now(), 0; time.Since(begun) < settleTimeout; try++ {
+	for begun, try := time.Now(), 0; time.Since(begun) < retryTimeout; try++ {
 		if !send(try) {
 			rig.Pause(ctx, 50*time.Millisecond)
 			continue

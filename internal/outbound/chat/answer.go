@@ -58,14 +58,14 @@ func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a A
 	return "", fault.New(fault.Invalid, "invalid_request", "body /done/message_id: is not expected, since no message was to be posted (%s)", f.Kind)
 }
 
-// SettleWork gives a piece of work its answer, if it has none, and settles its event. After
+// AnswerWork gives a piece of work its answer, if it has none, and settles its event. After
 // the deadline the answer is that it is refused. first says that this answer counts, and
 // that what is to follow has to be done; otherwise what is returned has counted before.
 //
 // An intent in state unknown, whose sender has given up, becomes sending without a lease:
 // the next attempt finds the message. An intent that is being sent keeps the answer for its
 // sender.
-func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) (done Answered, first bool, err error) {
+func AnswerWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) (done Answered, first bool, err error) {
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return done, false, err
@@ -188,7 +188,7 @@ func takeBack(ctx context.Context, tx *db.Tx, guild, id string) error {
 	}
 	unseen, err := delivery.TakeBackStreamed(ctx, tx, guild, delivery.StreamWork, events[0])
 	if err == nil && unseen {
-		_, _, err = SettleWork(ctx, tx, guild, id, "", Answer{Refused: "withdrawn"})
+		_, _, err = AnswerWork(ctx, tx, guild, id, "", Answer{Refused: "withdrawn"})
 	}
 	return err
 }

@@ -240,12 +240,12 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 	return "", nil
 }
 
-// Settle records the state of an intent in the caller's transaction. False means that another
+// RecordResult records the state of an intent in the caller's transaction. False means that another
 // sender has taken over the lease, so the caller must roll back.
 //
 // If the operator's bot has meanwhile answered for the message, the intent does not become unknown;
 // it is taken again when the lease ends.
-func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
+func RecordResult(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE chat_intents
 		SET state = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN 'sending' ELSE $4 END,
@@ -258,9 +258,9 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
 }
 
-// Settled reports whether the intent has the state under the caller's lease, set by a transaction
+// Recorded reports whether the intent has the state under the caller's lease, set by a transaction
 // of the caller whose COMMIT had an uncertain outcome.
-func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done bool, err error) {
+func Recorded(ctx context.Context, q db.Querier, in Intent, state string) (done bool, err error) {
 	done, err = db.Get[bool](ctx, q, `
 		SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = $4)`,
 		in.GuildID, in.ID, in.LeaseGen, state)
@@ -283,7 +283,7 @@ func PostedAs(ctx context.Context, q db.Querier, in Intent) (messageID string, e
 // Taken reports whether the transaction has committed in which the caller took the intent.
 func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		taken, err = Settled(ctx, tx, in, "sending")
+		taken, err = Recorded(ctx, tx, in, "sending")
 		return err
 	})
 	return taken, err
@@ -310,7 +310,7 @@ func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx
 		state = in.Outcome(failed)
 	}
 	err := d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		ours, err := Settle(ctx, tx, in, state, message)
+		ours, err := RecordResult(ctx, tx, in, state, message)
 		if err != nil || !ours {
 			return err
 		}

@@ -145,7 +145,7 @@ func TestAnnounce(t *testing.T) {
 			t.Fatal(err)
 		}
 		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-			if ours, err := chat.Settle(ctx, tx, frozen, chat.Refused, ""); ours || err != nil {
+			if ours, err := chat.RecordResult(ctx, tx, frozen, chat.Refused, ""); ours || err != nil {
 				return fmt.Errorf("the late sender settled: %v, %w", ours, err)
 			}
 			return nil

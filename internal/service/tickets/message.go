@@ -43,8 +43,8 @@ import (
 
 const (
 	postTimeout   = 9 * time.Second // the caller gets a response within ten seconds
-	settleTimeout = 5 * time.Second
-	settlePause   = 50 * time.Millisecond // between two attempts
+	recordTimeout = 5 * time.Second
+	recordPause   = 50 * time.Millisecond // between two attempts
 	// sweepTimeout is how long the sweep tries to find out about a message while the platform
 	// cannot be asked.
 	sweepTimeout = 5 * time.Minute
@@ -194,7 +194,7 @@ var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The mess
 
 // confirm is step 3 for a message that was posted.
 func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (response, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	var posted response
 	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -206,7 +206,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 		if err != nil {
 			return err
 		}
-		ours, err := chat.Settle(ctx, tx, in, chat.Sent, message)
+		ours, err := chat.RecordResult(ctx, tx, in, chat.Sent, message)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 // fail records that the message was not posted, or may not have been, and frees the key. The
 // response is nil, unless another sender has finished the message.
 func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (response, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	var posted response
 	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -241,13 +241,13 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (respo
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
 		}
-		ours, err := chat.Settle(ctx, tx, in, state, "")
+		ours, err := chat.RecordResult(ctx, tx, in, state, "")
 		if err != nil {
 			return err
 		}
 		if !ours {
-			if done, err := chat.Settled(ctx, tx, in, state); err != nil || done {
-				return errors.Join(err, errSettled)
+			if done, err := chat.Recorded(ctx, tx, in, state); err != nil || done {
+				return errors.Join(err, errRecorded)
 			}
 			posted, err = became(ctx, tx, in)
 			return err
@@ -257,15 +257,15 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (respo
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errSettled) {
+	if err != nil && !errors.Is(err, errRecorded) {
 		return nil, err
 	}
 	return posted, nil
 }
 
-// errSettled rolls back a transaction that finds its own work already done under its lease: an
+// errRecorded rolls back a transaction that finds its own work already done under its lease: an
 // earlier commit had succeeded, but its response was lost.
-var errSettled = errors.New("the message is settled already")
+var errRecorded = errors.New("the message is settled already")
 
 // surely runs a unit that records a message's outcome, and runs it again while the database
 // cannot serve it or has not said whether it committed, until ctx ends. Without the retry, key
@@ -277,7 +277,7 @@ func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx 
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(settlePause):
+		case <-time.After(recordPause):
 		}
 		err = s.cfg.DB.Do(ctx, unit)
 	}

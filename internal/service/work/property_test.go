@@ -296,7 +296,7 @@ func TestAnAnswerIsSeenOnAnotherNode(t *testing.T) {
 	work := dbtest.Value[string](t, one.DB(), `SELECT id FROM bot_work`)
 	began := time.Now()
 	dbtest.Do(t, one.DB(), func(ctx context.Context, tx *db.Tx) error { // a direct write, which wakes no node
-		_, _, err := chat.SettleWork(ctx, tx, one.Guild, work, "bk_x", chat.Answer{MessageID: "12"})
+		_, _, err := chat.AnswerWork(ctx, tx, one.Guild, work, "bk_x", chat.Answer{MessageID: "12"})
 		return err
 	})
 	(<-posted).Want(t, 201, "")

@@ -41,7 +41,7 @@ func (s *Service) AnswerBotWork(ctx context.Context, r gen.AnswerBotWorkRequestO
 }
 
 func (s *Service) settle(ctx context.Context, tx *db.Tx, guild, id, by string, a chat.Answer) (chat.Answered, error) {
-	done, first, err := chat.SettleWork(ctx, tx, guild, id, by, a)
+	done, first, err := chat.AnswerWork(ctx, tx, guild, id, by, a)
 	switch {
 	case err != nil || !first:
 		return done, err

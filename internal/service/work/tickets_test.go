@@ -194,7 +194,7 @@ func TestAnAnswerThatComesAsTheSenderGivesUpIsNotLost(t *testing.T) {
 	a := one(t, bot, "post_message")
 	answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
 	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := chat.Settle(ctx, tx, in, chat.Unknown, "")
+		_, err := chat.RecordResult(ctx, tx, in, chat.Unknown, "")
 		return err
 	})
 	dbtest.Exec(t, api.DB(), `UPDATE chat_intents SET lease_until = now()`)
