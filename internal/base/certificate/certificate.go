@@ -28,8 +28,8 @@ type Pair struct {
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
 	cert, key         []byte                          // last contents of the files; only Watch uses them
-	warned              string                          // the last warning about expiry, and when it was logged; only Watch uses them
-	warnedAt            time.Time
+	warned            string                          // the last warning about expiry, and when it was logged; only Watch uses them
+	warnedAt          time.Time
 }
 
 // Load reads a certificate and its key from their files.

@@ -8,9 +8,9 @@ import (
 
 // Exported for tests that use dbtest.
 var (
-	OlderPrograms = olderPrograms
-	MigrationPool = known().migrationPool
-	UnlessRolledBack    = unlessRolledBack
+	OlderPrograms    = olderPrograms
+	MigrationPool    = known().migrationPool
+	UnlessRolledBack = unlessRolledBack
 )
 
 // MigrateWith runs Migrate and CheckSchema as a program with these migrations would.

@@ -58,7 +58,7 @@ func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a A
 	return "", fault.New(fault.Invalid, "invalid_request", "body /done/message_id: is not expected, since no message was to be posted (%s)", f.Kind)
 }
 
-// AnswerWork gives a piece of work its answer, if it has none, and settles its event. After
+// AnswerWork gives a piece of work its answer, if it has none, and acknowledges its event. After
 // the deadline the answer is that it is refused. first says that this answer counts, and
 // that what is to follow has to be done; otherwise what is returned has counted before.
 //

@@ -255,7 +255,7 @@ func RecordResult(ctx context.Context, tx *db.Tx, in Intent, state, messageID st
 		    try_at = CASE WHEN $4 <> 'sent' THEN try_at END
 		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
 		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
-	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
+	return len(ours) == 1, fault.Wrap(err, "record the result of intent", in.ID, "of guild", in.GuildID)
 }
 
 // Recorded reports whether the intent has the state under the caller's lease, set by a transaction

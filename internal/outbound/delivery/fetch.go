@@ -87,8 +87,8 @@ func NewFetchOptions(limit, lease, wait *int) FetchOptions {
 
 // waiting is a delivery that can be fetched.
 type waiting struct {
-	ID       string `db:"id"`
-	Bytes    int    `db:"bytes"`
+	ID      string `db:"id"`
+	Bytes   int    `db:"bytes"`
 	Expired bool   `db:"expired"` // its event happened too long ago
 }
 

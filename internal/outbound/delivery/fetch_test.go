@@ -193,10 +193,10 @@ func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 
 // kept is what is promised of one event that is kept for a pull endpoint.
 type kept struct {
-	at       time.Time // when it happened
-	fetched  bool      // was given to somebody, sometime
-	leased   time.Time // until when it is somebody's
-	settled  bool
+	at      time.Time // when it happened
+	fetched bool      // was given to somebody, sometime
+	leased  time.Time // until when it is somebody's
+	settled bool
 	expired bool // has been given up, since it was not fetched within 30 days
 }
 

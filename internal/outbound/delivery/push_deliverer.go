@@ -51,14 +51,14 @@ type Deliverer struct {
 	metrics  *metrics
 	tracer   *tracing.Tracer
 
-	bell    *bell
-	egressHealth  *egressHealth
-	show    func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
-	limiter *limiter
-	results chan result
-	scan    endpointID        // where the next look for fresh deliveries begins
-	narrow  bool              // the last look was at guilds that had rung, though more was to be looked at
-	quietly logging.Sometimes // trouble with single endpoints
+	bell         *bell
+	egressHealth *egressHealth
+	show         func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
+	limiter      *limiter
+	results      chan result
+	scan         endpointID        // where the next look for fresh deliveries begins
+	narrow       bool              // the last look was at guilds that had rung, though more was to be looked at
+	quietly      logging.Sometimes // trouble with single endpoints
 }
 
 // New prepares a Deliverer. It does nothing before Run.

@@ -78,7 +78,7 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			for round := range 3 {
 				for n := range 13 {
 					others.Go(func() {
-						a, err := server.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":%d}`, 2+13*round+n, 1+round))
+						a, err := server.Retry(op, fmt.Sprintf(`{"user_id":"%d","delta":%d}`, 2+13*round+n, 1+round))
 						if err != nil {
 							t.Error(err)
 						} else if a.Status != http.StatusOK {
@@ -123,7 +123,7 @@ func TestAHotWalletFailsOneBatch(t *testing.T) {
 	release := lock(t, server, `SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = '1' FOR UPDATE`, server.Guild)
 	var hot, others sync.WaitGroup
 	adjust := func(user int) {
-		a, err := server.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
+		a, err := server.Retry(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
 		if err != nil || a.Status != http.StatusOK {
 			t.Error(a, err)
 		}

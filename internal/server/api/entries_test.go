@@ -96,9 +96,9 @@ func raced(t *testing.T, operation string, changes int, body func(i int) string,
 		bodies[n] = make([]string, changes)
 		for i := range changes {
 			all.Go(func() {
-				a, err := node.Key(fmt.Sprint("raced-", i)).Settle(op, body(i))
+				a, err := node.Key(fmt.Sprint("raced-", i)).Retry(op, body(i))
 				for err == nil && a.Code() == "idempotency_key_in_use" {
-					a, err = node.Key(fmt.Sprint("raced-", i)).Settle(op, body(i))
+					a, err = node.Key(fmt.Sprint("raced-", i)).Retry(op, body(i))
 				}
 				if err != nil || a.Status != http.StatusOK {
 					t.Errorf("%v, %v\n%s", a, err, node.Server.Log)

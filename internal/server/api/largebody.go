@@ -10,7 +10,7 @@ import (
 const (
 	smallBody          = 64 << 10        // bytes up to which a body needs no permit
 	largeBodyTime      = 5 * time.Second // how long a larger body may take to arrive
-	largeBodyWait  = 2 * time.Second // how long a request waits for a permit
+	largeBodyWait      = 2 * time.Second // how long a request waits for a permit
 	largeBodies        = 8               // large bodies that a node reads concurrently from bot keys, and as many again from tokens
 	largeBodiesOfKey   = 4               // of these, the most of one bot key
 	largeBodiesOfGuild = 2               // of these, the most of the tokens of one guild

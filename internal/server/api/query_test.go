@@ -57,7 +57,7 @@ func pages(n int) []apitest.Arg {
 // many sends n requests concurrently and returns the responses.
 func many(t *testing.T, servers []*apitest.API, operation string, n int, of asking) []*apitest.Response {
 	t.Helper()
-	return asked(t, (*apitest.API).Settle, servers, operation, n, of)
+	return asked(t, (*apitest.API).Retry, servers, operation, n, of)
 }
 
 func asked(
@@ -123,12 +123,12 @@ func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 		writers.Go(func() {
 			user := strconv.Itoa(1 + w)
 			for n := range 8 {
-				changed, err := server.Settle(adjust, `{"user_id":"`+user+`","delta":1}`)
+				changed, err := server.Retry(adjust, `{"user_id":"`+user+`","delta":1}`)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				read, err := server.Settle(get, "", apitest.Path("userId", user))
+				read, err := server.Retry(get, "", apitest.Path("userId", user))
 				if err != nil {
 					t.Error(err)
 					return
@@ -136,7 +136,7 @@ func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 				if want := changed.Str(t, "data.updated_at"); read.Str(t, "data.updated_at") != want {
 					t.Errorf("%s after a change at %s", read.Body, want)
 				}
-				board, err := server.Settle(list, "")
+				board, err := server.Retry(list, "")
 				if err != nil {
 					t.Error(err)
 					return

@@ -25,7 +25,7 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 		"createTicketMessage": `{"content":"hello"}`, // a refusal, which this operation stores in its own way
 	} {
 		view, op := server.Key("repeated-"+id), apitest.Find(t, id)
-		first, err := view.Settle(op, body, apitest.Path("id", "none"))
+		first, err := view.Retry(op, body, apitest.Path("id", "none"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 		for range 50 {
 			all.Go(func() {
 				for range 4 {
-					a, err := view.Settle(op, body, apitest.Path("id", "none"))
+					a, err := view.Retry(op, body, apitest.Path("id", "none"))
 					if err != nil {
 						t.Error(err)
 						return

@@ -81,7 +81,7 @@ func (w slowWrite) endsInTime(t *testing.T) {
 		t.Errorf("%s: %d, %v", name, a.Status, a.Header)
 	}
 	if w.keyed {
-		if a, err = w.view.Settle(op, w.body); err != nil || a.Status >= 300 {
+		if a, err = w.view.Retry(op, w.body); err != nil || a.Status >= 300 {
 			t.Errorf("%s: the repeat gets %v, %v", name, a, err)
 		}
 		made = true

@@ -57,7 +57,7 @@ var Records = transfer.Kind[row]{
 	Dated: []transfer.Column{
 		{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}, {Table: "guilds", Guild: "id", Name: "last_case_at"},
 	},
-	Settle: func(c *row, at wire.Time) {
+	SetInstant: func(c *row, at wire.Time) {
 		c.UpdatedAt = at
 		if c.CreatedAt == transfer.Pending {
 			c.CreatedAt = at

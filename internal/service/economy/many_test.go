@@ -261,7 +261,7 @@ func TestManyAdjustmentsRace(t *testing.T) {
 	var wg sync.WaitGroup
 	answer := func(op apitest.Operation, body string) {
 		for end := time.Now().Add(time.Minute); ; {
-			a, err := api.Settle(op, body)
+			a, err := api.Retry(op, body)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -308,7 +308,7 @@ func TestManyAdjustmentsClaimTheirReferencesInOneOrder(t *testing.T) {
 			return err
 		}
 		go func() {
-			a, err := api.Settle(op, bodyOf([]asked{{UserID: "1", Delta: 1, Reference: "c"}, {UserID: "2", Delta: 1, Reference: "b"}}))
+			a, err := api.Retry(op, bodyOf([]asked{{UserID: "1", Delta: 1, Reference: "c"}, {UserID: "2", Delta: 1, Reference: "b"}}))
 			if err != nil {
 				t.Error(err)
 			}

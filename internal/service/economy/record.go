@@ -24,7 +24,7 @@ var Wallets = transfer.Kind[moved]{
 		return nil
 	},
 	Dated:  []transfer.Column{{Table: "ledger_entries", Name: "created_at", ID: "id"}, {Table: "wallets", Name: "updated_at"}},
-	Settle: func(w *moved, at wire.Time) { w.UpdatedAt = at },
+	SetInstant: func(w *moved, at wire.Time) { w.UpdatedAt = at },
 	After:  begin,
 	Finish: leaderboard.Wallets.Reloaded,
 	Writer: &transfer.Writer[moved]{

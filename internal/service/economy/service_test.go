@@ -136,7 +136,7 @@ func TestDuplicatesHaveOneEffect(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range responses {
 			wg.Go(func() {
-				a, err := api.Key(key).Settle(op, `{"user_id":"9","delta":1}`)
+				a, err := api.Key(key).Retry(op, `{"user_id":"9","delta":1}`)
 				if err != nil {
 					t.Error(err)
 				}
@@ -181,7 +181,7 @@ func TestBalanceRace(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for range 10 {
-				a, err := api.Settle(op, `{"user_id":"9","delta":-1}`)
+				a, err := api.Retry(op, `{"user_id":"9","delta":-1}`)
 				if err != nil {
 					t.Error(err)
 					return
@@ -213,7 +213,7 @@ func TestFirstAdjustmentRace(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				a, err := api.Settle(op, `{"user_id":"`+user+`","delta":3}`)
+				a, err := api.Retry(op, `{"user_id":"`+user+`","delta":3}`)
 				if err != nil || a.Status != http.StatusOK {
 					t.Error(a, err)
 				}
@@ -419,7 +419,7 @@ func TestAReferenceIsTakenOnceUnderARace(t *testing.T) {
 		var paid atomic.Int32
 		for i := range 12 {
 			wg.Go(func() {
-				a, err := api.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":1,"reference":"round %d"}`, 1+i%3, round))
+				a, err := api.Retry(op, fmt.Sprintf(`{"user_id":"%d","delta":1,"reference":"round %d"}`, 1+i%3, round))
 				switch {
 				case err != nil:
 					t.Error(err)

@@ -143,7 +143,7 @@ func TestMembersPayEachOtherAtOnce(t *testing.T) {
 				if from == to {
 					to = 1 + to%3
 				}
-				a, err := api.Settle(op, transfer(fmt.Sprint(from), fmt.Sprint(to), 1, ""))
+				a, err := api.Retry(op, transfer(fmt.Sprint(from), fmt.Sprint(to), 1, ""))
 				if err != nil || a.Status != 200 && a.Code() != "balance_would_be_negative" {
 					t.Errorf("%v: %v", err, a)
 				}

@@ -154,7 +154,7 @@ func TestRerollsRace(t *testing.T) {
 			if i%2 == 0 {
 				view = s.Key(fmt.Sprintf("key-%d", i%4))
 			}
-			a, err := view.Settle(reroll, `{"count":2,"exclude_user_ids":["1030","1031"]}`, apitest.Path("id", id))
+			a, err := view.Retry(reroll, `{"count":2,"exclude_user_ids":["1030","1031"]}`, apitest.Path("id", id))
 			if err != nil {
 				t.Error(err)
 				return
@@ -234,7 +234,7 @@ func TestEndsRace(t *testing.T) {
 		var group sync.WaitGroup
 		for range cap(statuses) {
 			group.Go(func() {
-				a, err := s.Settle(end, "", apitest.Path("id", id))
+				a, err := s.Retry(end, "", apitest.Path("id", id))
 				if err != nil {
 					t.Error(err)
 					return

@@ -103,8 +103,8 @@ func (w *waiting[R]) read(l fileLine, b *batch) (needs []transfer.Ref, defines *
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.Settle != nil && b.made[w.Guild(&row)] {
-		w.Settle(&row, wire.At(b.now))
+	if w.SetInstant != nil && b.made[w.Guild(&row)] {
+		w.SetInstant(&row, wire.At(b.now))
 	}
 	from := source{line: l.number}
 	if w.Fixed != nil {

@@ -167,7 +167,7 @@ func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	var writers sync.WaitGroup
 	write := func(by *apitest.API, operation, body string) {
 		writers.Go(func() {
-			got, err := by.Settle(apitest.Find(t, operation), body)
+			got, err := by.Retry(apitest.Find(t, operation), body)
 			if err != nil {
 				t.Error(err)
 				return
@@ -468,7 +468,7 @@ func TestAChangeOfSettingsWaitsForAnImportOfThem(t *testing.T) {
 	}
 	record := `{"record":"settings","guild_id":"` + api.Guild + `","timezone":"Europe/Paris"}`
 	besideImport(t, api, imports, record, func() (*apitest.Response, error) {
-		return bot.Settle(apitest.Find(t, "updateGuildSettings"), `{"tickets":{"require_close_reason":true}}`)
+		return bot.Retry(apitest.Find(t, "updateGuildSettings"), `{"tickets":{"require_close_reason":true}}`)
 	}).Want(t, 200, `{"data":{"timezone":"Europe/Paris","tickets":{"require_close_reason":true}}}`)
 	api.WantEvent(t, "guild.updated", `{"data":{"changed":["tickets"]}}`)
 }
@@ -489,7 +489,7 @@ func TestTheNumbersOfCasesAndTheirInstantsAgreeBesideAnImport(t *testing.T) {
 		}
 		record := `{"record":"case","guild_id":"` + api.Guild + `","user_id":"42","moderator_id":"7","type":"warn"}`
 		besideImport(t, api, imports, record, func() (*apitest.Response, error) {
-			return api.Settle(apitest.Find(t, "createCase"), `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`)
+			return api.Retry(apitest.Find(t, "createCase"), `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`)
 		}).Want(t, 201, `{"data":{"number":2}}`)
 		api.WantEvent(t, "case.created", "")
 		if got := dbtest.Value[string](t, api.DB(), `

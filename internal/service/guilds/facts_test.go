@@ -290,7 +290,7 @@ func TestFactsProperty(t *testing.T) {
 		p := &platform{about: chat.About{Name: "0", OwnerID: "7"}}
 		f := factsOf(d, p)
 		say := func(name string) {
-			if _, err := bot.Settle(write, `{"records":[{"record":"guild","name":"`+name+`"}]}`); err != nil {
+			if _, err := bot.Retry(write, `{"records":[{"record":"guild","name":"`+name+`"}]}`); err != nil {
 				t.Fatal(err)
 			}
 		}

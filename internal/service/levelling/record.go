@@ -23,7 +23,7 @@ var Records = transfer.Kind[moved]{
 		return nil
 	},
 	Dated:  []transfer.Column{{Table: "levels", Name: "updated_at"}},
-	Settle: func(m *moved, at wire.Time) { m.UpdatedAt = at },
+	SetInstant: func(m *moved, at wire.Time) { m.UpdatedAt = at },
 	Finish: leaderboard.Levels.Reloaded,
 	Writer: &transfer.Writer[moved]{
 		Schema: "RecordLevel",

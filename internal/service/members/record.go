@@ -44,7 +44,7 @@ var Records = transfer.Kind[row]{
 		return m.Metadata.CheckUpTo(maxNames)
 	},
 	Dated: []transfer.Column{{Table: "members", Name: "created_at"}, {Table: "members", Name: "updated_at"}},
-	Settle: func(m *row, at wire.Time) {
+	SetInstant: func(m *row, at wire.Time) {
 		m.UpdatedAt = at
 		if m.CreatedAt == transfer.Pending {
 			m.CreatedAt = at

@@ -82,7 +82,7 @@ func newSides(t *testing.T, server *apitest.API, guild string) *sides {
 
 // call makes a call and accepts every documented response except server errors.
 func (s *sides) call(op, body string, args ...apitest.Arg) (*apitest.Response, error) {
-	a, err := s.api.Settle(s.ops[op], body, args...)
+	a, err := s.api.Retry(s.ops[op], body, args...)
 	if err == nil && a.Status >= http.StatusInternalServerError {
 		err = fmt.Errorf("%s %s is answered %d %s", op, body, a.Status, a.Body)
 	}

@@ -265,7 +265,7 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (respo
 
 // errRecorded rolls back a transaction that finds its own work already done under its lease: an
 // earlier commit had succeeded, but its response was lost.
-var errRecorded = errors.New("the message is settled already")
+var errRecorded = errors.New("the result of the message is recorded already")
 
 // surely runs a unit that records a message's outcome, and runs it again while the database
 // cannot serve it or has not said whether it committed, until ctx ends. Without the retry, key

@@ -218,7 +218,7 @@ func TestDuplicates(t *testing.T) {
 	bodies := map[string]int{}
 	for range 50 {
 		group.Go(func() {
-			response, err := s.Key("k").Settle(op, `{"content":"x"}`, apitest.Path("id", id))
+			response, err := s.Key("k").Retry(op, `{"content":"x"}`, apitest.Path("id", id))
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -256,7 +256,7 @@ func TestHangingPlatform(t *testing.T) {
 	}
 	for _, id := range ids {
 		group.Go(func() {
-			if response, err := s.Settle(op, `{"content":"x"}`, apitest.Path("id", id)); err != nil {
+			if response, err := s.Retry(op, `{"content":"x"}`, apitest.Path("id", id)); err != nil {
 				t.Error(err)
 			} else if response.Status != 201 {
 				t.Errorf("a message that hung is answered %d %s", response.Status, response.Body)

@@ -69,10 +69,10 @@ type Kind[R any] struct {
 
 	// Dated lists the columns that contain Pending until the whole import is done.
 	Dated []Column
-	// Settle sets the instant of a row's change. An import calls it at once only if it creates the
+	// SetInstant sets the instant of a row's change. An import calls it at once only if it creates the
 	// guild too: nobody has a copy of that guild yet, and dating a million rows afterwards takes as
 	// long as storing them. May be nil.
-	Settle func(r *R, at wire.Time)
+	SetInstant func(r *R, at wire.Time)
 
 	// Before and After are called in the transaction of Load, before and after the rows are stored,
 	// and Finish once for each guild when the import is done. All may be nil.

@@ -43,7 +43,7 @@ type Writer[R any] struct {
 	Counted *Counted[R]
 
 	// Store inserts new rows (Was is nil) and updates changed ones in one statement. It stores At
-	// as updated_at, unless the kind has Settle, which has set the column. It returns db.Again if a
+	// as updated_at, unless the kind has SetInstant, which has set the column. It returns db.Again if a
 	// row was inserted concurrently. Before it writes, it may still set a row's Err.
 	Store func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 	// Heard is called with the rows whose records were not refused, including unchanged ones, after
@@ -301,9 +301,9 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 	if b.Counted != nil {
 		b.Counted.number(c, rows)
 	}
-	if settle := b.kind.Settle; settle != nil {
+	if set := b.kind.SetInstant; set != nil {
 		for _, row := range rows {
-			settle(&row.Is, row.At)
+			set(&row.Is, row.At)
 		}
 	}
 	if err := b.Store(ctx, tx, c, rows); err != nil {

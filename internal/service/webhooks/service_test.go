@@ -213,7 +213,7 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 		op := apitest.Find(t, "createWebhookEndpoint")
 		for range 14 {
 			wg.Go(func() {
-				a, err := next.Settle(op, `{"url":"https://127.0.0.1/","events":["case.created"]}`)
+				a, err := next.Retry(op, `{"url":"https://127.0.0.1/","events":["case.created"]}`)
 				if err != nil {
 					t.Error(err)
 					return

@@ -107,7 +107,7 @@ func (s *story) step() {
 		}
 	case 10:
 		change := rapid.SampledFrom([]string{"closeTicket", "reopenTicket"}).Draw(s.r, "change")
-		s.api.Settle(operation(s.t, change), "", apitest.Path("id", s.id)) // a ticket that is in this state already is refused
+		s.api.Retry(operation(s.t, change), "", apitest.Path("id", s.id)) // a ticket that is in this state already is refused
 	case 11:
 		s.sync()
 	}

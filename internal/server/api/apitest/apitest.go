@@ -346,9 +346,9 @@ func (a *API) once(op Operation, body string, args ...Arg) (*Response, error) {
 	return ans, nil
 }
 
-// Settle is Try with retries for a busy machine: as a client would, it waits and retries after a
+// Retry is Try with retries for a busy machine: as a client would, it waits and retries after a
 // 503 or 429 with Retry-After. After 30 seconds it returns the last response.
-func (a *API) Settle(op Operation, body string, args ...Arg) (*Response, error) {
+func (a *API) Retry(op Operation, body string, args ...Arg) (*Response, error) {
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		ans, err := a.Try(op, body, args...)
 		busy := err == nil && (ans.Status == http.StatusServiceUnavailable || ans.Status == http.StatusTooManyRequests)
