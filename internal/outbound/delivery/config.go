@@ -22,28 +22,28 @@ type Config struct {
 	Box   *seal.Box
 	Guard *egress.Guard
 
-	// Show returns the data of the events about an endpoint, as the unit leaves it. Without
-	// it there are no such events.
+	// Show returns the data of the events about an endpoint, as the unit of work leaves the
+	// endpoint. If Show is nil, no events about endpoints are emitted.
 	Show func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 
-	Schedule    Schedule              // nil is DefaultSchedule
-	Authorities *x509.CertPool        // who may vouch for receivers; nil is the system's
-	Slots       int                   // sends under way at the same time, not counting stuck ones; 0 is 256
-	Clock       func() time.Time      // nil is the database's clock, and this machine's for signatures
-	Jitter      func() float64        // in [0, 1); nil is random
+	Schedule    Schedule              // nil means DefaultSchedule
+	Authorities *x509.CertPool        // may sign receivers' certificates; nil means the system's authorities
+	Slots       int                   // maximum of concurrent sends, stuck sends not counted; 0 means 256
+	Clock       func() time.Time      // nil means the database's clock, and this machine's clock for signatures
+	Jitter      func() float64        // in [0, 1); nil means random
 	Metrics     prometheus.Registerer // nil registers nothing
 	Tracer      *tracing.Tracer       // nil traces nothing
-	Log         *slog.Logger          // nil logs nothing
+	Log         *slog.Logger          // nil means no logging
 
-	// OneGuild makes each statement that locks or changes rows name one guild,
-	// where the tables are distributed by it. Otherwise those of claims and of
-	// results name several.
+	// OneGuild makes each statement that locks or changes rows name one guild, as needed where the
+	// tables are distributed by guild. Without OneGuild, the statements of claims and results name
+	// several guilds.
 	OneGuild bool
 }
 
 const defaultSlots = 256
 
-// complete checks what is required and fills in the rest.
+// complete checks the required fields and fills in the defaults of the others.
 func (c Config) complete() (Config, error) {
 	switch {
 	case c.DB == nil:

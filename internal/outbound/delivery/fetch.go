@@ -13,40 +13,40 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// A delivery that waits for a pull endpoint is never fresh, urgent or under a worker's
-// lease, and the endpoint's schedule has the disposition pull and is never due: so no
-// look, claim or repair finds it. It is leased to whoever fetches it by its due_at
-// alone, which lies ahead until the lease ends; lease_gen counts how often it was
-// fetched. Holding, releasing and giving up are the same as for any other endpoint.
+// A delivery that waits for a pull endpoint is never fresh, never urgent and never leased by a
+// worker. The schedule of a pull endpoint has the disposition pull and is never due, so no poll,
+// claim or repair finds the delivery. A fetch leases the delivery by its due_at alone, which lies
+// in the future until the lease ends; lease_gen counts the fetches. Holding, releasing and dropping
+// work as for every other endpoint.
 
 const (
-	// pullBytes bounds the events of one fetch, with what stands around them.
+	// pullBytes bounds the size of the events in one response to a fetch, with the JSON around
+	// them.
 	pullBytes = 1<<20 - 256
 
-	// fetchNoted is how exactly it is known when an endpoint was last asked for.
+	// fetchNoted is the precision with which the last fetch of an endpoint is stored.
 	fetchNoted = time.Minute
 
-	// unfetchedFor is how long a pull endpoint may go without a fetch until it is
-	// switched off.
+	// unfetchedFor is the time without a fetch after which a pull endpoint is disabled.
 	unfetchedFor = 7 * 24 * time.Hour
 
-	// UnfetchedWarning is after how long of it operators are told.
+	// UnfetchedWarning is the time without a fetch after which operators are warned.
 	UnfetchedWarning = 3 * 24 * time.Hour
 )
 
-// Fetched is what a fetch has leased.
+// Fetched is the result of a fetch: the leased events.
 type Fetched struct {
-	Events [][]byte // their exact payloads
-	More   bool     // further ones can be fetched now
-	// Complete is since when nothing is lost that the endpoint listens to: since its
-	// registration or its enabling has committed, or since 30 days ago.
+	Events [][]byte // the stored payloads, byte for byte
+	More   bool     // more events can be fetched now
+	// Complete is the instant since which the endpoint has lost none of its events: the commit of
+	// its registration or of its enabling, or 30 days ago.
 	Complete time.Time
-	Stream   string // the id of the stream that they are of; empty: they are an endpoint's
+	Stream   string // id of the stream; empty if the events belong to an endpoint
 
 	bytes int
 }
 
-// JSON is what was fetched as the API shows it: the events as they are stored, byte for byte.
+// JSON returns the response of the API. It holds the events as they are stored, byte for byte.
 func (f Fetched) JSON() []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"data":[`)
@@ -55,22 +55,22 @@ func (f Fetched) JSON() []byte {
 	return b.Bytes()
 }
 
-// WriteJSON writes that as a response.
+// WriteJSON writes the response of the API.
 func (f Fetched) WriteJSON(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(f.JSON())
 	return err
 }
 
-// FetchOptions is how a caller fetches.
+// FetchOptions are the parameters of a fetch.
 type FetchOptions struct {
-	Limit int           // events at most
-	Lease time.Duration // for which they are leased to it
-	Wait  time.Duration // for which it would wait until there is one
+	Limit int           // maximum of events
+	Lease time.Duration // how long the events are leased
+	Wait  time.Duration // how long the caller waits if there is no event
 }
 
-// NewFetchOptions completes what a request says: nil is what it leaves to the defaults. The lease
-// and the wait are in seconds.
+// NewFetchOptions returns the parameters of a request, with the default for each nil. lease and
+// wait are in seconds.
 func NewFetchOptions(limit, lease, wait *int) FetchOptions {
 	a := FetchOptions{Limit: 100, Lease: time.Minute}
 	if limit != nil {
@@ -85,16 +85,16 @@ func NewFetchOptions(limit, lease, wait *int) FetchOptions {
 	return a
 }
 
-// waiting is a delivery that can be fetched.
+// waiting is a delivery that a fetch has found.
 type waiting struct {
 	ID      string `db:"id"`
 	Bytes   int    `db:"bytes"`
-	Expired bool   `db:"expired"` // its event happened too long ago
+	Expired bool   `db:"expired"` // its event is older than the retention
 }
 
-// findWaiting finds what can be fetched of an endpoint, in order, and locks it. It
-// passes over events that another caller is fetching at the moment. Each event is
-// looked up by itself, as in takeDeliveries.
+// findWaiting finds the deliveries of an endpoint that can be fetched, in order, and locks them.
+// The statement skips events that another caller is fetching. Each event is looked up on its own,
+// as in takeDeliveries.
 const findWaiting = `
 	WITH due AS MATERIALIZED (
 		SELECT w.id, w.event_id, w.event_at, w.due_at
@@ -109,7 +109,7 @@ const findWaiting = `
 	LEFT JOIN LATERAL (SELECT id, payload FROM webhook_events WHERE guild_id = $1 AND id = due.event_id OFFSET 0) v ON true
 	ORDER BY due.due_at, due.id`
 
-// leaseWaiting gives them to a caller until $3.
+// leaseWaiting leases the deliveries to a caller until $3.
 const leaseWaiting = `
 	WITH leased AS (
 		UPDATE webhook_deliveries d
@@ -122,9 +122,8 @@ const leaseWaiting = `
 	CROSS JOIN LATERAL (SELECT id, occurred_at, payload FROM webhook_events WHERE guild_id = $1 AND id = leased.event_id OFFSET 0) v
 	ORDER BY v.occurred_at, v.id`
 
-// Fetch leases the oldest events that wait for a pull endpoint and are leased to nobody,
-// at most limit of them, and notes who has asked. Of an endpoint that is disabled it
-// finds none.
+// Fetch leases the oldest waiting events of a pull endpoint that nobody has leased, at most limit,
+// and stores who has fetched. Fetch returns no events for a disabled endpoint.
 func Fetch(ctx context.Context, tx *db.Tx, guild, endpoint, by string, limit int, lease time.Duration) (Fetched, error) {
 	return fetch(ctx, tx, nil, guild, endpoint, by, limit, lease)
 }
@@ -137,8 +136,8 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 		Oldest      time.Time `db:"oldest"`
 		Now         time.Time `db:"now"`
 	}
-	// The statement's time, and not the transaction's: what had been recorded when the
-	// statement began is due by then, so that no caller waits for it.
+	// statement_timestamp() is used here, and not the transaction's time: every event recorded
+	// before the statement started is due by then, so no caller waits for such an event.
 	s, err := db.Get[schedule](ctx, tx, `
 		SELECT s.disposition, n.now, n.now - $5 * interval '1 second' AS oldest, greatest(coalesce(s.complete_since, $3, clock_timestamp()), n.now - $5 * interval '1 second') AS complete,
 		       s.fetched_by IS NULL OR s.complete_since IS NULL OR s.fetched_at < n.now - $4 * interval '1 second' AS note
@@ -177,8 +176,8 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 	return out, fault.Wrap(err, "lease what waits for endpoint", endpoint, "of guild", guild)
 }
 
-// choose takes limit of what was found, as long as it fits into one answer. It returns
-// apart the events that are too old for that. A single event always fits.
+// choose takes at most limit of the found deliveries, as long as they fit into one response. choose
+// returns the expired deliveries separately. A single event always fits.
 func choose(found []waiting, limit int) (ids, expired []string, more bool) {
 	bytes := 0
 	for _, w := range found {
@@ -194,8 +193,8 @@ func choose(found []waiting, limit int) (ids, expired []string, more bool) {
 	return ids, expired, len(found) > limit
 }
 
-// fetchedOf is the deliveries of events $3 to endpoint $2. OFFSET 0 has each event looked
-// up by itself: a plan that is made for many would rather read all of the endpoint's log.
+// fetchedOf selects the deliveries of events $3 to endpoint $2. OFFSET 0 makes Postgres look up
+// each event on its own: without it, a plan for many events reads the whole log of the endpoint.
 const fetchedOf = `
 			SELECT w.id
 			FROM unnest($3::text[]) AS named (event_id)
@@ -204,8 +203,8 @@ const fetchedOf = `
 			) w
 			WHERE w.endpoint_id = $2`
 
-// settleFetched settles what an endpoint has fetched of some events, whether or not the
-// lease has run out or the endpoint was disabled since.
+// settleFetched marks fetched events as delivered, whether or not the lease has expired or the
+// endpoint was disabled since the fetch.
 const settleFetched = `
 	WITH d AS (
 		UPDATE webhook_deliveries d
@@ -222,7 +221,7 @@ const settleFetched = `
 	)
 	SELECT count(DISTINCT event_id) FROM d`
 
-// returnFetched ends the leases of some events.
+// returnFetched ends the leases of events.
 const returnFetched = `
 	WITH d AS (
 		UPDATE webhook_deliveries d
@@ -233,10 +232,10 @@ const returnFetched = `
 	)
 	SELECT count(DISTINCT event_id) FROM d`
 
-// Acknowledge settles events that were fetched from a pull endpoint as delivered, and
-// gives others back. It returns how many of each were still to be settled or under a
-// lease. An event that the endpoint has not fetched stays as it is, in either list; of
-// an event that stands in both, being settled counts.
+// Acknowledge marks events that were fetched from a pull endpoint as delivered, and returns other
+// events (back) to the queue. Acknowledge returns how many of the first were not yet delivered, and
+// how many of the second were leased. An event that the endpoint has not fetched stays unchanged,
+// in either list. An event in both lists is marked as delivered.
 func Acknowledge(ctx context.Context, tx *db.Tx, guild, endpoint string, events, back []string) (settled, returned int, err error) {
 	return acknowledge(ctx, tx, nil, guild, endpoint, events, back)
 }
@@ -260,7 +259,7 @@ func acknowledge(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint 
 		if len(do.events) == 0 {
 			continue
 		}
-		slices.Sort(do.events) // so that two who name the same lock them in the same order
+		slices.Sort(do.events) // two callers that name the same events lock them in the same order
 		if *do.n, err = db.Get[int](ctx, tx, do.query, guild, endpoint, db.Array(do.events), *at); err != nil {
 			return 0, 0, fmt.Errorf("acknowledge %d events of endpoint %s of guild %s: %w", len(do.events), endpoint, guild, err)
 		}
@@ -268,7 +267,7 @@ func acknowledge(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint 
 	return settled, returned, nil
 }
 
-// findUnfetched finds the pull endpoints that nobody has fetched from for longest.
+// findUnfetched finds the pull endpoints with the oldest last fetch.
 const findUnfetched = `
 	SELECT guild_id, endpoint_id
 	FROM webhook_schedule
@@ -276,8 +275,8 @@ const findUnfetched = `
 	ORDER BY fetched_at
 	LIMIT $3`
 
-// disableUnfetched switches off the pull endpoints that nobody has fetched from for
-// too long, so that what is kept for them ends.
+// disableUnfetched disables the pull endpoints that nobody has fetched from for unfetchedFor, so
+// that no more events are stored for them.
 func (d *Deliverer) disableUnfetched(ctx context.Context) error {
 	found, err := db.Select[backlog](ctx, d.db.Reader(), findUnfetched, d.now(), unfetchedFor.Seconds(), chunk)
 	if err != nil {

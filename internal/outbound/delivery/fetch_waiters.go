@@ -17,37 +17,37 @@ import (
 	"guildhall/internal/base/logging"
 )
 
-// waitersPollPause is the least time between two looks for those who wait: so that a rush of
-// events costs few of them, and an event hardly waits for its own.
+// waitersPollPause is the minimum time between two polls for waiting callers: many events in a
+// short time cause few polls, and each event is found nearly at once.
 const waitersPollPause = 3 * time.Millisecond
 
-// Waiters are the callers of this node that wait until there is something to fetch
-// from a pull endpoint or a part of a stream, one for each at most. They hold no
-// connection: one look finds for all of them which have something, and one for each
-// stream.
+// Waiters are the callers of this node that wait until events can be fetched from a pull endpoint
+// or from a part of a stream; at most one caller waits for each. The waiting callers hold no
+// database connection: one poll finds which of their endpoints have events, and one more poll for
+// each stream.
 //
-// A unit of this node that may have recorded something brings a look at its guild about;
-// what other nodes record, and leases that end, the look every pollInterval finds.
+// When a unit of work of this node has committed, its guild is polled at once. Events that other
+// nodes record, and leases that expire, are found by the poll of every pollInterval.
 type Waiters struct {
 	db      *db.DB
 	log     *slog.Logger
 	quietly logging.Sometimes
 	bell    *bell
 
-	// done counts the units that have committed, by guild. Guilds share counters: one too
-	// many is a look too many. all counts those of every guild.
+	// done counts the committed units of work by guild. Several guilds share one counter: a count
+	// too high costs one needless poll. all counts the units of work of every guild.
 	done [1 << 10]atomic.Uint32
 	all  atomic.Uint32
 
 	mu      sync.Mutex
-	of      map[string][]*Waiter // by guild, one for an endpoint
+	of      map[string][]*Waiter // by guild, one caller for each endpoint
 	parts   map[partID]*Waiter
-	begun   map[string]bool // streams for which a look is due since somebody has begun to wait
+	begun   map[string]bool // streams to poll because a caller has started to wait
 	n       int
 	stopped bool
 }
 
-// NewWaiters has nobody wait yet. No fetch is woken before Run. reg may be nil.
+// NewWaiters returns a Waiters without callers. No caller is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
 	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter), begun: make(map[string]bool)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
@@ -56,25 +56,25 @@ func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters 
 	return w
 }
 
-// Waiting is how many callers wait at the moment.
+// Waiting returns the number of callers that wait now.
 func (w *Waiters) Waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.n
 }
 
-// Waiter is one caller that waits.
+// Waiter is one waiting caller.
 type Waiter struct {
 	among *Waiters
 	id    endpointID
-	part  partID // where it waits for a stream
+	part  partID // the part of a stream, if the caller waits for a stream
 	serve Part
-	woken chan struct{} // there may be something
-	over  chan struct{} // closed when it has waited long enough
+	woken chan struct{} // receives a value when there may be events
+	over  chan struct{} // closed when the caller must stop waiting
 }
 
-// Done is how many units of a guild have committed, or of all where it is empty, as far
-// as Begin has to know.
+// Done returns how many units of work of a guild have committed, or of all guilds if guild is
+// empty. Begin needs the number.
 func (w *Waiters) Done(guild string) uint32 {
 	if guild == "" {
 		return w.all.Load()
@@ -88,9 +88,9 @@ func (w *Waiters) counter(guild string) *atomic.Uint32 {
 
 var seed = maphash.MakeSeed()
 
-// Begin makes a caller the one that waits for an endpoint. The one before need not wait
-// any longer. done is what Done was before a fetch that has found nothing: what a unit of
-// this node has recorded since is not missed.
+// Begin registers a caller that waits for an endpoint. The caller that waited for the endpoint
+// before stops waiting. done is the result of Done before the fetch that has found nothing: so
+// Begin does not miss events that a unit of work of this node has recorded since then.
 func (w *Waiters) Begin(guild, endpoint string, done uint32) *Waiter {
 	one := &Waiter{among: w, id: endpointID{guild, endpoint}, woken: make(chan struct{}, 1), over: make(chan struct{})}
 	w.mu.Lock()
@@ -112,13 +112,15 @@ func (w *Waiters) Begin(guild, endpoint string, done uint32) *Waiter {
 	return one
 }
 
-// place is where in its guild the caller stands that waits for an endpoint; -1 if none does.
+// place returns the index, within the guild, of the caller that waits for an endpoint; -1 if no
+// caller waits.
 func (w *Waiters) place(guild, endpoint string) int {
 	return slices.IndexFunc(w.of[guild], func(one *Waiter) bool { return one.id.endpoint == endpoint })
 }
 
-// Wait returns true as soon as there may be something to fetch, and false when there is
-// no more waiting: ctx has ended, it is late, another waits instead, or the node stops.
+// Wait returns true as soon as there may be events to fetch. Wait returns false if the caller must
+// stop waiting: ctx has ended, late has fired, another caller waits instead, or the node is
+// stopping.
 func (one *Waiter) Wait(ctx context.Context, late <-chan time.Time) bool {
 	select {
 	case <-one.over:
@@ -137,7 +139,7 @@ func (one *Waiter) Wait(ctx context.Context, late <-chan time.Time) bool {
 	}
 }
 
-// wake says that there may be something.
+// wake signals that there may be events.
 func (one *Waiter) wake() {
 	select {
 	case one.woken <- struct{}{}:
@@ -145,7 +147,7 @@ func (one *Waiter) wake() {
 	}
 }
 
-// End is called when the caller waits no more.
+// End unregisters the caller.
 func (one *Waiter) End() {
 	w := one.among
 	w.mu.Lock()
@@ -166,8 +168,8 @@ func (one *Waiter) End() {
 	}
 }
 
-// Wake says that a unit of the guild has committed, and may have recorded something or
-// given something back. It never waits.
+// Wake signals that a unit of work of the guild has committed and may have recorded or returned an
+// event. Wake never blocks.
 func (w *Waiters) Wake(guild string) {
 	w.counter(guild).Add(1)
 	w.all.Add(1)
@@ -179,7 +181,7 @@ func (w *Waiters) Wake(guild string) {
 	}
 }
 
-// Run wakes waiters until ctx ends. Then all waiting is over, and begins no more.
+// Run wakes waiters until ctx ends. Then every waiter stops waiting, and no new caller can wait.
 func (w *Waiters) Run(ctx context.Context) error {
 	defer w.stop()
 	ticker := time.NewTicker(pollInterval)
@@ -223,7 +225,7 @@ func (w *Waiters) stop() {
 	w.n = 0
 }
 
-// findFetchable says for which of some endpoints something can be fetched.
+// findFetchable finds which of the given endpoints have deliveries that can be fetched.
 const findFetchable = `
 	SELECT p.guild_id, p.endpoint_id
 	FROM unnest($1::text[], $2::text[]) AS p (guild_id, endpoint_id)
@@ -234,15 +236,16 @@ const findFetchable = `
 		LIMIT 1
 	) w`
 
-// findFetchableAcross is findFetchable where the tables are distributed by guild, where
-// there is no LIMIT for each row: nearly nothing can be fetched that somebody waits for.
+// findFetchableAcross does the same as findFetchable where the tables are distributed by guild:
+// there, a LIMIT for each row is impossible. The endpoints that callers wait for have few
+// deliveries that can be fetched.
 const findFetchableAcross = `
 	SELECT DISTINCT w.guild_id, w.endpoint_id
 	FROM unnest($1::text[], $2::text[]) AS p (guild_id, endpoint_id)
 	JOIN webhook_deliveries w ON w.guild_id = p.guild_id AND w.endpoint_id = p.endpoint_id
 	WHERE w.state = 'pending' AND w.due_at <= now()`
 
-// poll wakes those who have something to fetch: of the guilds that have rung, or of all.
+// poll wakes the callers with events to fetch: those of the guilds in rung, or all callers.
 func (w *Waiters) poll(ctx context.Context) error {
 	rung, all := w.bell.take()
 	if err := w.pollStreams(ctx, rung, all); err != nil {
@@ -270,7 +273,7 @@ func (w *Waiters) poll(ctx context.Context) error {
 	return nil
 }
 
-// named lists the endpoints of some guilds, or all, that somebody waits for.
+// named lists the endpoints of the given guilds, or of all guilds, that callers wait for.
 func (w *Waiters) named(rung []string, all bool) (guilds, endpoints []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,19 +19,19 @@ const (
 
 	unfetchedInterval = time.Minute
 
-	// chunk bounds the rows that one step touches in one transaction.
+	// chunk bounds the rows that one step changes in one transaction.
 	chunk = 1000
 
-	// smallTable is the rows up to which it does not matter how one is read.
+	// smallTable is the number of rows up to which the plan for a table does not matter.
 	smallTable = 100
 
-	// roughly has statistics made from a tenth of the rows that autovacuum takes.
+	// roughly makes ANALYZE sample a tenth of the rows that autovacuum samples.
 	roughly = `set_config('default_statistics_target', '10', true)`
 )
 
-// maintenanceLoop does what has time. Deliveries of endpoints that were disabled,
-// enabled or deleted follow in one goroutine and the log is kept in another, so that a
-// large backlog does not stop the pruning.
+// maintenanceLoop does the work that is not urgent. One goroutine updates the deliveries of
+// endpoints that were disabled, enabled or deleted, and another deletes old log rows, so that a
+// large backlog does not stop the retention.
 func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -64,11 +64,10 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 	<-done
 }
 
-// countRows gives Postgres statistics of the tables that have doubled since it
-// last had some. A prepared statement keeps its plan until there are new ones,
-// and autovacuum looks once a minute: in between, what was planned for empty
-// tables reads all of a flood for each row that it looks up. Smaller tables do
-// not matter.
+// countRows runs ANALYZE on the tables that have doubled in size since the last ANALYZE. A prepared
+// statement keeps its plan until the table has new statistics, and autovacuum runs once a minute:
+// in between, a plan made for an empty table reads the whole of a full table for each looked-up
+// row. Smaller tables are skipped.
 func (d *Deliverer) countRows(ctx context.Context) error {
 	grown, err := db.Select[string](ctx, d.db.Reader(), `
 		SELECT s.relname
@@ -94,7 +93,7 @@ func (d *Deliverer) countRows(ctx context.Context) error {
 	return nil
 }
 
-// every does a thing again and again until ctx ends.
+// every calls do after every interval until ctx ends, and logs errors.
 func (d *Deliverer) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -110,8 +109,7 @@ func (d *Deliverer) every(ctx context.Context, interval time.Duration, what stri
 	}
 }
 
-// repeat runs one step in transactions of their own until it has nothing left
-// to do.
+// repeat runs a step, each time in a new transaction, until the step has nothing left to do.
 func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.Tx) (int, error)) error {
 	for ctx.Err() == nil {
 		n := 0
@@ -130,16 +128,15 @@ func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.T
 	return ctx.Err()
 }
 
-// backlog is an endpoint whose waiting deliveries do not yet stand as was
-// decided about it.
+// backlog is an endpoint whose waiting deliveries do not yet have the state that follows from the
+// endpoint's disposition.
 type backlog struct {
 	GuildID    string `db:"guild_id"`
 	EndpointID string `db:"endpoint_id"`
 }
 
-// follow gives the deliveries that wait for endpoints that were disabled,
-// enabled or deleted the state that follows from it, a chunk of each endpoint in
-// turn, until all of them are done.
+// follow updates the waiting deliveries of endpoints that were disabled, enabled or deleted, one
+// chunk for each endpoint in turn, until all deliveries are updated.
 func (d *Deliverer) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		todo, err := db.Select[backlog](ctx, d.db.Reader(), `
@@ -183,9 +180,8 @@ func (d *Deliverer) follow(ctx context.Context) error {
 	return nil
 }
 
-// followOne does one chunk of one endpoint's backlog, unless somebody else is at
-// it, and writes when there is more to do. It returns how many deliveries it has
-// changed.
+// followOne updates one chunk of one endpoint's deliveries, unless another worker has the lock, and
+// stores when the next chunk is due. followOne returns how many deliveries were changed.
 func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, error) {
 	type schedule struct {
 		Disposition string    `db:"disposition"`
@@ -212,13 +208,12 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 	return holdOrDrop(ctx, tx, s.Now, b, s.Disposition == "drop")
 }
 
-// release makes a chunk of what waits for an endpoint that was enabled due now, with
-// the whole schedule before it: what is held, in the order of its making, then what
-// was to be tried later and had not been held yet; of a pull endpoint that is somebody's
-// who has fetched it. Here and below the rows of a
-// chunk are named in an array: joined with a sub-select, a plan made while the
-// table was small visits every pair of the two. Their state is asked for in a
-// CASE, as in settle.
+// release makes a chunk of an enabled endpoint's waiting deliveries due now and restarts their
+// retry schedules: first the held deliveries, in the order of creation, then the deliveries that
+// were waiting for a retry and had not been held yet. A delivery of a pull endpoint keeps its
+// lease. Here and below, the statement names the rows of a chunk in an array: if the statement
+// joined a subquery, a plan made while the table was small would compare every pair of rows. The
+// state is tested in a CASE, as in storeResultsSQL.
 func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool) (int, error) {
 	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
@@ -255,9 +250,9 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }
 
-// holdOrDrop holds a chunk of what waits for a disabled endpoint, or gives up a chunk
-// of what waits for a deleted one. It comes back for a delivery that a worker is
-// sending right now. Nothing is left of the schedule of a deleted endpoint in the end.
+// holdOrDrop holds a chunk of a disabled endpoint's waiting deliveries, or drops a chunk of a
+// deleted endpoint's waiting deliveries. A delivery that a worker is sending is left for a later
+// call. When a deleted endpoint has no waiting deliveries left, holdOrDrop deletes its schedule.
 func holdOrDrop(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
 	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
@@ -289,7 +284,7 @@ func holdOrDrop(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop b
 	}
 	type remainder struct {
 		Any   bool `db:"any"`
-		Tests bool `db:"tests"` // that no claim has in hand, though they go out now
+		Tests bool `db:"tests"` // test deliveries that no claim has leased, although test deliveries are sent now
 	}
 	left, err := db.Get[remainder](ctx, tx, `
 		SELECT EXISTS (
@@ -320,7 +315,8 @@ func holdOrDrop(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop b
 	return n, fault.Wrap(err, "plan what is left for endpoint", b.EndpointID)
 }
 
-// moveLog writes the log rows that were put aside.
+// moveLog writes the log rows that were stored in the deliveries' own rows because the log could
+// not be written.
 func (d *Deliverer) moveLog(ctx context.Context) error {
 	aside, err := db.Get[bool](ctx, d.db.Reader(), `SELECT EXISTS (SELECT 1 FROM webhook_deliveries WHERE unlogged IS NOT NULL)`)
 	if err != nil || !aside {
@@ -329,9 +325,9 @@ func (d *Deliverer) moveLog(ctx context.Context) error {
 	return d.repeat(ctx, moveUnlogged)
 }
 
-// byGuild does something with the deliveries that a look without locks has found,
-// guild by guild. The look's last parameter says how many; it returns how many
-// there were.
+// byGuild calls do for each guild with the ids of the deliveries that query has found
+// without locks. The last parameter of the query is the maximum. byGuild returns the number of
+// deliveries.
 func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
 	found, err := db.Select[db.Found](ctx, tx, look, append(args, chunk)...)
 	if err != nil {
@@ -349,7 +345,7 @@ func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string)
 	return len(found), nil
 }
 
-// moveUnlogged writes the log rows of a chunk of deliveries, and counts these.
+// moveUnlogged writes the log rows of a chunk of deliveries and returns the number of deliveries.
 func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
 		_, err := db.Exec(ctx, tx, `

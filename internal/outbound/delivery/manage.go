@@ -10,19 +10,18 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// The functions of this file are what the domain of webhooks tells the engine,
-// inside the unit of the request. Each touches the endpoint's one row of
-// webhook_schedule, and so takes effect with the unit's commit, however much
-// waits for the endpoint; the states of what waits follow in the background.
+// The webhooks service calls the functions of this file inside the unit of work of a request. Each
+// function changes the one row of webhook_schedule of the endpoint, and so takes effect when the
+// unit of work commits, however many deliveries are waiting; the states of the waiting deliveries
+// follow in the background.
 //
-// They lock the endpoint's schedule. A unit that locks the row of webhook_endpoints as
-// well does so before calling them.
+// The functions lock the endpoint's schedule. A unit of work that also locks the row of
+// webhook_endpoints locks that row before it calls these functions.
 
-// lostSince joins with a delivery d the one that was made after it for the same
-// event and endpoint, and keeps the failed ones since $3 of endpoint $2 of guild
-// $1 that have none. OFFSET 0 lets the later one be looked for by its event
-// alone: by the index of the endpoint's log, which promises to find one at once,
-// each look would read what is left of the log.
+// lostSince joins a delivery d with the delivery made after d for the same event and endpoint, and
+// selects the failed deliveries of endpoint $2 of guild $1 since $3 that have no later delivery.
+// OFFSET 0 makes Postgres look for the later delivery by the event alone: the index of the
+// endpoint's log looks cheaper, but each lookup would read the rest of the log.
 const lostSince = `LEFT JOIN LATERAL (
 			    SELECT n.id
 			    FROM (
@@ -37,7 +36,7 @@ const lostSince = `LEFT JOIN LATERAL (
 			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
 			  AND newer.id IS NULL`
 
-// countLost counts them.
+// countLost counts the deliveries of lostSince.
 const countLost = `SELECT count(*) FROM (
 			SELECT 1 FROM webhook_deliveries d
 			` + lostSince + `
@@ -49,7 +48,7 @@ func CountLost(ctx context.Context, q db.Querier, guild, endpoint string, since 
 	return n, fault.Wrap(err, "count what endpoint", endpoint, "of guild", guild, "has lost")
 }
 
-// recoverStep bounds the rows that one statement of Recover makes.
+// recoverStep bounds the rows that one statement of Recover inserts.
 const recoverStep = 1000
 
 var (
@@ -57,12 +56,12 @@ var (
 	noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
 )
 
-// Register makes the schedule of a new endpoint, healthy and with nothing to do. That
-// of a pull endpoint never has anything to do but to be disabled, enabled and deleted.
+// Register creates the schedule of a new endpoint, healthy and with nothing to send. The schedule
+// of a pull endpoint only ever changes when the endpoint is disabled, enabled or deleted.
 //
-// A pull endpoint is complete since the unit's commit, whose instant the unit cannot know:
-// complete_since is null until the first fetch, or the next step of follow, writes its
-// own instant, which is later.
+// A pull endpoint is complete since the commit of the unit of work. The unit of work cannot know
+// the instant of its own commit: so complete_since is null until the first fetch, or the next step
+// of follow, stores its own, later instant.
 func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, pull bool) error {
 	_, err := db.Exec(ctx, tx, `
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at, releasing)
@@ -71,9 +70,9 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, p
 	return fault.Wrap(err, "make the schedule of endpoint", endpoint, "of guild", guild)
 }
 
-// Disable switches an endpoint off, for a reason of the service's or, if it is
-// empty, its owner's; one that is off already keeps its reason. No send to it
-// begins after the unit's commit, apart from tests. Its deliveries that wait are held.
+// Disable disables an endpoint. reason is the service's reason, or empty if the owner disables the
+// endpoint; an endpoint that is already disabled keeps its reason. No send to the endpoint starts
+// after the commit of the unit of work, except test events. The waiting deliveries are held.
 func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -87,8 +86,8 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 	return setDisposition(ctx, tx, guild, endpoint, "hold")
 }
 
-// Enable lets an endpoint be sent to, without its old failures. Held deliveries go out,
-// in the order of their making and with the whole schedule before them.
+// Enable enables an endpoint and resets its failures. Held deliveries are sent in the order of
+// their creation, with new retry schedules.
 func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -105,8 +104,8 @@ func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return resetFailures(ctx, tx, guild, endpoint, false)
 }
 
-// Widen says that an endpoint gets events from now on that it did not get before: a pull
-// endpoint is complete since the unit's commit, or since it is enabled.
+// Widen stores that an endpoint has subscribed to more events: a pull endpoint is complete since
+// the commit of the unit of work, or since the endpoint is enabled.
 func Widen(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE webhook_schedule
@@ -115,15 +114,15 @@ func Widen(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return fault.Wrap(err, "note that endpoint", endpoint, "of guild", guild, "gets more")
 }
 
-// Forget gives up everything that waits for an endpoint that the unit deletes.
-// No send to it begins after the unit's commit.
+// Forget drops all waiting deliveries of an endpoint that the unit of work deletes. No send to the
+// endpoint starts after the commit of the unit of work.
 func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return setDisposition(ctx, tx, guild, endpoint, "drop")
 }
 
-// setDisposition says what becomes of the deliveries that wait for an endpoint. A claim
-// that is under way holds the row, so its sends have begun when this returns. To
-// send to a pull endpoint is to keep for it.
+// setDisposition stores what happens to the waiting deliveries of an endpoint. A concurrent claim
+// holds the lock of the row, so the sends of that claim have started when setDisposition returns.
+// For a pull endpoint, the disposition send becomes pull.
 func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {
 	if disposition == "send" {
 		how, err := db.Get[string](ctx, tx, `SELECT delivery FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, endpoint)
@@ -147,14 +146,14 @@ func setDisposition(ctx context.Context, tx *db.Tx, guild, endpoint, disposition
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
 
-// ResetHealth forgets what an endpoint's old URL has shown, so that what is due goes out
-// now and the endpoint counts as never tried. A pull endpoint has no URL.
+// ResetHealth resets what the attempts at an endpoint's old URL have shown: due deliveries are sent
+// now, and the endpoint counts as never tried. A pull endpoint has no URL.
 func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	return resetFailures(ctx, tx, guild, endpoint, true)
 }
 
-// resetFailures forgets an endpoint's failures, so that what is due goes out now. The last
-// failed attempt stays to be shown unless anew is set.
+// resetFailures resets an endpoint's failures, so that due deliveries are sent now. The last failed
+// attempt stays visible unless anew is set.
 func resetFailures(ctx context.Context, tx *db.Tx, guild, endpoint string, anew bool) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -168,11 +167,10 @@ func resetFailures(ctx context.Context, tx *db.Tx, guild, endpoint string, anew 
 	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
 }
 
-// Redeliver queues the event of a delivery once more, under the same event id
-// and with a schedule of its own, and returns the new delivery's id. Its first
-// attempt waits neither for a block nor for what else is queued; while the
-// endpoint is disabled the delivery is held. A delivery that the endpoint does
-// not have, or whose event is about to be forgotten, is NotFound.
+// Redeliver queues the event of a delivery again, with the same event id and a new retry schedule,
+// and returns the id of the new delivery. The first attempt ignores a block and the order of the
+// queue; while the endpoint is disabled, the delivery is held. If the endpoint does not have the
+// delivery, or its event is about to be deleted, the error is NotFound.
 func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string) (string, error) {
 	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
@@ -193,16 +191,17 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 	return fresh, fault.Wrap(err, "redeliver", delivery, "of guild", guild)
 }
 
-// Recover queues the events of failed deliveries that were created since the
-// given instant once more, as Redeliver does, the oldest first and at most limit
-// of them, and returns how many. The newest delivery of an event decides: one
-// that has arrived since, or waits already, is not queued again.
+// Recover queues again the events of failed deliveries that were created since the given instant,
+// as Redeliver does, the oldest first and at most limit, and returns the number of queued events.
+// The newest delivery of each event decides: if that delivery has succeeded or is waiting, the
+// event is not queued again.
 //
-// A recovered delivery passes a block and a quiet time, but neither tests nor
-// redeliveries, and takes turns with the endpoint's other events. The first failed
-// attempt of any of it ends the passing: a receiver that asks for quiet is not sent all
-// of it first. Recover again, and what still waits of the time before passes as well,
-// for it has the same due_at.
+// A recovered delivery ignores a block and a pause that the receiver asked for. Tests and
+// redeliveries are sent before recovered deliveries; the endpoint's other deliveries and the
+// recovered ones alternate. After the first failed attempt of a recovered delivery, recovered
+// deliveries no longer ignore the block: a receiver that asks for a pause does not get all of them
+// first. If Recover is called again, the waiting deliveries of the first call ignore the block
+// again, too, because their due_at is the same.
 func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
 	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
@@ -247,11 +246,11 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	return total, nil
 }
 
-// Ping queues a test event for one endpoint, whatever it listens to, and returns
-// the delivery's id. Its first attempt goes out now, past a block, past what
-// else is queued, and to an endpoint that is disabled as well. For a pull endpoint it
-// is one more event to fetch, which is held while that is disabled. An endpoint that
-// the guild does not have is NotFound.
+// Ping queues a test event for one endpoint, whatever the endpoint subscribes to, and returns the
+// id of the delivery. The first attempt is made now: the attempt ignores a block and the order of
+// the queue, and is made even if the endpoint is disabled. For a pull endpoint, the test event
+// waits to be fetched like every other event, and is held while the endpoint is disabled. If the
+// guild does not have the endpoint, the error is NotFound.
 func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
 	data, err := json.Marshal(map[string]string{"webhook_id": endpoint})
 	if err != nil {
@@ -287,9 +286,9 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	return id, nil
 }
 
-// makeDue makes an endpoint due for urgent deliveries that the unit is about to
-// store, and reports whether it is sent to at present, or kept for. An endpoint that is
-// not, it leaves alone, unless evenDisabled; a pull endpoint is never due.
+// makeDue makes an endpoint due for the urgent deliveries that the unit of work is about to store.
+// makeDue reports whether deliveries are sent to the endpoint now, or stored for a pull endpoint. A
+// disabled endpoint stays unchanged unless evenDisabled is set; a pull endpoint is never due.
 func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
 	send, err = db.Get[bool](ctx, tx, `
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, urgent, next_due)

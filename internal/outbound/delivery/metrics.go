@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// metrics is what operators see of the deliveries. Counters are this node's;
-// the gauges of the backlog are of the whole database, equal on all nodes.
+// metrics are the metrics of deliveries. The counters are of this node; the gauges of the backlog
+// are of the whole database, and so equal on all nodes.
 type metrics struct {
 	attempts   *prometheus.CounterVec
 	duration   prometheus.Histogram
@@ -27,17 +27,17 @@ type metrics struct {
 	overflow   *prometheus.GaugeVec
 }
 
-// The states of the backlog that the gauges tell apart.
+// The states of waiting deliveries, as the gauges show them.
 const (
-	gaugeDue       = "due"       // could be sent now
-	gaugeThrottled = "throttled" // is due, but its endpoint is blocked or quiet
+	gaugeDue       = "due"       // can be sent now
+	gaugeThrottled = "throttled" // due, but the endpoint is blocked or has asked for a pause
 	gaugeScheduled = "scheduled" // waits for its next attempt
-	gaugeHeld      = "held"      // waits for its endpoint to be enabled
+	gaugeHeld      = "held"      // waits until its endpoint is enabled
 
-	gaugePull = "pull" // waits to be fetched; it is counted, since it stands among the others, and not shown
+	gaugePull = "pull" // waits to be fetched; counted with the other states, but not shown
 )
 
-// The units of work the deliverer opens.
+// The names of the deliverer's units of work.
 const (
 	unitClaim  = "claim"
 	unitRecord = "record"
@@ -118,7 +118,7 @@ func (m *metrics) attempted(c claimed, v decision, took time.Duration) {
 	}
 	m.attempts.WithLabelValues(string(v.Outcome)).Inc()
 	m.duration.Observe(took.Seconds())
-	if c.Attempts == 0 && c.Cause != "redelivery" { // the event of one may be weeks old
+	if c.Attempts == 0 && c.Cause != "redelivery" { // the event of a redelivery may be weeks old
 		m.delay.Observe((c.Now.Sub(c.OccurredAt) + took).Seconds())
 	}
 }
@@ -128,12 +128,12 @@ func (m *metrics) recorded(late int, took time.Duration) {
 	m.late.Add(float64(late))
 }
 
-// gaugeLimit bounds the deliveries that the gauges count. Beyond it, they show
-// what the database estimates.
+// gaugeLimit bounds the deliveries that the gauges count. For larger numbers, the gauges show the
+// database's estimate.
 const gaugeLimit = 10_000
 
-// gaugeParts are the parts of the gauges' statements that look up one row for each of
-// others: the oldest delivery of an endpoint f, the schedule of a delivery d.
+// gaugeParts are the parts of the gauges' statements that look up one row for each other row: the
+// oldest delivery of an endpoint f, and the schedule of a delivery d.
 type gaugeParts struct{ oldest, schedule string }
 
 var (
@@ -149,15 +149,15 @@ var (
 			LIMIT 1
 		) s ON true`,
 	}
-	// A coordinator refuses a LIMIT for each row. So it reads all that waits for
-	// blocked endpoints, and leaves out a delivery whose endpoint has no schedule yet.
+	// A coordinator does not support LIMIT for each row. So the statement reads all waiting
+	// deliveries of blocked endpoints, and skips a delivery whose endpoint has no schedule yet.
 	byJoin = gaugeParts{
 		oldest:   `JOIN webhook_deliveries w ON w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id`,
 		schedule: `JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id`,
 	}
 )
 
-// besides returns those for a database.
+// besides returns the gaugeParts for a database.
 func besides(d *db.DB) gaugeParts {
 	if d.Distributed() {
 		return byJoin
@@ -165,9 +165,10 @@ func besides(d *db.DB) gaugeParts {
 	return byLookup
 }
 
-// measure reads the gauges. Its reading does not grow with what waits, but on a
-// coordinator (OldestDue): the counts are of gaugeLimit deliveries at most, the ages
-// come from the ends of indexes and from a number of schedules.
+// measure updates the gauges. The number of rows that measure reads does not depend on the number
+// of waiting deliveries, except on a coordinator (OldestDue): the counts are of gaugeLimit
+// deliveries at most, and the ages come from the first entries of indexes and from a bounded number
+// of schedules.
 func (d *Deliverer) measure(ctx context.Context) error {
 	q := d.db.Reader()
 	counts, err := d.countWaiting(ctx, q)
@@ -215,22 +216,22 @@ func (d *Deliverer) measure(ctx context.Context) error {
 	return nil
 }
 
-// dueLimit bounds the endpoints that oldestDue looks at of each kind.
+// dueLimit bounds the endpoints of each kind that oldestDue reads.
 const dueLimit = 1000
 
-// OldestDue returns how long the oldest delivery has been due that nobody has
-// looked at since, though nothing keeps it back: it is urgent, or its endpoint did
-// not fail last and has not asked to be left alone, or who had it in hand is dead. It
-// is zero where there is none, and a second or two while workers keep up, however slow
-// receivers are. Its reading is bounded, but on a coordinator, where it grows with the
-// deliveries that no worker has taken.
+// OldestDue returns the age of the oldest due delivery that no worker has taken although nothing
+// prevents it: the delivery is urgent, or the endpoint's last attempt succeeded and the endpoint
+// has not asked for a pause, or the worker that leased the delivery has died. OldestDue returns
+// zero if there is no such delivery, and one or two seconds while the workers keep up, however slow
+// the receivers are. The number of rows read is bounded, except on a coordinator, where it grows
+// with the deliveries that no worker has taken.
 func OldestDue(ctx context.Context, d *db.DB) (time.Duration, error) {
 	return oldestDue(ctx, d.Reader(), d.Distributed(), nil)
 }
 
 func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Time) (time.Duration, error) {
-	// A claim that leaves something of an endpoint makes it due anew. So what is fresh
-	// has been passed over only where the endpoint is not due now.
+	// A claim that leaves deliveries of an endpoint makes the endpoint due again. So a fresh
+	// delivery has been missed only if its endpoint is not due now.
 	fresh, args := withFresh+`
 		SELECT coalesce(extract(epoch FROM coalesce($4::timestamptz, now()) - min(w.due_at)), 0)::float8
 		FROM fresh f
@@ -284,8 +285,8 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 	return time.Duration(max(passed, queued, 0) * float64(time.Second)), nil
 }
 
-// countWaiting counts what waits by state, up to gaugeLimit pending and as many
-// held deliveries; of more it takes the sizes from the database's statistics.
+// countWaiting counts the waiting deliveries by state, up to gaugeLimit pending and gaugeLimit held
+// deliveries; larger numbers are estimated from the database's statistics.
 func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]float64, error) {
 	type counted struct {
 		State string  `db:"state"`

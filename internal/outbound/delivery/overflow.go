@@ -9,36 +9,37 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// MaxWaiting is how many deliveries may wait for an endpoint, or for a stream in one
-// guild, whatever they wait for: four a second through three days. Beyond it the oldest
-// are deleted, and writes go on. An endpoint's log keeps as many completed deliveries.
+// MaxWaiting is the maximum number of waiting deliveries for an endpoint, or for a stream in one
+// guild: four deliveries a second for three days. Beyond the maximum, the oldest deliveries are
+// deleted, and recording events continues. The log of an endpoint keeps as many completed
+// deliveries.
 const MaxWaiting = 1_000_000
 
 const (
 	overflowInterval = time.Minute
 	logInterval      = 10 * time.Minute
 
-	// overflowStep bounds the deliveries that one pass deletes of one endpoint.
+	// overflowStep bounds the deliveries of one endpoint that one pass deletes.
 	overflowStep = 100_000
 )
 
-// full is an endpoint, or a stream in one guild, that has more than it may have.
+// full is an endpoint, or a stream in one guild, with more rows than the maximum.
 type full struct {
 	GuildID string `db:"guild_id"`
 	ID      string `db:"id"`
 	Excess  int    `db:"excess"`
 }
 
-// overflowing describes one kind of rows that are bounded.
+// overflowing describes one kind of rows that have a maximum.
 type overflowing struct {
-	index []string // whose estimated sizes say whether counting is worth it
-	find  string   // the holders that have more than $1
-	ids   string   // the oldest $3 rows of holder $2 of guild $1
-	drop  string   // deletes rows $3 of holder $2 of guild $1 at $4, and returns when the newest event happened
+	index []string // indexes whose estimated sizes decide whether to count at all
+	find  string   // query for the holders with more than $1 rows
+	ids   string   // query for the oldest $3 rows of holder $2 of guild $1
+	drop  string   // statement that deletes rows $3 of holder $2 of guild $1 at $4, and returns when the newest of their events happened
 }
 
-// The oldest deliveries are those with the lowest ids, which begin with the instant of the
-// event. A delivery that a worker is sending stays. An event goes with its last delivery.
+// The oldest deliveries have the lowest ids, because an id begins with the instant of the event. A
+// delivery that a worker is sending is not deleted. An event is deleted with its last delivery.
 var (
 	waitingPushed = overflowing{
 		index: []string{"webhook_deliveries_pending", "webhook_deliveries_held"},
@@ -112,9 +113,9 @@ var (
 	}
 )
 
-// dropDeliveries returns a statement that deletes those of an endpoint's deliveries $3 of
-// which a condition holds, with their attempts, and each event that nobody else has. steps
-// follow the CTE gone, which has a row for each deleted delivery.
+// dropDeliveries returns a statement that deletes the deliveries $3 of an endpoint for which
+// condition holds, with their attempts, and each event that has no other delivery. steps follow the
+// CTE gone, which has a row for each deleted delivery.
 func dropDeliveries(condition, steps string) string {
 	return `
 			WITH gone AS (
@@ -134,8 +135,8 @@ func dropDeliveries(condition, steps string) string {
 			SELECT max(event_at) FROM gone`
 }
 
-// deleteOverflow deletes the oldest deliveries of endpoints and streams for which more than
-// MaxWaiting wait, and moves complete_since behind them.
+// deleteOverflow deletes the oldest waiting deliveries of each endpoint and stream with more than
+// MaxWaiting, and moves complete_since to the newest deleted event.
 func (d *Deliverer) deleteOverflow(ctx context.Context) error {
 	if err := d.bound(ctx, waitingPushed, d.overflowed); err != nil {
 		return fault.Wrap(err, "delete what has waited for longest")
@@ -153,7 +154,7 @@ func (d *Deliverer) deleteOverflow(ctx context.Context) error {
 	return fault.Wrap(err, "delete what has waited for longest in streams")
 }
 
-// overflowed tells operators that an endpoint, or a stream in one guild, has lost events.
+// overflowed logs that an endpoint, or a stream in one guild, has lost events, and sets the metric.
 func (d *Deliverer) overflowed(_ context.Context, _ *db.Tx, f full, newest time.Time) error {
 	d.metrics.overflow.WithLabelValues(f.GuildID, f.ID).Set(float64(d.time().Unix()))
 	if d.quietly.Due("overflow "+f.ID, time.Now(), time.Hour) {
@@ -162,16 +163,15 @@ func (d *Deliverer) overflowed(_ context.Context, _ *db.Tx, f full, newest time.
 	return nil
 }
 
-// shortenLogs deletes the oldest completed deliveries of endpoints that have more than
-// MaxWaiting.
+// shortenLogs deletes the oldest completed deliveries of endpoints with more than MaxWaiting.
 func (d *Deliverer) shortenLogs(ctx context.Context) error {
 	err := d.bound(ctx, logged, func(context.Context, *db.Tx, full, time.Time) error { return nil })
 	return fault.Wrap(err, "shorten the logs of endpoints")
 }
 
-// bound deletes the oldest rows of each holder that has more than it may have. dropped is
-// called in the transaction of each deletion. Rows are counted only where the database
-// estimates that there are enough for one holder to have too many.
+// bound deletes the oldest rows of each holder with more rows than the maximum. dropped is called
+// in the transaction of each deletion. Rows are counted only if the database estimates that the
+// table has enough rows for one holder to exceed the maximum.
 func (d *Deliverer) bound(ctx context.Context, o overflowing, dropped func(ctx context.Context, tx *db.Tx, f full, newest time.Time) error) error {
 	rows, err := db.Get[float64](ctx, d.db.Reader(), `SELECT coalesce(sum(reltuples), 0)::float8 FROM pg_class WHERE relname = ANY ($1)`, db.Array(o.index))
 	if err != nil || d.most == MaxWaiting && rows < MaxWaiting*3/4 && !d.db.Distributed() {

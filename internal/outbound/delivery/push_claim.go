@@ -10,53 +10,55 @@ import (
 )
 
 const (
-	// lease is longer than an attempt may take. A delivery whose lease ran out
-	// may be claimed again: that alone recovers what a dead worker had in hand.
+	// lease is longer than an attempt can take. When the lease of a delivery expires, another claim
+	// may lease the delivery: nothing else is needed to recover the deliveries of a dead worker.
 	lease = 20 * time.Second
 
-	// claimSize bounds the endpoints of one look and the sends of one claim, and
-	// the results of one settling.
+	// claimSize bounds the endpoints of one poll, the sends of one claim, and the results of one
+	// batch.
 	claimSize = 64
 
-	// parkSize bounds how many deliveries one claim queues. Others wait for it.
+	// parkSize bounds how many deliveries one claim moves into the queue, because other claims wait
+	// for this one.
 	parkSize = 100
 )
 
-// The lines that endpoints stand in, as webhook_schedule computes them.
+// The lanes of endpoints, as webhook_schedule computes them.
 const (
 	laneUrgent  = iota // has urgent deliveries
-	laneWell           // did not fail last
-	laneFailing        // failed last, and has not been blocked since
-	laneBlocked        // has been blocked and not answered since
-	laneClosed         // is disabled or deleted
+	laneWell           // the last attempt succeeded
+	laneFailing        // the last attempt failed, and the endpoint has not been blocked since
+	laneBlocked        // the endpoint has been blocked and has not answered since
+	laneClosed         // the endpoint is disabled or deleted
 )
 
-// candidate is an endpoint that a look has found: it has fresh deliveries, or
-// its time has come.
+// candidate is an endpoint that a poll has found: the endpoint has fresh deliveries, or its
+// schedule is due.
 type candidate struct {
 	GuildID    string `db:"guild_id" json:"guild_id"`
 	EndpointID string `db:"endpoint_id" json:"endpoint_id"`
 	Lane       int    `db:"lane" json:"-"`
-	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries, or expired leases
+	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries or expired leases
 	Known      bool   `db:"known" json:"-"` // has a schedule
-	Rung       bool   `db:"rung" json:"-"`  // a unit rang for its guild
+	Rung       bool   `db:"rung" json:"-"`  // Wake was called for its guild
 
 	take int // sends granted by the limiter
 }
 
 func (c *candidate) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 
-// sendable reports whether the limiter may grant it sends.
+// sendable reports whether the limiter may grant sends to the endpoint.
 func (c *candidate) sendable() bool { return c.Known && c.Lane < laneClosed }
 
-// toQueue reports whether a claim queues what is fresh for an endpoint that is
-// granted nothing. One that is well is only full at the moment.
+// toQueue reports whether a claim moves the fresh deliveries of the endpoint into the queue when
+// the limiter grants it no sends. A healthy endpoint only has no free slot now, so its deliveries
+// stay fresh.
 func (c *candidate) toQueue() bool {
 	return c.Fresh && (!c.Known || c.Lane > laneWell)
 }
 
-// pollGuildsSQL is the statement of pollGuilds. With EXISTS, Postgres would gather all that
-// is fresh first.
+// pollGuildsSQL is the statement of pollGuilds. With EXISTS, Postgres would first read all fresh
+// deliveries.
 var pollGuildsSQL = newStatement(`
 		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
 		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
@@ -69,8 +71,8 @@ var pollGuildsSQL = newStatement(`
 		) w ON true
 		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`)
 
-// pollGuilds finds the endpoints of the given guilds that have fresh deliveries or
-// whose time has come. It locks nothing.
+// pollGuilds finds the endpoints of the given guilds that have fresh deliveries or are due.
+// pollGuilds takes no locks.
 func pollGuilds(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
 	err = run(pollGuildsSQL, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
 		some, err := db.Select[*candidate](ctx, q, query, append([]any{now, in}, guild...)...)
@@ -80,8 +82,8 @@ func pollGuilds(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time
 	return found, fault.Wrap(err, "look at guilds")
 }
 
-// withFresh begins a statement that reads fresh: the first $3 endpoints after ($1, $2)
-// that have fresh deliveries, however many each has.
+// withFresh begins a statement that reads the table fresh: the first $3 endpoints after ($1, $2)
+// that have fresh deliveries, however many deliveries each has.
 const withFresh = `
 		WITH RECURSIVE fresh AS (
 			(
@@ -104,12 +106,11 @@ const withFresh = `
 			WHERE f.n < $3
 		)`
 
-// pollAll finds what may be due, whoever recorded it and whoever had it in hand:
-// the endpoints of each lane whose time has come, those who have waited longest
-// first and without the full ones; endpoints with fresh deliveries, from the one
-// after the given one on; and endpoints with leases that have run out. It locks
-// nothing and reads at most claimSize index entries of a kind, however many
-// endpoints and deliveries wait.
+// pollAll finds the endpoints that may have something to send, whichever node recorded or leased
+// it: the due endpoints of each lane, those due the longest first, without the endpoints in full;
+// endpoints with fresh deliveries, beginning after the given endpoint; and endpoints with expired
+// leases. pollAll takes no locks and reads at most claimSize index entries of each kind, however
+// many endpoints and deliveries are waiting.
 func pollAll(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	found, err := db.Select[*candidate](ctx, q, withFresh+`, expired AS (
 			SELECT guild_id, endpoint_id
@@ -143,7 +144,7 @@ func pollAll(ctx context.Context, q db.Querier, now *time.Time, after endpointID
 	return merge(found), nil
 }
 
-// merge makes one candidate of an endpoint's two, which follow one another.
+// merge makes one candidate of two adjacent candidates of the same endpoint.
 func merge(found []*candidate) []*candidate {
 	out := found[:0]
 	for _, c := range found {
@@ -164,14 +165,14 @@ type schedule struct {
 	Urgent      bool       `db:"urgent"`
 	Lane        int        `db:"lane"`
 	NextDue     *time.Time `db:"next_due"`
-	RecoveredAt *time.Time `db:"recovered_at"`     // is the due_at of what recover has queued; nil: nothing of it waits
-	Passes      bool       `db:"recovered_passes"` // that goes past a block and a quiet time
+	RecoveredAt *time.Time `db:"recovered_at"`     // the due_at of the deliveries that Recover has queued; nil if none of them is waiting
+	Passes      bool       `db:"recovered_passes"` // the recovered deliveries ignore a block and a pause
 	ReportedAt  *time.Time `db:"reported_at"`      // when webhook.failing was last emitted
 	Now         time.Time  `db:"now"`
 	health
 }
 
-// scheduleColumns are those of a schedule, but for now.
+// scheduleColumns are the columns of a schedule, except now.
 const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.recovered_at, s.recovered_passes,
 	       s.failures, s.refusals, s.refused_at, s.blocks, s.blocked_until, s.quiet_until, s.failing_since, s.failed_attempts, s.warned, s.reported,
 	       s.reported_at`
@@ -182,8 +183,8 @@ func compareIDs(a, b endpointID) int {
 
 func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
 
-// lockSchedules is the statement of lockIdle. Its settings hold for the statements that
-// follow in its transaction.
+// lockSchedules is the statement of lockIdle. Its settings apply to the later statements of the
+// same transaction, too.
 var lockSchedules = newStatement(`
 		SELECT s.*, coalesce($1::timestamptz, now()) AS now
 		FROM (SELECT set_config('synchronous_commit', 'off', true) || ` + byIndex + ` AS done) AS settings
@@ -196,12 +197,12 @@ var lockSchedules = newStatement(`
 		) s
 		WHERE settings.done <> ''`)
 
-// lockIdle locks the schedules of endpoints for a claim, apart from those that
-// somebody else holds at the moment, and makes the ones that are missing: those
-// of endpoints that a node of the release before has registered.
+// lockIdle locks the schedules of endpoints for a claim, except schedules that another transaction
+// has locked, and creates missing schedules: those of endpoints that a node of the previous release
+// has registered.
 //
-// The commit of a claim does not wait for the disk: a lease that a crash of the
-// database forgets is only a delivery that is made twice, under one id.
+// The commit of a claim does not wait for the disk: if a crash of the database loses a lease, the
+// delivery is only sent twice, with the same id.
 func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of []*candidate) ([]schedule, error) {
 	for _, c := range of {
 		if c.Known {
@@ -226,17 +227,18 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 	return rows, fault.Wrap(err, "lock schedules")
 }
 
-// A claim may take these of an endpoint's deliveries.
+// Which of an endpoint's deliveries a claim may take.
 const (
 	takeAll    = "all"
-	takeUrgent = "urgent" // tests and redeliveries alone: the endpoint is blocked or quiet, or they go first
-	takeTurns  = "turns"  // tests and redeliveries, then what recover has queued and everything else in turn
-	takePassed = "passed" // that without everything else: the endpoint is blocked or quiet
-	takeTests  = "tests"  // the endpoint is disabled
-	takeNone   = "none"   // the endpoint is deleted
+	takeUrgent = "urgent" // only tests and redeliveries: the endpoint is blocked or paused, or they are sent first
+	takeTurns  = "turns"  // tests and redeliveries, then recovered deliveries and all others in turn
+	takePassed = "passed" // tests, redeliveries and recovered deliveries: the endpoint is blocked or paused
+	takeTests  = "tests"  // only tests: the endpoint is disabled
+	takeNone   = "none"   // nothing: the endpoint is deleted
 )
 
-// order says what a claim does about one endpoint whose schedule it has locked.
+// order says which deliveries of one endpoint a claim takes. The claim has locked the endpoint's
+// schedule.
 type order struct {
 	GuildID    string     `json:"guild_id"`
 	EndpointID string     `json:"endpoint_id"`
@@ -246,10 +248,11 @@ type order struct {
 
 	RecoveredAt    *time.Time `json:"recovered_at"`
 	Passes         bool       `json:"passes"`
-	RecoveredFirst bool       `json:"recovered_first"` // it is their turn
+	RecoveredFirst bool       `json:"recovered_first"` // recovered deliveries are first in turn
 }
 
-// order decides what may be taken of an endpoint that was granted sends.
+// order decides which deliveries of an endpoint a claim takes when the limiter has granted it take
+// sends.
 func (s schedule) order(take int) order {
 	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take, RecoveredAt: s.RecoveredAt, Passes: s.Passes}
 	closed, wait := s.Disposition != "send", s.notBefore()
@@ -275,8 +278,8 @@ func (s schedule) order(take int) order {
 	return o
 }
 
-// claimed is one delivery under this worker's lease, with all that sending it
-// takes. URL is nil when the endpoint is gone.
+// claimed is one delivery that this worker has leased, with all data needed to send the delivery.
+// URL is nil if the endpoint is deleted.
 type claimed struct {
 	GuildID    string    `db:"guild_id"`
 	ID         string    `db:"id"`
@@ -286,33 +289,33 @@ type claimed struct {
 	Attempts   int       `db:"attempts"`
 	Step       int       `db:"step"`
 	LeaseGen   int       `db:"lease_gen"`
-	Expired    bool      `db:"expired"` // an earlier lease ran out: its worker died or froze
+	Expired    bool      `db:"expired"` // an earlier lease has expired: its worker died or was frozen
 	Recovered  bool      `db:"recovered"`
-	More       bool      `db:"more"` // the endpoint has further deliveries that are due
+	More       bool      `db:"more"` // the endpoint has more due deliveries
 	Type       string    `db:"type"`
 	OccurredAt time.Time `db:"occurred_at"`
-	Payload    []byte    `db:"payload"` // nil when the event is gone
-	Trace      string    `db:"trace"`   // the traceparent of who has recorded the event; empty: not known
+	Payload    []byte    `db:"payload"` // nil if the event is deleted
+	Trace      string    `db:"trace"`   // traceparent of the request that recorded the event; empty if unknown
 	URL        *string   `db:"url"`
 	Enabled    *bool     `db:"enabled"`
 	Secret     []byte    `db:"secret"`
 	OldSecrets []byte    `db:"old_secrets"`
 
-	RecoveredAt *time.Time // of its endpoint, if this is one that recover has queued
+	RecoveredAt *time.Time // recovered_at of the endpoint, if Recover has queued this delivery
 
-	Lane    int        // of its endpoint
-	Quiet   *time.Time // the quiet time of its endpoint that the claim knew of
-	Suspect bool       // the endpoint was not well
-	Now     time.Time  // of the database, when it was claimed
-	Locked  time.Time  // of this node, before it was claimed
+	Lane    int        // lane of the endpoint
+	Quiet   *time.Time // end of the endpoint's pause, as the claim knew it
+	Suspect bool       // the endpoint was not healthy
+	Now     time.Time  // time of the database at the claim
+	Locked  time.Time  // time of this node before the claim
 }
 
 func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 
-// inTurn is the deliveries of an endpoint whose order o does not take all that is due
-// by its time alone: tests, then redeliveries; then, of each in its order, one that
-// recover has queued and another in turn. All of the former have one due_at, so the
-// others are found before and behind it, however many there are.
+// inTurn selects the deliveries of an endpoint if order o takes more than the due ones by time:
+// first tests, then redeliveries, then alternately a recovered delivery and another one, each kind
+// in its own order. All recovered deliveries have the same due_at, so the statement finds the
+// others before and after that due_at, however many recovered deliveries there are.
 const inTurn = `SELECT x.id, x.lease_until, x.recovered
 				FROM (
 					(
@@ -362,13 +365,11 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 				ORDER BY x.turn
 				LIMIT o.take`
 
-// takeDeliveries is the statement of take. A delivery that is queued changes only
-// under the lock of its schedule, and one whose lease has run out by the late
-// result of its worker at most, which ends the lease: so comparing the lease is
-// enough to see that a delivery is still as it was found. Each event is looked up by
-// itself: Postgres, which takes the deliveries for one and the endpoints for a
-// hundred, would otherwise read all events of the guild for each delivery, where most
-// guilds have few.
+// takeDeliveries is the statement of take. A queued delivery changes only under the lock of its
+// schedule. A delivery with an expired lease can only change when the late result of its worker is
+// recorded, and that ends the lease: so it is enough to compare the lease to see that a delivery is
+// unchanged since it was found. Each event is looked up on its own: Postgres assumes one delivery
+// and a hundred endpoints, and would otherwise read all events of the guild for each delivery.
 var takeDeliveries = newStatement(`
 		WITH o AS MATERIALIZED (
 			SELECT guild_id, endpoint_id, mode, take, not_before, recovered_at, passes, recovered_first
@@ -476,13 +477,13 @@ var takeDeliveries = newStatement(`
 		) ev ON true
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id /*: $5 */ AND e.id = l.endpoint_id`)
 
-// take leases what the orders ask for, of each endpoint what has been due for
-// longest; queues what is fresh for those that get nothing, or left by a dead
-// worker, so that it is not found again and again; and writes when each endpoint
-// is next due: a closed one at once, since what waits for it may not have followed
-// yet. Other fresh deliveries of an endpoint that is sent to stay fresh: to queue a
-// flood costs more than to send it. The endpoint's schedule is locked, by a statement
-// before this one: so this one sees everything that was queued for it.
+// take leases the deliveries that the orders ask for, those due the longest first. take moves into
+// the queue the fresh deliveries of endpoints that get no sends, and deliveries left by a dead
+// worker, so that later polls do not find them again and again. take also stores when each endpoint
+// is next due: a disabled or deleted endpoint at once, because its waiting deliveries may not be
+// updated yet. The other fresh deliveries of an endpoint stay fresh: queueing many deliveries costs
+// more than sending them. An earlier statement has locked the endpoint's schedule, so this
+// statement sees every delivery that was queued for the endpoint.
 func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed
 	err := run(takeDeliveries, oneGuild, orders, func(o order) string { return o.GuildID }, func(query, in string, guild ...any) error {

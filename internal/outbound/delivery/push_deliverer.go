@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// pollInterval is how often a node looks for work that nobody woke it for:
-	// retries that fall due, and what other nodes recorded or left behind.
+	// pollInterval is how often a node polls for work without a wake: for due retries, and for
+	// deliveries that other nodes have recorded or left.
 	pollInterval = 250 * time.Millisecond
 
-	// claimInterval is the least time between two claims, so that a rush of
-	// wakes shares one; backlogInterval takes its place while some endpoint has
-	// more than it may have sent to it, so that slots do not stand empty.
+	// claimInterval is the minimum time between two claims, so that many wakes in a short time
+	// cause one claim. While an endpoint has more deliveries than free slots, backlogInterval is
+	// used instead, so that slots do not stay unused.
 	claimInterval   = 10 * time.Millisecond
 	backlogInterval = 2 * time.Millisecond
 
-	// beginWithin bounds the time from a claim to the beginning of its sends. It
-	// is less than the database lets a transaction stand idle: a process that was
-	// frozen that long no longer holds the locks of its claim.
+	// beginWithin bounds the time from a claim to the start of its sends. beginWithin is shorter
+	// than the database's timeout for an idle transaction: a process that was frozen for longer no
+	// longer holds the locks of its claim.
 	beginWithin = 5 * time.Second
 )
 
-// Deliverer sends what is due. Each node runs one; they share the work by way
-// of locks and leases, and none of it is lost when one dies.
+// Deliverer sends the due deliveries. Each node runs one Deliverer. The nodes share the work
+// through locks and leases, and no delivery is lost when a node dies.
 //
-// Nothing in it changes after New, but for what has locks of its own: bell and
-// limiter. The claim loop alone uses scan and narrow.
+// No field changes after New, except bell and limiter, which have their own mutexes, and scan and
+// narrow, which only the claim loop uses.
 type Deliverer struct {
 	db       *db.DB
 	schedule Schedule
@@ -46,7 +46,7 @@ type Deliverer struct {
 	jitter   func() float64
 	lease    time.Duration
 	oneGuild bool // each statement names one guild
-	most     int  // deliveries that may wait for an endpoint, and that its log keeps
+	most     int  // maximum of waiting deliveries for an endpoint, and of deliveries in its log
 	log      *slog.Logger
 	metrics  *metrics
 	tracer   *tracing.Tracer
@@ -56,12 +56,12 @@ type Deliverer struct {
 	show         func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 	limiter      *limiter
 	results      chan result
-	scan         endpointID        // where the next look for fresh deliveries begins
-	narrow       bool              // the last look was at guilds that had rung, though more was to be looked at
-	quietly      logging.Sometimes // trouble with single endpoints
+	scan         endpointID        // where the next poll for fresh deliveries starts
+	narrow       bool              // the last poll was only of guilds with a wake, although a poll of everything was due
+	quietly      logging.Sometimes // errors of single endpoints
 }
 
-// New prepares a Deliverer. It does nothing before Run.
+// New returns a Deliverer, which does nothing before Run.
 func New(cfg Config) (*Deliverer, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -79,13 +79,13 @@ func New(cfg Config) (*Deliverer, error) {
 	return d, nil
 }
 
-// Wake says that a unit of the guild has committed, and may have recorded
-// something. It never waits.
+// Wake signals that a unit of work of the guild has committed and may have recorded an event. Wake
+// never blocks.
 func (d *Deliverer) Wake(guild string) { d.bell.ring(guild) }
 
-// Run delivers until ctx ends. Then it claims no more, lets what is under way
-// finish, at most the time of an attempt, settles it and returns nil. It does
-// not fail while it runs: a database that is away is waited for.
+// Run sends deliveries until ctx ends. Then Run makes no more claims, waits for the running sends,
+// at most for the timeout of an attempt, records their results and returns nil. Run does not fail
+// while the database is down: Run retries.
 func (d *Deliverer) Run(ctx context.Context) error {
 	var recording, maintenance, sends sync.WaitGroup
 	recording.Go(func() { d.recordLoop(ctx) })
@@ -107,14 +107,14 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// starter begins the send of a claimed delivery without waiting for it, and calls
-// begun when it has: the claim keeps its locks until all have begun, not only been
-// asked for. Its outcome is settled once the claim has committed: before, no one can
-// see the lease.
+// starter starts the send of a claimed delivery without waiting for the send to end, and calls
+// begun when the send has started: the claim keeps its locks until all its sends have started. The
+// result is recorded after the claim has committed, because no other transaction sees the lease
+// before.
 type starter func(c claimed, begun func(), committed <-chan struct{})
 
-// claimLoop claims when the bell rings and every pollInterval, and hands each
-// delivery to start.
+// claimLoop makes a claim after each wake and every pollInterval, and passes each delivery to
+// start.
 func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -138,7 +138,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 			d.log.Error("claim webhook deliveries", "error", err)
 		}
 		switch {
-		case err != nil: // the database is given time, and a guild that has rung waits
+		case err != nil: // wait for the database; guilds with a wake wait too
 			rest.Reset(pollInterval)
 		case more || d.narrow:
 			rest.Reset(backlogInterval)
@@ -149,13 +149,13 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 	}
 }
 
-// claim looks for what is waiting, grants it slots and begins its sends. It
-// reports whether there may be more to claim at once.
+// claim polls for waiting deliveries, asks the limiter for slots and starts the sends. claim
+// reports whether the next claim should follow at once.
 //
-// The sends begin before the claim commits, while it holds the schedules of
-// their endpoints: whoever disables or deletes one waits for that lock, so no
-// send begins after their commit. If the commit fails, the sends were made
-// without a lease and are made again: under the same id, as after any crash.
+// The sends start before the claim commits, while the claim holds the locks of the endpoints'
+// schedules: a unit of work that disables or deletes an endpoint waits for the lock, so no send
+// starts after its commit. If the commit of the claim fails, the sends were made without a lease
+// and are made again with the same ids, as after a crash.
 func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err error) {
 	guilds, all := d.callers()
 	began := time.Now()
@@ -183,8 +183,8 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	skipped := 0
 	committed := make(chan struct{})
 	defer close(committed)
-	// A claim that has begun is finished: a lease nobody knows of would keep its
-	// delivery waiting.
+	// A claim that has started is completed even if ctx ends: the deliveries of an unknown lease
+	// would have to wait until it expires.
 	err = d.db.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		locked, err := lockIdle(ctx, tx, d.oneGuild, d.now(), chosen)
 		if err != nil || len(locked) == 0 {
@@ -212,24 +212,23 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	for _, c := range rows {
 		more = more || c.More
 	}
-	if skipped > 0 { // another node is at it; what it leaves is taken soon
+	if skipped > 0 { // another node has locked the schedule; this node polls again soon
 		d.bell.ring(guilds...)
 	}
 	return more || len(rows) == claimSize, nil
 }
 
-// callers takes who has rung, and whether to look at everything: where both were
-// asked for, in turn, so that what was just recorded does not wait for the look at
-// everything each time.
+// callers returns the guilds with a wake, and whether to poll everything. If both are due, they
+// alternate, so that a new event does not have to wait for a poll of everything each time.
 func (d *Deliverer) callers() (guilds []string, all bool) {
 	guilds, all = d.bell.take()
 	d.narrow = all && len(guilds) > 0 && !d.narrow
 	return guilds, all && !d.narrow
 }
 
-// leftOut names the guilds of endpoints that were granted nothing though what they
-// have would go out at once: they are looked at again with the next claim. A look
-// at everything would find them only in their turn.
+// leftOut returns the guilds of endpoints that were granted no slot although their deliveries
+// should be sent at once: the next claim polls these guilds again. A poll of everything would find
+// the endpoints only in their turn.
 func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []string) {
 	for _, c := range waiting {
 		if c.take == 0 && c.sendable() && (c.prompt() || c.Rung && d.limiter.idle(c.id(), now)) {
@@ -239,8 +238,8 @@ func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []strin
 	return guilds
 }
 
-// poll finds endpoints for which something may be waiting: those of the guilds
-// that have just recorded something, and if all is asked for, any.
+// poll finds endpoints that may have deliveries to send: in the given guilds or, if all is set, in
+// every guild.
 func (d *Deliverer) poll(ctx context.Context, guilds []string, all bool, now time.Time) ([]*candidate, error) {
 	var waiting []*candidate
 	var err error
@@ -303,15 +302,15 @@ func (d *Deliverer) takeLocked(ctx context.Context, tx *db.Tx, chosen []*candida
 	return rows, nil
 }
 
-// time is this node's, for signatures and the log.
+// time returns the time of this node, for signatures and the log.
 func (d *Deliverer) time() time.Time {
 	if d.clock != nil {
 		return d.clock()
 	}
-	return time.Now() // receivers compare a signature's time with a clock, not with our database
+	return time.Now() // receivers compare the time of a signature with their own clock, not with our database
 }
 
-// now is the time that schedules count from: nil is the database's.
+// now returns the time for schedules; nil means the database's clock.
 func (d *Deliverer) now() *time.Time {
 	if d.clock == nil {
 		return nil
@@ -320,19 +319,19 @@ func (d *Deliverer) now() *time.Time {
 	return &t
 }
 
-// bell keeps who has rung until the claim loop looks. Everything but rung, a
-// channel that is full while something is to be looked at, is guarded by mu.
+// bell collects the wakes until the claim loop polls. mu guards all fields except rung, a channel
+// with one value while there is something to poll.
 type bell struct {
 	rung chan struct{}
 
 	mu     sync.Mutex
-	guilds map[string]bool // have recorded something
-	all    bool            // something may be due
+	guilds map[string]bool // guilds that have recorded events
+	all    bool            // any endpoint may be due
 }
 
 func newBell() *bell { return &bell{rung: make(chan struct{}, 1), guilds: make(map[string]bool)} }
 
-// ring says that guilds have recorded something.
+// ring adds guilds that have recorded events.
 func (b *bell) ring(guilds ...string) {
 	b.mu.Lock()
 	for _, g := range guilds {
@@ -342,7 +341,7 @@ func (b *bell) ring(guilds ...string) {
 	b.wake()
 }
 
-// ringAll says that anything may be due.
+// ringAll makes the claim loop poll all endpoints.
 func (b *bell) ringAll() {
 	b.mu.Lock()
 	b.all = true
@@ -350,7 +349,7 @@ func (b *bell) ringAll() {
 	b.wake()
 }
 
-// later is ring for guilds that are looked at when the bell rings next.
+// later adds guilds to poll with the next wake, without waking the claim loop.
 func (b *bell) later(guilds []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -367,7 +366,8 @@ func (b *bell) wake() {
 	}
 }
 
-// take returns who has rung, at most claimSize guilds; the others ring again.
+// take returns and removes the collected guilds, at most claimSize; for the others, the claim loop
+// is woken again.
 func (b *bell) take() (guilds []string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

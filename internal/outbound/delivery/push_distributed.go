@@ -11,10 +11,10 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// pollDistributed is look where the tables are distributed by guild: no statement can
-// step from one guild's index entries to another's, or join what some machines
-// have found with what lies on others. Each machine finds claimSize endpoints of
-// a kind; of those with fresh deliveries it reads all that come after.
+// pollDistributed does the same as pollAll where the tables are distributed by guild. There, a
+// statement cannot step from one guild's index entries to the next guild's, or join rows of
+// different machines. Each machine finds claimSize endpoints of each kind; for endpoints with fresh
+// deliveries, the statement reads all endpoints after the given one.
 func pollDistributed(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	var found []*candidate
 	for lane := laneUrgent; lane < laneClosed; lane++ {
@@ -56,7 +56,7 @@ func pollDistributed(ctx context.Context, q db.Querier, now *time.Time, after en
 	return merge(found), nil
 }
 
-// readLanes completes candidates that have fresh deliveries.
+// readLanes reads the schedules of candidates with fresh deliveries.
 func readLanes(ctx context.Context, q db.Querier, fresh []*candidate) error {
 	if len(fresh) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// relevant is what of a batch changes its endpoints' schedules: all but the
-// successes of endpoints that were well.
+// relevant returns the results of a batch that change the schedules of their endpoints: all except
+// successes of healthy endpoints.
 func relevant(batch []result) []result {
 	failing := make(map[endpointID]bool)
 	for _, r := range batch {
@@ -21,21 +21,21 @@ func relevant(batch []result) []result {
 	return slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !failing[r.id()] })
 }
 
-// change is what a batch makes of one endpoint's schedule.
+// change is the change of one endpoint's schedule by a batch of results.
 type change struct {
 	GuildID    string     `json:"guild_id"`
 	EndpointID string     `json:"endpoint_id"`
 	NextDue    *time.Time `json:"next_due"`
-	Releasing  bool       `json:"releasing"` // held deliveries are to go out after all
-	Passes     bool       `json:"passes"`    // recovered deliveries go past a block and a quiet time
-	Failure    *Failure   `json:"failure"`   // the last failed attempt of the batch; nil: none failed
+	Releasing  bool       `json:"releasing"` // held deliveries are to be sent after all
+	Passes     bool       `json:"passes"`    // recovered deliveries ignore a block and a pause
+	Failure    *Failure   `json:"failure"`   // the last failed attempt of the batch; nil if none failed
 	ReportedAt *time.Time `json:"reported_at"`
 	health
 
-	failing, recovered bool // the guild's other endpoints are told
+	failing, recovered bool // events to emit to the guild's other endpoints
 
-	warned int    // before
-	url    string // that failed last
+	warned int    // before the batch
+	url    string // URL of the last failed attempt
 	at     time.Time
 }
 
@@ -54,7 +54,7 @@ var learnSchedules = newStatement(`
 			FOR NO KEY UPDATE
 		) s`)
 
-// lockToLearn locks the schedules of the batch's endpoints, in one order everywhere.
+// lockToLearn locks the schedules of the batch's endpoints, always in the same order.
 func lockToLearn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) (rows []schedule, err error) {
 	err = run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
@@ -67,8 +67,8 @@ func lockToLearn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, 
 	return rows, nil
 }
 
-// learn works out what the results, in their order, make of each locked schedule. quiet
-// says that no endpoint is reported now, since the fault may be the installation's.
+// learn computes the change of each locked schedule from the results in their order. quiet says
+// that no endpoint may be reported as failing now, because the fault may be the installation's.
 func learn(held []schedule, batch []result, quiet bool) []change {
 	news := make([]change, len(held))
 	for i, s := range held {
@@ -80,8 +80,7 @@ func learn(held []schedule, batch []result, quiet bool) []change {
 	return news
 }
 
-// learn is what the endpoint's results of a batch, in their order, make of its
-// schedule.
+// learn computes the change of the schedule from the endpoint's results of a batch, in their order.
 func (s schedule) learn(batch []result) change {
 	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, Passes: s.Passes, health: s.health, warned: s.Warned, at: s.Now, ReportedAt: s.ReportedAt}
 	before, look := s.notBefore(), false
@@ -102,7 +101,7 @@ func (s schedule) learn(batch []result) change {
 			c.Passes = c.Passes && (r.recoveredAt == nil || s.RecoveredAt == nil || !r.recoveredAt.Equal(*s.RecoveredAt))
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
-		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // it may be urgent still
+		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // the endpoint may still have urgent deliveries
 		if due := s.Now.Add(time.Duration(r.PauseMs) * time.Millisecond); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
@@ -111,7 +110,7 @@ func (s schedule) learn(batch []result) change {
 	switch {
 	case c.NextDue == nil:
 	case look || s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
-		c.NextDue = &s.Now // there is something to be done now
+		c.NextDue = &s.Now // the endpoint is due now
 	case !s.Urgent && wait.After(*c.NextDue):
 		c.NextDue = &wait
 	}
@@ -130,7 +129,7 @@ var storeChanges = newStatement(`
 			failed_attempts int, warned smallint, reported boolean, reported_at timestamptz, failure jsonb)
 		WHERE s.guild_id = c.guild_id /*: $2 */ AND s.endpoint_id = c.endpoint_id`)
 
-// store writes the changes. The rows are locked.
+// store stores the changes. The rows must be locked.
 func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
 	err := run(storeChanges, oneGuild, news, func(c change) string { return c.GuildID }, func(query, in string, guild ...any) error {
 		_, err := db.Exec(ctx, tx, query, append([]any{in}, guild...)...)
@@ -142,8 +141,8 @@ func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
 	return nil
 }
 
-// react disables endpoints that have failed for too long and warns of those on
-// their way there. If disabling fails now, the next failure tries again.
+// react disables endpoints that have failed for too long, and warns of endpoints that soon will
+// have. If disabling fails now, the next failed attempt tries again.
 func (d *Deliverer) react(ctx context.Context, news []change) {
 	for _, c := range news {
 		if reason := c.disable(c.at); reason != "" && c.url != "" {

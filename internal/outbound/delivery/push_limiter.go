@@ -7,79 +7,77 @@ import (
 )
 
 const (
-	// healthySlots is how many sends a node has under way to one endpoint at
-	// the same time, quickSlots to one that has answered within quickAfter last:
-	// each send is soon done, and four at a time would bound what it is sent more
-	// than its speed does. To one that fails, it is one.
+	// healthySlots is how many concurrent sends a node makes to one endpoint. quickSlots applies
+	// instead if the endpoint's last answer came within quickAfter: each send ends soon, and only
+	// four at a time would limit the endpoint more than its own speed does. A failing endpoint gets
+	// one send at a time.
 	healthySlots = 4
 	quickSlots   = 16
 	quickAfter   = 250 * time.Millisecond
 
-	// slowAfter is how long a send may be under way before it counts as stuck.
-	// Stuck sends take no slots: when many endpoints fall silent at once, theirs
-	// is the memory, not the slots.
+	// slowAfter is the time after which a send counts as stuck. Stuck sends take no slots: when
+	// many endpoints stop answering at once, their sends use memory but no slots.
 	slowAfter = time.Second
 
-	// maxStuck times the slots bounds all sends, however long they wait.
+	// maxStuck times the number of slots bounds all sends, stuck or not.
 	maxStuck = 4
 
-	// behindFresh is how many deliveries from queues a claim takes while others
-	// were just recorded, which wait for the whole of the claim.
+	// behindFresh is how many queued deliveries a claim takes while there are fresh deliveries,
+	// because the sends of fresh deliveries wait for the whole claim.
 	behindFresh = 4
 
-	// provenFor is how long an endpoint counts as one that answers, after it has.
+	// provenFor is how long an endpoint counts as answering after its last answer.
 	provenFor = 10 * time.Minute
 
-	// turnsFor is how long it is remembered whose turn it was.
+	// turnsFor is how long the limiter remembers whose turn is next.
 	turnsFor = time.Minute
 
-	// sweepInterval is how often what is remembered is gone through. Everything
-	// else counts what is under way alone.
+	// sweepInterval is how often the limiter deletes old entries. Everything else depends on the
+	// current sends alone.
 	sweepInterval = 10 * time.Second
 )
 
-// endpointID names an endpoint.
+// endpointID identifies an endpoint.
 type endpointID struct{ guild, endpoint string }
 
-// limiter knows the sends of this node that are under way and shares the slots
-// out: first among guilds, then among their endpoints, to the one that has least and
-// has waited longest.
+// limiter counts the current sends of this node and shares the slots: first among guilds, then
+// among the endpoints of a guild, to the one with the fewest sends that has waited longest.
 //
-// Of a node's slots may be used at most
+// The maximum share of a node's slots is
 //
-//	by one guild, while several wait                        1/8
-//	by one endpoint                                         1 send, healthySlots once it has answered,
-//	                                                        quickSlots if quickly; 1 while it fails or a send is stuck
-//	by endpoints that have not answered for a while         3/4
-//	by what waits in queues                                 3/4, so that what was just recorded finds slots
-//	by endpoints that have stumbled: they answered lately   1/8, apart from the next line's
-//	by other endpoints that fail                            1/4, of it 3/4 by those that are blocked, and 3/4 by the others
+//	for one guild, while several are waiting                1/8
+//	for one endpoint                                        1 send; healthySlots after its first answer,
+//	                                                        quickSlots if the answer was quick; 1 while it fails or a send is stuck
+//	for endpoints that have not answered lately             3/4
+//	for queued deliveries                                   3/4, so that fresh deliveries find free slots
+//	for endpoints that have stumbled (answered lately)      1/8, on top of the next line
+//	for other failing endpoints                             1/4; of these, 3/4 for blocked ones, and 3/4 for the others
 //
-// All fields but the first are guarded by mu. The claim loop calls full, free, grant
-// and begin; senders call end; the settler calls settled.
+// mu guards all fields except slots. The claim loop calls full, free, grant and begin; senders call
+// end; the record loop calls recorded.
 type limiter struct {
 	slots int // never changes
 
 	mu        sync.Mutex
 	endpoints map[endpointID]*sends
-	active    map[endpointID]*sends // those with sends under way, or failures that are not written yet
+	active    map[endpointID]*sends // endpoints with current sends, or with failures that are not recorded yet
 	guilds    map[string]*share
-	starved   bool      // a sender was refused for want of slots
-	swept     time.Time // when those that say nothing any more were forgotten
+	starved   bool      // a sender got no slot because none was free
+	swept     time.Time // when old entries were last deleted
 }
 
 // sends is what this node knows of one endpoint.
 type sends struct {
-	begun      map[string]time.Time // under way, by delivery
-	unrecorded int                  // failures that are not written yet
-	succeeded  time.Time            // last
-	served     time.Time            // last given a slot
-	lane       int                  // when last claimed
-	failing    bool                 // its last attempt here failed
+	begun      map[string]time.Time // start of each current send, by delivery
+	unrecorded int                  // failures that are not recorded yet
+	succeeded  time.Time            // last success
+	served     time.Time            // last time it got a slot
+	lane       int                  // lane at the last claim
+	failing    bool                 // its last attempt on this node failed
 	hung       bool                 // and took long
-	more       bool                 // it had more than it was given
+	more       bool                 // it had more deliveries than slots
 	quick      bool                 // its last success came quickly
-	turns      bool                 // its recovered deliveries were first in turn last
+	turns      bool                 // recovered deliveries were first in turn at the last claim
 }
 
 // share is what this node knows of one guild.
@@ -94,7 +92,7 @@ func newLimiter(slots int) *limiter {
 	}
 }
 
-// stuck counts the sends that have been under way for suspiciously long.
+// stuck counts the sends that were started longer than slowAfter ago.
 func (s *sends) stuck(now time.Time) int {
 	n := 0
 	for _, t := range s.begun {
@@ -109,16 +107,15 @@ func (s *sends) proven(now time.Time) bool {
 	return !s.failing && now.Sub(s.succeeded) < provenFor
 }
 
-// stumbled reports whether the endpoint fails, but has answered lately and fails
-// quickly: it is likely to be well with the next attempt, and to hold no slot for
-// long if it is not.
+// stumbled reports whether the endpoint fails, but has answered lately and fails quickly: the next
+// attempt will probably succeed, and will not use a slot for long if it fails.
 func (s *sends) stumbled(now time.Time) bool {
 	return s.failing && !s.hung && now.Sub(s.succeeded) < provenFor
 }
 
 func (s *sends) answers(now time.Time) bool { return s.proven(now) || s.stumbled(now) }
 
-// most is how many sends the endpoint may have at once.
+// most returns the maximum of concurrent sends to the endpoint.
 func (s *sends) most(lane int, now time.Time) int {
 	most := 1
 	if lane <= laneWell && s.proven(now) && s.stuck(now) == 0 {
@@ -128,23 +125,23 @@ func (s *sends) most(lane int, now time.Time) int {
 		}
 	}
 	if lane == laneUrgent {
-		most++ // an urgent one does not wait for the send that is under way
+		most++ // an urgent delivery does not wait for the current send
 	}
 	return most
 }
 
-// budget is what is left to be given out in one round.
+// budget is the number of slots left in one round of grants.
 type budget struct {
-	all      int // of all slots
-	unproven int // to endpoints that have not answered lately
-	queued   int // to what waits in queues
-	behind   int // to what need not go out at once
-	stumbled int // to endpoints that have stumbled
-	failing  int // to others that fail
+	all      int // of all kinds
+	unproven int // for endpoints that have not answered lately
+	queued   int // for queued deliveries
+	behind   int // for deliveries that need not be sent at once
+	stumbled int // for endpoints that have stumbled
+	failing  int // for other failing endpoints
 	lane     map[int]int
 }
 
-// budget counts what is under way.
+// budget computes the free slots of each kind from the current sends.
 func (l *limiter) budget(now time.Time) budget {
 	prompt, busy, unprovenPrompt, unproven := 0, 0, 0, 0
 	suspects := max(l.slots/4, 1)
@@ -164,7 +161,7 @@ func (l *limiter) budget(now time.Time) budget {
 	return b
 }
 
-// sweep forgets endpoints and guilds that say nothing any more.
+// sweep deletes entries of endpoints and guilds that have no more effect.
 func (l *limiter) sweep(now time.Time) {
 	if now.Sub(l.swept) < sweepInterval {
 		return
@@ -184,8 +181,7 @@ func (l *limiter) sweep(now time.Time) {
 
 func threeQuarters(n int) int { return (3*n + 3) / 4 }
 
-// full returns the endpoints that may have no send more, so that the look-up of
-// what is due passes them over.
+// full returns the endpoints that may have no further send, so that polls skip them.
 func (l *limiter) full(now time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,8 +194,8 @@ func (l *limiter) full(now time.Time) []string {
 	return ids
 }
 
-// free reports whether any slot is. If none is, the next one that is given back
-// is wanted.
+// free reports whether a slot is free. If none is, free notes that the claim loop must be woken
+// when a slot is given back.
 func (l *limiter) free(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,9 +204,9 @@ func (l *limiter) free(now time.Time) bool {
 	return free
 }
 
-// grant shares the free slots, at most claimSize, among candidates: it sets how many
-// sends each may begin. It reports whether it has left something for the next
-// claim, which should not be long.
+// grant shares the free slots, at most claimSize, among candidates: grant sets the number of sends
+// of each candidate. grant reports whether candidates are left for the next claim, which should
+// follow soon.
 func (l *limiter) grant(waiting []*candidate, now time.Time) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +242,7 @@ func (l *limiter) grant(waiting []*candidate, now time.Time) (left bool) {
 	return b.behind <= 0 && b.all > 0
 }
 
-// prompt reports whether what waits for the candidate is to go out at once.
+// prompt reports whether the deliveries of the candidate should be sent at once.
 func (c *candidate) prompt() bool { return c.Lane == laneUrgent || c.Lane == laneWell && c.Fresh }
 
 func granted(list []*candidate) int {
@@ -257,7 +253,7 @@ func granted(list []*candidate) int {
 	return n
 }
 
-// poorest is the guild with the fewest sends, of several the one that was served
+// poorest returns the guild with the fewest sends; among several, the guild that got a slot the
 // longest ago.
 func (l *limiter) poorest(guilds map[string][]*candidate) string {
 	var best string
@@ -275,14 +271,14 @@ func (l *limiter) poorest(guilds map[string][]*candidate) string {
 	return best
 }
 
-// next is the endpoint of a guild that gets the next slot, nil if none may.
+// next returns the endpoint of a guild that gets the next slot; nil if none may have it.
 func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
 	var best *candidate
 	for _, c := range list {
 		s := l.known(c.id())
 		if len(s.begun)+s.unrecorded+c.take >= s.most(c.Lane, now) {
 			if len(s.begun) > 0 {
-				s.more = true // the next slot that it gives back is wanted
+				s.more = true // wake the claim loop when the endpoint gives a slot back
 			}
 			continue
 		}
@@ -348,7 +344,7 @@ func (b *budget) spend(c *candidate, s *sends, now time.Time) {
 	b.fail(c.Lane, s.stumbled(now), 1)
 }
 
-// fail takes n sends to an endpoint of the lane from what those that fail have.
+// fail subtracts n sends to a failing endpoint of the lane from the budget.
 func (b *budget) fail(lane int, stumbled bool, n int) {
 	switch {
 	case lane == laneFailing && stumbled:
@@ -382,9 +378,9 @@ func (l *limiter) begin(c claimed, now time.Time) {
 	g.served = now
 }
 
-// end gives the slot back and reports whether something may be waiting for it.
-// After anything but a success the endpoint keeps its own slot taken until settled is told:
-// the next attempt must know whether this one has blocked the endpoint.
+// end gives the slot back and reports whether a delivery may be waiting for the slot. After
+// anything except a success, the endpoint's own slot stays taken until recorded is called: the next
+// attempt must know whether this result has blocked the endpoint.
 func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -404,15 +400,15 @@ func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 	return l.starved || s.more
 }
 
-// rest takes an endpoint out of the active ones if it is none any more.
+// rest removes an endpoint from the active endpoints if it is no longer active.
 func (l *limiter) rest(id endpointID, s *sends) {
 	if len(s.begun)+s.unrecorded == 0 {
 		delete(l.active, id)
 	}
 }
 
-// recorded frees what end kept for the results of a batch, and reports whether
-// there were any.
+// recorded frees the slots that end has kept until the results of a batch are recorded, and reports
+// whether there were any.
 func (l *limiter) recorded(batch []result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -427,14 +423,14 @@ func (l *limiter) recorded(batch []result) bool {
 	return freed
 }
 
-// answers reports whether the endpoint is likely to take what it is sent next.
+// answers reports whether the endpoint will probably accept its next delivery.
 func (l *limiter) answers(id endpointID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known(id).answers(now)
 }
 
-// idle is answers of an endpoint with no send under way.
+// idle is answers for an endpoint with no current send.
 func (l *limiter) idle(id endpointID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -442,8 +438,8 @@ func (l *limiter) idle(id endpointID, now time.Time) bool {
 	return len(s.begun) == 0 && s.answers(now)
 }
 
-// recoveredFirst reports whether what recover has queued for the endpoint is first in
-// turn with the next claim, every other time.
+// recoveredFirst reports whether recovered deliveries are first in turn at the next claim of the
+// endpoint. The result alternates.
 func (l *limiter) recoveredFirst(id endpointID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -455,7 +451,7 @@ func (l *limiter) recoveredFirst(id endpointID) bool {
 	return s.turns
 }
 
-// inUse is the number of sends under way.
+// inUse returns the number of current sends.
 func (l *limiter) inUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

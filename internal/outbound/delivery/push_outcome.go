@@ -17,8 +17,7 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// outcome is the class of what became of one attempt, as the log and the
-// metrics name it.
+// outcome is the class of the result of one attempt, as the log and the metrics name it.
 type outcome string
 
 const (
@@ -37,11 +36,11 @@ const (
 	badAddress  outcome = "address_not_allowed"
 	badResponse outcome = "invalid_response"
 
-	// These never reach the network.
+	// These outcomes are of deliveries that are not sent at all.
 	badPayload outcome = "invalid_payload"
 	internal   outcome = "internal"
 
-	// This one is no attempt's.
+	// This outcome does not belong to an attempt.
 	endpointDeleted outcome = "endpoint_deleted"
 )
 
@@ -63,8 +62,8 @@ func ParseFailure(stored []byte) (*Failure, error) {
 	return &f, json.Unmarshal(stored, &f)
 }
 
-// failure returns the failed attempt that r is; nil where r is none, or where the fault is
-// the service's own.
+// failure returns r as a failed attempt; nil if r is not a failure, or if the fault is the
+// service's own.
 func (r result) failure(at time.Time) *Failure {
 	if !r.Logged || r.Outcome == delivered || r.Outcome == badPayload || r.Outcome == internal {
 		return nil
@@ -76,15 +75,14 @@ func (r result) failure(at time.Time) *Failure {
 	return &Failure{At: at, DeliveryID: r.ID, Status: r.Status, Outcome: string(r.Outcome), Error: advice(r.Outcome, status, r.decision.Quiet)}
 }
 
-// outcomes is every class, for metrics that start at zero.
+// outcomes are all classes, for metrics that start at zero.
 var outcomes = []outcome{
 	delivered, redirected, gone, throttled, clientError, serverError, timedOut, noName, refused, reset,
 	badTLS, unreachable, badAddress, badResponse, badPayload, internal,
 }
 
-// classify names what an attempt came to: by the receiver's status if there is
-// one, else by what went wrong on the way. It never fails to find a class, and
-// no network error is final.
+// classify returns the class of an attempt's result: by the status of the receiver if there is one,
+// or else by the network error. classify always finds a class, and no network error is final.
 func classify(status int, err error) outcome {
 	switch {
 	case status >= 200 && status < 300:
@@ -138,9 +136,9 @@ func classify(status int, err error) outcome {
 	}
 }
 
-// advice is the sentence the log shows for a failed attempt, after which the receiver
-// may have asked for a pause. It says what the owner can do, and nothing of what lies
-// behind an address.
+// advice returns the sentence that the log shows for a failed attempt. After some failures, the
+// receiver may have asked for a pause. The sentence says what the owner can do, and reveals nothing
+// about the network behind an address.
 func advice(o outcome, status int, quiet time.Duration) string {
 	switch o {
 	case delivered:

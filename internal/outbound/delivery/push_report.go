@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// reportAfter failed attempts in a row, over at least reportOver, the guild's other
-	// endpoints are told that an endpoint fails, at most once in reportEvery.
+	// After reportAfter failed attempts in a row, over at least reportOver, webhook.failing is
+	// emitted to the guild's other endpoints, at most once in reportEvery.
 	reportAfter = 5
 	reportOver  = 5 * time.Minute
 	reportEvery = time.Hour
@@ -28,8 +28,8 @@ const (
 // receivers share may be caused by the installation.
 type egressHealth struct {
 	mu       sync.Mutex
-	tried    map[string]time.Time // by host, when it was last tried
-	answered time.Time            // when a host last gave an HTTP answer
+	tried    map[string]time.Time // when each host was last tried
+	answered time.Time            // when any host last gave an HTTP answer
 }
 
 // note records an attempt at a URL, and whether an HTTP answer came.
@@ -38,7 +38,7 @@ func (w *egressHealth) note(to string, answered bool, now time.Time) {
 	defer w.mu.Unlock()
 	if answered {
 		w.answered = now
-		clear(w.tried) // only hosts that were tried since matter
+		clear(w.tried) // only hosts that were tried since the last answer matter
 		return
 	}
 	u, err := url.Parse(to)
@@ -53,7 +53,7 @@ func (w *egressHealth) note(to string, answered bool, now time.Time) {
 	}
 }
 
-// broken reports whether the fault of a failed attempt may be the installation's.
+// broken reports whether the installation may be at fault for failed attempts.
 func (w *egressHealth) broken(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *egressHealth) broken(now time.Time) bool {
 	return hosts >= egressHosts
 }
 
-// report decides what is said of an endpoint after a failed attempt at the given instant.
+// report decides which events about an endpoint follow from a failed attempt at the given instant.
 func (c *change) report(at time.Time) {
 	if c.Reported || c.FailingSince == nil || c.Attempts < reportAfter || at.Sub(*c.FailingSince) < reportOver {
 		return
@@ -80,8 +80,8 @@ func (c *change) report(at time.Time) {
 	c.Reported, c.ReportedAt, c.failing = true, &at, true
 }
 
-// emit records the events that follow from the changes of a batch, in the unit that stores
-// them.
+// emit records the events that follow from the changes of a batch, in the unit of work that stores
+// the changes.
 func (d *Deliverer) emit(ctx context.Context, tx *db.Tx, changes []change) error {
 	for _, c := range changes {
 		for _, e := range []struct {

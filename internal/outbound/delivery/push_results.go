@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// recordInterval is how long a result waits for company. With claimInterval
-	// it keeps an event to a few statements; what it costs an event's way is
-	// nothing, since the event has arrived.
+	// recordInterval is how long a result waits for others, so that one batch holds several. With
+	// claimInterval, an event needs few statements. The wait does not delay the event, which has
+	// already arrived.
 	recordInterval = 10 * time.Millisecond
 
-	// recordTimeout is how long settling a batch is tried. Longer makes no
-	// sense: the leases have run out by then and the deliveries are made again.
+	// recordTimeout is how long recording a batch is retried. Retrying for longer is useless: by
+	// then the leases have expired and the deliveries are sent again.
 	recordTimeout = 60 * time.Second
 
-	// fewTries are what a worker that ends, and a row that Postgres refuses, get.
+	// fewTries is the number of tries when the worker is stopping, or when Postgres refuses a row.
 	fewTries = 3
 )
 
-// recordLoop settles results in batches until there are no more.
+// recordLoop records results in batches until the channel is closed.
 func (d *Deliverer) recordLoop(ctx context.Context) {
 	for first := range d.results {
 		batch, wait := []result{first}, time.NewTimer(recordInterval)
@@ -55,9 +55,9 @@ func (d *Deliverer) recordLoop(ctx context.Context) {
 	}
 }
 
-// remind has the bell ring when what failed is due again, where the endpoint is
-// likely to take it: a look at everything finds it in its turn, which comes late
-// while many others wait that never answer.
+// remind wakes the claim loop when failed deliveries are due again, if the endpoint will probably
+// accept them: a poll of everything finds them only in their turn, which comes late while many
+// endpoints that never answer are waiting.
 func (d *Deliverer) remind(batch []result) {
 	now := time.Now()
 	for _, r := range batch {
@@ -67,9 +67,9 @@ func (d *Deliverer) remind(batch []result) {
 	}
 }
 
-// recordRetrying keeps trying until the batch is written, or so much time has gone that
-// its deliveries are due again anyway. When ctx has ended it does not try for long, nor
-// when Postgres can serve and refuses: others wait for their results to be settled.
+// recordRetrying retries until the batch is recorded, or until its deliveries are due again anyway.
+// recordRetrying makes only a few tries after ctx has ended, or if Postgres works and refuses the
+// batch: other results are waiting to be recorded.
 func (d *Deliverer) recordRetrying(ctx context.Context, batch []result) {
 	lasting := context.WithoutCancel(ctx)
 	pause, until := 50*time.Millisecond, time.Now().Add(recordTimeout)
@@ -91,8 +91,8 @@ func (d *Deliverer) recordRetrying(ctx context.Context, batch []result) {
 	}
 }
 
-// recordOnce switches off the endpoints that have gone and writes the batch. An error
-// says that what it returns is not written and can be tried again.
+// recordOnce disables the endpoints that have answered 410 and records the batch. On an error, the
+// returned results are not recorded and can be tried again.
 func (d *Deliverer) recordOnce(ctx context.Context, batch []result) (left []result, err error) {
 	n, err := d.disableGone(ctx, batch)
 	if n == 0 {
@@ -102,8 +102,8 @@ func (d *Deliverer) recordOnce(ctx context.Context, batch []result) (left []resu
 	return slices.Concat(left, batch[n:]), cmp.Or(failed, err)
 }
 
-// writeOnce writes the batch. If the log refuses it, the attempts are put
-// aside; if one row spoils even that, the others are written without it.
+// writeOnce records the batch. If the log cannot be written, the attempts are stored in the
+// deliveries' own rows; if a single row still fails, the others are recorded without it.
 func (d *Deliverer) writeOnce(ctx context.Context, batch []result) (left []result, err error) {
 	err = d.write(ctx, batch, false)
 	if err == nil {
@@ -128,10 +128,10 @@ func (d *Deliverer) writeOnce(ctx context.Context, batch []result) (left []resul
 	return left, err
 }
 
-// disableGone switches off the endpoints that answered 410, before their
-// deliveries are settled as held. Where the URL has been changed since, the
-// answer was another receiver's: that delivery is tried again. The results of endpoints
-// that cannot be switched off come behind the others, which are the first n.
+// disableGone disables the endpoints that answered 410, before their deliveries are recorded as
+// held. If the URL has changed since, the answer came from the old receiver: that delivery is tried
+// again. disableGone moves the results of endpoints that cannot be disabled to the end; n is the
+// number of the others.
 func (d *Deliverer) disableGone(ctx context.Context, batch []result) (n int, err error) {
 	for i, r := range batch {
 		if r.decision.Disable != "" {
@@ -162,11 +162,11 @@ var whereNow = newStatement(`
 		) p
 		JOIN webhook_endpoints e ON e.guild_id = p.guild_id /*: $2 */ AND e.id = p.endpoint_id`)
 
-// forgetPauses drops the pauses that receivers have asked for who are not the
-// endpoints' any more: they would keep the new ones quiet, for a day at most. The
-// schedules are locked, and a statement that has waited for a lock sees other tables
-// as they were before: so this is one of its own. A later move
-// waits for the lock, and ends the pause.
+// forgetPauses drops the pauses of endpoints whose URL has changed since the attempt: the old
+// receiver asked for the pause, and the new receiver must not wait for it (at most a day). The
+// schedules are locked, and a statement that has waited for a lock sees other tables as they were
+// before: so this is a separate statement. A later change of the URL waits for the lock and ends
+// the pause.
 func (d *Deliverer) forgetPauses(ctx context.Context, tx *db.Tx, batch []result) error {
 	quieting := func(r result) bool { return r.decision.Failing && r.decision.Quiet > 0 }
 	asked := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !quieting(r) })
@@ -194,14 +194,14 @@ func (d *Deliverer) forgetPauses(ctx context.Context, tx *db.Tx, batch []result)
 	return nil
 }
 
-// anew puts a delivery on its schedule whose answer says nothing of the endpoint.
+// anew restarts the retry schedule of a delivery whose answer says nothing about the endpoint.
 func (d *Deliverer) anew(r *result) {
 	v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
 	r.decision, r.State, r.PauseMs = v, v.State, v.Pause.Milliseconds()
 }
 
-// disable switches an endpoint off, if it still has the URL that failed. It
-// reports whether it is off now.
+// disable disables an endpoint if the endpoint still has the URL that failed. disable reports
+// whether the endpoint is disabled now.
 func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url string) (off bool, err error) {
 	var was bool
 	err = d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -227,8 +227,8 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 	return off, nil
 }
 
-// disableAndEmit disables an endpoint for a reason of the service's, and tells the guild's
-// other endpoints and its audit log, which names the endpoint so.
+// disableAndEmit disables an endpoint for a reason of the service, and records that for the guild's
+// other endpoints and in the guild's audit log, with name as the endpoint's name.
 func (d *Deliverer) disableAndEmit(ctx context.Context, tx *db.Tx, id endpointID, name, reason string) error {
 	if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
 		return err
@@ -246,10 +246,9 @@ func (d *Deliverer) disableAndEmit(ctx context.Context, tx *db.Tx, id endpointID
 	})
 }
 
-// write settles a batch in one of the two ways, together with what it says of
-// the endpoints. Endpoints that succeeded, and that somebody else found failing
-// since the claim, it cannot have locked before the deliveries; those follow in
-// a unit of their own.
+// write records a batch, with or without the log, together with the changes of the endpoints'
+// schedules. If an endpoint succeeded, but another worker has found it failing since the claim, its
+// schedule was not locked before the deliveries; such endpoints follow in a separate unit of work.
 func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) error {
 	began, now := time.Now(), d.now()
 	var news []change
@@ -266,7 +265,7 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 	return d.clear(ctx, now, batch, written.Unwell)
 }
 
-// writeIn is the unit of write.
+// writeIn is the unit of work of write.
 func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (news []change, written stored, err error) {
 	if err = planByIndex(ctx, tx); err != nil {
 		return nil, written, err
@@ -288,8 +287,8 @@ func (d *Deliverer) writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batc
 	return news, written, d.emit(ctx, tx, news)
 }
 
-// clear makes endpoints well that were found failing while a success was on its
-// way into the database.
+// clear marks endpoints as healthy again that were found failing while their success was being
+// recorded.
 func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, unwell []endpointID) error {
 	late := slices.DeleteFunc(slices.Clone(batch), func(r result) bool {
 		return !r.decision.Healthy || r.suspect || !slices.Contains(unwell, r.id())
@@ -310,20 +309,20 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 	})
 }
 
-// stored is what storeResults has found.
+// stored is the result of storeResults.
 type stored struct {
-	Count  int          // deliveries that were still under the lease they were sent under
-	Late   []string     // those that were not: another result counts, or this one has been counted
-	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
+	Count  int          // deliveries that still had the lease under which they were sent
+	Late   []string     // the others: another result counts, or this result was already recorded
+	Unwell []endpointID // endpoints with a success whose schedule says that they fail
 }
 
-// storeResultsSQL is the statement of storeResults, with the step that writes the log, or none.
-// A delivery is found by its key. Its other conditions stand in a CASE, out of the
-// planner's sight: otherwise, with statistics of a time when nothing waited, it takes
-// the index of what waits for a short cut and reads all of it for each row. A worker's
-// CASE calls nothing that is not immutable, so that a coordinator can hand the UPDATE
-// on. Step counted adds what has come to its end to the numbers of its endpoint and
-// hour, which the dashboard shows: numbers and log cannot part.
+// storeResultsSQL returns the statement of storeResults, with log as the step that writes the log;
+// empty for no such step. A delivery is found by its primary key. The other conditions are inside a
+// CASE, which the planner cannot use: with statistics from a time without waiting deliveries, the
+// planner would otherwise choose the index of waiting deliveries and read all of it for each row.
+// The CASE of a worker calls only immutable functions, so that a coordinator can pass the UPDATE
+// on. The step counted adds completed deliveries to the hourly numbers of the endpoint, which the
+// dashboard shows, so the numbers always agree with the log.
 func storeResultsSQL(log string) string {
 	return `
 		WITH r AS MATERIALIZED (
@@ -369,14 +368,13 @@ func storeResultsSQL(log string) string {
 		           WHERE s.failing_since IS NOT NULL), '[]') AS unwell`
 }
 
-// addToHour ends an INSERT INTO webhook_hours AS h: it adds to what is there.
+// addToHour ends an INSERT INTO webhook_hours AS h: addToHour adds to an existing row.
 const addToHour = `ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE
 			SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)`
 
-// logStep is the step that writes the log, a table of its own. When that cannot be
-// written, the attempts are put aside in the deliveries' own rows, from where
-// moveUnlogged takes them later.
-// An attempt of a claim that did not commit is left out: the next claim has its number.
+// logStep is the step that writes the log, a separate table. If the log cannot be written, the
+// attempts are stored in the deliveries' own rows, and moveUnlogged moves them later. An attempt of
+// a claim that did not commit is left out: the next claim has the same attempt number.
 const logStep = `, a AS (
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
 			SELECT r.guild_id /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
@@ -391,10 +389,10 @@ var (
 	storePutAside = newStatement(storeResultsSQL(""))
 )
 
-// storeResults writes a batch of results: the new state of each delivery whose lease
-// is still the one it was sent under, and the log of each attempt, or that into
-// the delivery's own row, in one statement, so that log and state cannot part. A
-// result that comes too late changes nothing but the log.
+// storeResults records a batch of results in one statement: the new state of each delivery that
+// still has the lease under which it was sent, and the log of each attempt, or the attempt in the
+// delivery's own row. One statement keeps log and state consistent. A result that comes too late
+// changes only the log.
 func storeResults(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (out stored, err error) {
 	how := storeLogged
 	if putAside {

@@ -2,8 +2,8 @@ package delivery
 
 import "time"
 
-// The states of a delivery. Only delivered and failed are final, and a failed
-// one can be redelivered.
+// The states of a delivery. Only delivered and failed are final, and a failed delivery can be
+// redelivered.
 const (
 	StatePending   = "pending"
 	StateDelivered = "delivered"
@@ -11,7 +11,7 @@ const (
 	StateHeld      = "held"
 )
 
-// Why the service disables an endpoint by itself.
+// The reasons for which the service disables an endpoint.
 const (
 	reasonGone    = "gone"
 	reasonFailing = "failing"
@@ -19,66 +19,66 @@ const (
 
 	reasonUnfetched = "not_fetched"
 
-	// ReasonRemoved is that its guild leaves, which is no trouble of the endpoint.
+	// ReasonRemoved means that the guild is being removed; the endpoint itself has no fault.
 	ReasonRemoved = "guild_removed"
 )
 
-// SwitchedOff is the condition of endpoints that the service has disabled, and at which
-// somebody should look.
+// SwitchedOff is the SQL condition for endpoints that the service has disabled and that need
+// attention.
 const SwitchedOff = `NOT enabled AND disabled_reason <> '` + ReasonRemoved + `'`
 
-// How an endpoint gets its events: they are sent to it, or kept until its owner
-// fetches them.
+// How an endpoint gets its events: the service sends them, or stores them until the owner fetches
+// them.
 const (
 	Push = "push"
 	Pull = "pull"
 )
 
 const (
-	// blockAfter failures in a row an endpoint is left alone for a while:
-	// firstBlock, doubling to longestBlock. Then one attempt decides.
+	// After blockAfter failures in a row, an endpoint is blocked: for firstBlock, then twice as
+	// long each time, up to longestBlock. Then one attempt decides.
 	blockAfter   = 5
 	firstBlock   = 30 * time.Second
 	longestBlock = 15 * time.Minute
 
-	// disableAfter nothing but failures an endpoint is switched off. The first
-	// failure and the last make two that lie so far apart.
+	// After only failures for disableAfter, between the first failure and the last one, an endpoint
+	// is disabled.
 	disableAfter = 5 * 24 * time.Hour
 
-	// maxRefusals attempts in a row at an address that is not allowed, each so long
-	// after the one before, switch the endpoint off: one wrong answer of its name
-	// server refuses many attempts at once. maxPoisoned tries give up on a delivery
-	// that cannot be sent at all.
+	// After maxRefusals attempts at an address that is not allowed, with a minimum time between two
+	// counted attempts, the endpoint is disabled: a single wrong answer of the endpoint's name
+	// server makes many attempts fail at once. After maxPoisoned tries, a delivery that cannot be
+	// sent at all fails.
 	maxRefusals   = 3
 	refusalsApart = 5 * time.Minute
 	maxPoisoned   = 3
 
-	// unreadablePause is how long an endpoint whose secret cannot be opened is
-	// left alone. Nothing is lost meanwhile, and the operator hears of it.
+	// unreadablePause is how long an endpoint whose secret cannot be decrypted is paused. Nothing
+	// is lost meanwhile, and the log tells the operator.
 	unreadablePause = time.Minute
 
 	errorExpired = "expired"
 )
 
-// decision is what becomes of a delivery after an attempt, or after there was
-// none to make, and what that says of its endpoint.
+// decision is what follows from an attempt, or from a delivery without an attempt: the new state of
+// the delivery, and what the result says of its endpoint.
 type decision struct {
 	State   string
-	Pause   time.Duration // until the next attempt, if pending
+	Pause   time.Duration // until the next attempt, if the state is pending
 	Step    int
 	Logged  bool // counts as an attempt and is written to the log
 	Outcome outcome
-	Error   string // why it failed, where no attempt says it
+	Error   string // reason of the failure, if there was no attempt
 
-	Disable string        // the endpoint, for this reason
+	Disable string        // reason to disable the endpoint; empty if it stays enabled
 	Healthy bool          // the endpoint works
-	Failing bool          // it does not
-	Blocks  bool          // and this counts towards a block
-	Refused bool          // because its address is not allowed
-	Quiet   time.Duration // leave the endpoint alone for so long
+	Failing bool          // the endpoint does not work
+	Blocks  bool          // the failure counts towards a block
+	Refused bool          // the address is not allowed
+	Quiet   time.Duration // how long to pause the endpoint
 }
 
-// judge applies the table of outcomes to an attempt that was made.
+// judge returns the decision on an attempt by its outcome.
 func (s Schedule) judge(step int, o outcome, wantsPause time.Duration, jitter float64) decision {
 	v := decision{State: StatePending, Step: step + 1, Logged: true, Outcome: o}
 	switch o {
@@ -108,8 +108,8 @@ func (s Schedule) judge(step int, o outcome, wantsPause time.Duration, jitter fl
 	return s.again(v, jitter)
 }
 
-// again puts the next attempt on the schedule, not before the receiver wants
-// it, or gives up after the last.
+// again schedules the next attempt, not before the end of the receiver's pause, or gives up after
+// the last attempt.
 func (s Schedule) again(v decision, jitter float64) decision {
 	pause, left := s.next(v.Step, jitter)
 	if !left {
@@ -120,17 +120,16 @@ func (s Schedule) again(v decision, jitter float64) decision {
 	return v
 }
 
-// health is what is known of an endpoint: the columns of webhook_schedule that
-// attempts change.
+// health is the health of an endpoint: the columns of webhook_schedule that attempts change.
 type health struct {
 	Failures     int        `db:"failures" json:"failures"`
 	Refusals     int        `db:"refusals" json:"refusals"`
-	RefusedAt    *time.Time `db:"refused_at" json:"refused_at"` // last counted
+	RefusedAt    *time.Time `db:"refused_at" json:"refused_at"` // when a refusal was last counted
 	Blocks       int        `db:"blocks" json:"blocks"`
 	BlockedUntil *time.Time `db:"blocked_until" json:"blocked_until"`
 	QuietUntil   *time.Time `db:"quiet_until" json:"quiet_until"`
 	FailingSince *time.Time `db:"failing_since" json:"failing_since"`
-	Attempts     int        `db:"failed_attempts" json:"failed_attempts"` // failed since FailingSince
+	Attempts     int        `db:"failed_attempts" json:"failed_attempts"` // failed attempts since FailingSince
 	Warned       int        `db:"warned" json:"warned"`
 	Reported     bool       `db:"reported" json:"reported"` // webhook.failing was emitted since FailingSince
 }
@@ -140,7 +139,7 @@ func (h health) well() bool {
 	return h == health{}
 }
 
-// notBefore is when the endpoint may be called again, the zero time if now.
+// notBefore returns when the next send to the endpoint may start; the zero time means now.
 func (h health) notBefore() time.Time {
 	var t time.Time
 	for _, until := range []*time.Time{h.BlockedUntil, h.QuietUntil} {
@@ -151,10 +150,10 @@ func (h health) notBefore() time.Time {
 	return t
 }
 
-// after is the health after a decision at the given instant. A success makes the
-// endpoint well, whatever went before; only a quiet time that the receiver asked
-// for while that attempt was already under way stays: the attempt knew nothing
-// of it. knew is the quiet time that the attempt's claim saw.
+// after returns the health after a decision at the given instant. A success makes the endpoint
+// healthy, whatever was before, with one exception: if the receiver asked for a pause while the
+// successful attempt was already being sent, the pause stays, because the attempt did not know of
+// it. knew is the pause that the claim of the attempt knew.
 func (h health) after(v decision, at time.Time, knew *time.Time) health {
 	switch {
 	case v.Healthy:
@@ -186,9 +185,9 @@ func (h health) after(v decision, at time.Time, knew *time.Time) health {
 	return h
 }
 
-// blocked counts one more failure in a row. From the blockAfter-th on each one
-// blocks the endpoint, unless it is blocked: what was under way when the block
-// began does not lengthen it.
+// blocked counts one more failure in a row. From the blockAfter-th failure on, each failure blocks
+// the endpoint, unless the endpoint is already blocked: sends that had started before the block do
+// not make it longer.
 func (h health) blocked(at time.Time) health {
 	h.Failures++
 	if h.Failures < blockAfter || h.BlockedUntil != nil && h.BlockedUntil.After(at) {
@@ -199,7 +198,7 @@ func (h health) blocked(at time.Time) health {
 	return h
 }
 
-// warning is how much of the way to being disabled is gone, in percent: 0, 50 or 90.
+// warning returns how much of disableAfter has passed, in percent: 0, 50 or 90.
 func warning(failing time.Duration) int {
 	switch {
 	case failing >= disableAfter*9/10:
@@ -210,7 +209,7 @@ func warning(failing time.Duration) int {
 	return 0
 }
 
-// disable is why the endpoint is to be disabled now, if it is.
+// disable returns the reason to disable the endpoint now; empty if there is none.
 func (h health) disable(at time.Time) string {
 	switch {
 	case h.Refusals >= maxRefusals:

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Schedule is the pauses between the attempts of one delivery: one attempt more
-// than it has pauses.
+// Schedule is the list of pauses between the attempts of one delivery. The number of attempts is
+// the number of pauses plus one.
 type Schedule []time.Duration
 
-// DefaultSchedule is 13 attempts over 71.7 hours: dense at the start, for
-// receivers that restart, and long enough for one that is down over a weekend.
+// DefaultSchedule returns 13 attempts over 71.7 hours: close together at the start, for receivers
+// that restart, and long enough for a receiver that is down over a weekend.
 func DefaultSchedule() Schedule {
 	return Schedule{
 		5 * time.Second, 30 * time.Second,
@@ -22,7 +22,7 @@ func DefaultSchedule() Schedule {
 	}
 }
 
-// ParseSchedule reads a setting such as "1s,5s,1m". Empty is DefaultSchedule.
+// ParseSchedule parses a setting such as "1s,5s,1m". An empty setting means DefaultSchedule.
 func ParseSchedule(s string) (Schedule, error) {
 	if strings.TrimSpace(s) == "" {
 		return DefaultSchedule(), nil
@@ -46,15 +46,15 @@ func ParseSchedule(s string) (Schedule, error) {
 }
 
 const (
-	// maxPause bounds what a receiver's Retry-After and a setting may ask for.
+	// maxPause bounds the pause that a receiver's Retry-After or a setting can ask for.
 	maxPause = 24 * time.Hour
 
-	// jitterSpread is how far jitter moves a pause, either way.
+	// jitterSpread is the largest change of a pause by jitter, up or down.
 	jitterSpread = 0.2
 )
 
-// next is the pause after the given failed attempt, the first being 1, moved by
-// jitter in [0, 1) over the whole spread. There is none after the last.
+// next returns the pause after the given failed attempt, the first being 1, changed by jitter in
+// [0, 1). After the last attempt there is no pause.
 func (s Schedule) next(attempt int, jitter float64) (time.Duration, bool) {
 	if attempt < 1 || attempt > len(s) {
 		return 0, false
@@ -62,9 +62,8 @@ func (s Schedule) next(attempt int, jitter float64) (time.Duration, bool) {
 	return time.Duration(float64(s[attempt-1]) * (1 - jitterSpread + 2*jitterSpread*jitter)), true
 }
 
-// retryAfter reads a Retry-After header, seconds or a date, as a pause from now
-// of at most maxPause. A past instant, zero, and a text that is neither ask for
-// nothing.
+// retryAfter parses a Retry-After header, seconds or a date, and returns the pause from now, at
+// most maxPause. For a past instant, zero, or any other text, there is no pause.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -73,7 +72,7 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(maxPause/time.Second) {
-			return maxPause, true // more digits than an int64 holds are still a number
+			return maxPause, true // a number too large for an int64 is still a number
 		}
 		return time.Duration(seconds) * time.Second, seconds > 0
 	}

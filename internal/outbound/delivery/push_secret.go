@@ -14,13 +14,14 @@ import (
 const (
 	secretPrefix = "whsec_"
 
-	// MaxOldSecrets is how many replaced secrets sign beside the newest. A further
-	// rotation ends the oldest: a header of signatures stays short, and a leaked
-	// secret does not live on behind many new ones.
+	// MaxOldSecrets is how many replaced secrets sign in addition to the newest secret. A further
+	// rotation ends the oldest secret: the header of signatures stays short, and a leaked secret
+	// ends after a few rotations.
 	MaxOldSecrets = 2
 )
 
-// secretKey is the key of the Standard Webhooks scheme: the decoded bytes.
+// secretKey returns the signing key of the Standard Webhooks scheme: the decoded bytes of the
+// secret.
 func secretKey(secret string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(secret, secretPrefix)
 	if !ok {
@@ -33,20 +34,20 @@ func secretKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// BoundTo is the place a signing secret is sealed for. A sealed secret that is
-// copied into another endpoint's row does not open there.
+// BoundTo returns the context under which a signing secret is encrypted. An encrypted secret that
+// is copied into the row of another endpoint cannot be decrypted there.
 func BoundTo(guild, endpoint string) string {
 	return "webhook_endpoints/" + guild + "/" + endpoint
 }
 
-// oldSecret is a replaced secret as it is stored. It signs along until its time.
+// oldSecret is a replaced secret as it is stored. The secret still signs until its time.
 type oldSecret struct {
 	Sealed []byte    `json:"sealed"`
 	Until  time.Time `json:"until"`
 }
 
-// OpenSecrets returns the secrets that sign at the given instant, the newest
-// first, MaxOldSecrets replaced ones at most. old is the JSON list of those.
+// OpenSecrets returns the secrets that sign at the given instant, the newest first, and at most
+// MaxOldSecrets replaced ones. old is the JSON list of replaced secrets.
 func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at time.Time) ([]string, error) {
 	plain, err := box.Open(current, BoundTo(guild, endpoint))
 	if err != nil {
@@ -62,7 +63,7 @@ func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at 
 			continue
 		}
 		if len(secrets) > MaxOldSecrets {
-			break // a node of the release before has kept more
+			break // a node of the previous release has stored more
 		}
 		if plain, err = box.Open(s.Sealed, BoundTo(guild, endpoint)); err != nil {
 			return nil, fault.Wrap(err, "open a replaced secret of endpoint", endpoint)

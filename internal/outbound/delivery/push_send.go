@@ -13,7 +13,7 @@ import (
 
 const userAgent = "Service-Webhooks/1"
 
-// result is what became of a claimed delivery, on its way into the database.
+// result is the result of a claimed delivery before it is recorded.
 type result struct {
 	GuildID       string    `json:"guild_id"`
 	ID            string    `json:"id"`
@@ -23,7 +23,7 @@ type result struct {
 	PauseMs       int64     `json:"pause_ms"`
 	Step          int       `json:"step"`
 	Logged        bool      `json:"logged"`
-	Later         bool      `json:"later"` // it could not be tried, and goes past no quiet time any more
+	Later         bool      `json:"later"` // no attempt was possible, and the delivery no longer ignores a pause
 	StartedAt     time.Time `json:"started_at"`
 	DurationMs    int64     `json:"duration_ms"`
 	Outcome       outcome   `json:"outcome"`
@@ -31,21 +31,20 @@ type result struct {
 	ResponseClass *string   `json:"response_class"`
 	Excerpt       *string   `json:"excerpt"`
 	Error         *string   `json:"error"`
-	Reason        *string   `json:"reason"` // why it failed, where no attempt says it
+	Reason        *string   `json:"reason"` // reason of the failure, if there was no attempt
 
 	decision decision
-	url      string     // it was sent to
-	quiet    *time.Time // the quiet time of the endpoint that its claim knew of
-	suspect  bool       // the endpoint was not well when this was claimed
+	url      string     // URL of the attempt
+	quiet    *time.Time // end of the endpoint's pause, as the claim knew it
+	suspect  bool       // the endpoint was not healthy at the claim
 
-	recoveredAt *time.Time // as of claimed
+	recoveredAt *time.Time // the same field of claimed
 }
 
 func (r result) id() endpointID { return endpointID{r.GuildID, r.EndpointID} }
 
-// handle makes one attempt, or finds that there is none to make. It always
-// returns a result: whatever goes wrong in here is a decision on this delivery
-// and no other.
+// handle makes one attempt, or finds that no attempt is possible. handle always returns a result:
+// any error is a decision on this delivery and affects no other.
 func (d *Deliverer) handle(ctx context.Context, c claimed, started, at time.Time) result {
 	v, response := d.attempt(ctx, c, at)
 	took := time.Since(started)
@@ -56,7 +55,7 @@ func (d *Deliverer) handle(ctx context.Context, c claimed, started, at time.Time
 	return newResult(c, v, response, at, took)
 }
 
-// attempt sends a delivery once, unless there is a reason not to.
+// attempt sends a delivery once, unless there is a reason not to send.
 func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v decision, response egress.Response) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,8 +100,7 @@ func (d *Deliverer) post(ctx context.Context, c claimed, header http.Header) egr
 	return response
 }
 
-// Headers are those of an attempt, without the ones that sign it: these know
-// the event by its id, and when it is sent.
+// Headers returns the headers of an attempt, without the signature headers.
 func Headers(eventType, deliveryID string, attempt int, occurredAt time.Time) http.Header {
 	return http.Header{
 		"Content-Type": {"application/json"},
@@ -114,10 +112,10 @@ func Headers(eventType, deliveryID string, attempt int, occurredAt time.Time) ht
 	}
 }
 
-// unsent is the decision on a delivery that is not to be sent.
+// unsent returns the decision on a delivery that must not be sent.
 func (d *Deliverer) unsent(c claimed) (decision, bool) {
 	switch {
-	case time.Since(c.Locked) > beginWithin: // this process stood still: the endpoint may be gone by now
+	case time.Since(c.Locked) > beginWithin: // this process was frozen: the endpoint may be deleted by now
 		return decision{State: StatePending, Step: c.Step}, true
 	case c.URL == nil:
 		return decision{State: StateFailed, Step: c.Step, Error: advice(endpointDeleted, 0, 0)}, true
@@ -131,9 +129,8 @@ func (d *Deliverer) unsent(c claimed) (decision, bool) {
 	return decision{}, false
 }
 
-// unreadable is the decision when the endpoint's secret cannot be read. That is
-// our fault and nobody else's: the delivery waits, no attempt is counted, and
-// the operator is told.
+// unreadable returns the decision if the endpoint's secret cannot be decrypted. The fault is the
+// service's own: the delivery waits, no attempt is counted, and the log tells the operator.
 func (d *Deliverer) unreadable(c claimed, err error) decision {
 	d.metrics.unreadable.Inc()
 	if d.quietly.Due(c.EndpointID, time.Now(), unreadablePause) {
@@ -143,8 +140,8 @@ func (d *Deliverer) unreadable(c claimed, err error) decision {
 	return decision{State: StatePending, Step: c.Step, Quiet: unreadablePause}
 }
 
-// newResult puts an attempt and its decision into the form that is stored. The
-// beginning of a response is kept if the attempt failed: it says why.
+// newResult combines an attempt and its decision into the form that is stored. If the attempt
+// failed, newResult keeps the beginning of the response, because it often says why.
 func newResult(c claimed, v decision, response egress.Response, at time.Time, took time.Duration) result {
 	r := result{
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen,
@@ -174,7 +171,7 @@ func newResult(c claimed, v decision, response egress.Response, at time.Time, to
 	return r
 }
 
-// responseClass is the class of a status as the log is filtered by it.
+// responseClass returns the class of a status, as the log's filter names it.
 func responseClass(status int) string {
 	if status < 200 || status > 599 {
 		return "none"

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Header names of a delivery, in lower case on the wire: Standard Webhooks' libraries for
-// PHP and Ruby look for them so, and HTTP/1.1 sends names as they are written. So they are
-// keys of the map, and never passed to Set or Get, which write Webhook-Id. The last four
-// are the service's own and unsigned: they help a receiver's log, and nothing may depend
-// on them.
+// Header names of a delivery, in lower case on the wire: Standard Webhooks' libraries for PHP and
+// Ruby look them up in lower case, and HTTP/1.1 sends names as they are written. So the code uses
+// the names as map keys, and never passes them to Set or Get, which change the case. The last four
+// headers are the service's own and unsigned: they help with a receiver's log, and receivers must
+// not depend on them.
 const (
 	headerSignature         = "service-signature"
 	headerStandardID        = "webhook-id"
@@ -27,13 +27,13 @@ const (
 	headerSequence          = "service-sequence"
 )
 
-// sign adds the signature headers of both schemes for the body as it is sent at
-// the given instant, one signature for each secret:
+// sign adds the signature headers of both schemes for the body as it is sent at the given instant,
+// one signature for each secret:
 //
 //	service-signature: t=<unix>,v1=<hex>[,v1=<hex>]    over "<t>.<body>", keyed with the secret's text
 //	webhook-signature: v1,<base64>[ v1,<base64>]       over "<id>.<t>.<body>", keyed with its decoded bytes
 //
-// The first is Stripe's scheme, the second that of Standard Webhooks.
+// The first scheme is Stripe's, the second is that of Standard Webhooks.
 func sign(h http.Header, secrets []string, id string, at time.Time, body []byte) error {
 	t := strconv.FormatInt(at.Unix(), 10)
 	own, standard := "t="+t, make([]string, 0, len(secrets))
@@ -59,7 +59,7 @@ func mac(key []byte, prefix string, body []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Sign signs a body with one secret, as a delivery of the event with that id is signed.
+// Sign signs a body with one secret, like a delivery of the event with the given id.
 func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
 	return sign(h, []string{secret}, id, at, body)
 }

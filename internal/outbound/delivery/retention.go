@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// keep is how long an event stays, with the attempts at its deliveries. A delivery
-	// that still waits then is given up. The deliveries stay for expiredFor without it.
+	// keep is the retention of an event and of the attempts of its deliveries. A delivery that is
+	// still waiting at the end of keep fails. The deliveries are kept for expiredFor longer.
 	keep       = 30 * 24 * time.Hour
 	expiredFor = 24 * time.Hour
 
-	// lastCall is how long before an event is pruned no further delivery of it is
-	// stored: longer than any unit takes, since no foreign key would keep the event.
+	// lastCall is the time before the deletion of an event in which no further delivery of the
+	// event is stored: longer than any unit of work takes, because no foreign key protects the
+	// event.
 	lastCall = time.Hour
 )
 
-// prune forgets what is older than it is kept, by the database's clock: first it
-// gives up what is held for too long, then each kind goes at an age of its own,
-// so that nothing that stays is walked past. One node at a time does it.
+// prune deletes what is older than its retention, by the database's clock: first prune fails the
+// deliveries that were held for too long, then deletes each kind of rows at its own age, so that a
+// query does not read rows that stay. One node at a time runs prune.
 func (d *Deliverer) prune(ctx context.Context) error {
 	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneStreams, pruneEvents, pruneHours} {
 		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
@@ -39,7 +40,7 @@ func (d *Deliverer) prune(ctx context.Context) error {
 	return nil
 }
 
-// expireHeld gives up what is held and happened too long ago.
+// expireHeld fails held deliveries whose events are too old.
 func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	n, err := byGuild(ctx, tx, func(guild string, ids []string) error { return expire(ctx, tx, guild, ids, StateHeld, now) }, `
 		SELECT guild_id, id
@@ -50,7 +51,7 @@ func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	return n, fault.Wrap(err, "give up what is held for too long")
 }
 
-// expire gives up those deliveries of a guild that are still in a state.
+// expire fails the given deliveries of a guild that still have the given state.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state string, now *time.Time) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at),
@@ -81,7 +82,7 @@ func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error
 	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
 }
 
-// pruneStreams gives up what nobody has fetched from a stream for too long.
+// pruneStreams deletes events of streams that nobody has fetched for too long.
 func pruneStreams(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	return db.Prune(ctx, tx, db.Expiry{Table: "stream_deliveries", Key: "stream_id, event_id", Since: "event_at", Kept: interval(keep)}, now, chunk)
 }
@@ -94,5 +95,5 @@ func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	return db.Prune(ctx, tx, db.Expiry{Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep)}, now, chunk)
 }
 
-// interval is a length of time as Postgres reads it.
+// interval returns a duration in the notation of Postgres.
 func interval(d time.Duration) string { return fmt.Sprintf("%d seconds", int64(d.Seconds())) }

@@ -8,19 +8,18 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A statement works on rows that come as a list in JSON, each of which names its
-// guild. In the form that is written, each row is matched with rows of its own
-// guild, whichever that is. In the distributed one, all rows are of the one guild
-// that the last parameter names: where tables are distributed by guild, nothing else
-// runs on one machine, and locks.
+// A statement works on rows that are passed as a JSON list; each row names its guild. In the form
+// several, each row is matched with table rows of its own guild, and the list may hold several
+// guilds. In the form one, all rows belong to the one guild that the last parameter names: where
+// tables are distributed by guild, only such a statement runs on one machine and can lock rows.
 //
-// With one guild a statement, a claim of ten guilds' events takes twice as long.
+// With one guild for each statement, a claim of ten guilds' events takes twice as long.
 type statement struct{ several, one string }
 
 func newStatement(text string) statement { return statement{several: text, one: db.Distributed(text)} }
 
-// run calls do with a form of the statement, the rows in JSON, and what names the
-// guild in that form: once, or for each guild.
+// run calls do with a form of the statement, the rows in JSON, and the parameter that names the
+// guild: once, or once for each guild.
 func run[T any](s statement, oneGuild bool, rows []T, guild func(T) string, do func(query, rows string, guild ...any) error) error {
 	if len(rows) == 0 {
 		return nil
@@ -44,23 +43,23 @@ func run[T any](s statement, oneGuild bool, rows []T, guild func(T) string, do f
 	return nil
 }
 
-// byIndex makes the plans of the statements that follow in a transaction look
-// rows up by an index. The engine's statements name a few rows of large tables,
-// but Postgres takes a list in JSON for a hundred rows and each of a few for many
-// more: at ten thousand endpoints it would rather read whole tables, for each
-// claim. A statement that cannot be planned that way would look so dear that Postgres
-// compiled it, which takes 0.3 s.
+// byIndex makes Postgres plan the later statements of a transaction with index lookups. The
+// package's statements name a few rows of large tables, but Postgres assumes a hundred rows for a
+// JSON list and many rows for each of them: with ten thousand endpoints, Postgres would read whole
+// tables for each claim. A statement that cannot be planned with index lookups gets a cost so high
+// that Postgres would compile it, which takes 0.3 s; byIndex turns that off, too.
 const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('enable_seqscan', 'off', true) ||
 	set_config('jit', 'off', true)`
 
-// planByIndex is byIndex as a statement of its own.
+// planByIndex runs byIndex as a separate statement.
 func planByIndex(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndex) }
 
-// byIndexOrder is byIndex for statements that name one guild and take some of what it has:
-// Postgres would rather read and sort all of it than follow an index in its order.
+// byIndexOrder is byIndex for statements that name one guild and take some of the guild's rows:
+// otherwise Postgres would read and sort all rows of the guild instead of following the order of an
+// index.
 const byIndexOrder = byIndex + ` || set_config('enable_sort', 'off', true)`
 
-// planByIndexOrder is byIndexOrder as a statement of its own.
+// planByIndexOrder runs byIndexOrder as a separate statement.
 func planByIndexOrder(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndexOrder) }
 
 func plan(ctx context.Context, tx *db.Tx, settings string) error {

@@ -7,13 +7,13 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// followsWithin is how soon the schedule of a disabled or deleted endpoint is due while
-// deliveries wait for the endpoint, with time to spare.
+// followsWithin is the maximum time until the schedule of a disabled or deleted endpoint is due
+// while deliveries are waiting, with a margin.
 const followsWithin = "5 s"
 
-// findStranded finds endpoints whose schedule is missing, differs from what the endpoint
-// is, or is due later than the oldest queued delivery allows. Polls go by schedules, so
-// nothing else finds what waits for such an endpoint.
+// findStranded finds endpoints whose schedule is missing, disagrees with the endpoint, or is due
+// later than the oldest queued delivery. Polls read schedules, so nothing else finds the waiting
+// deliveries of such an endpoint.
 const findStranded = `
 	SELECT s.guild_id, s.endpoint_id
 	FROM webhook_schedule s
@@ -40,8 +40,8 @@ const findStranded = `
 	ORDER BY s.guild_id, s.endpoint_id
 	LIMIT $1`
 
-// findUnscheduled finds endpoints for which deliveries wait and that have no schedule. It
-// reads everything that waits.
+// findUnscheduled finds endpoints with waiting deliveries and no schedule. The statement reads all
+// waiting deliveries.
 const findUnscheduled = `
 	SELECT DISTINCT w.guild_id, w.endpoint_id
 	FROM webhook_deliveries w
@@ -56,10 +56,10 @@ type Stranded struct {
 	EndpointID string `db:"endpoint_id"`
 }
 
-// FindStranded returns at most limit endpoints whose waiting deliveries no worker finds,
-// since the endpoint's schedule is missing or does not lead to them. There should never
-// be one: the property test of an endpoint's life holds that. It reads every schedule
-// and everything that waits, so it is for doctor and not for a worker.
+// FindStranded returns at most limit endpoints whose waiting deliveries no worker finds, because
+// the endpoint's schedule is missing or wrong. There should never be such an endpoint; a property
+// test of the endpoint's life cycle checks that. FindStranded reads every schedule and all waiting
+// deliveries, so only guildhall doctor calls it, and no worker.
 func FindStranded(ctx context.Context, q db.Querier, limit int) ([]Stranded, error) {
 	var found []Stranded
 	for _, query := range []string{findStranded, findUnscheduled} {

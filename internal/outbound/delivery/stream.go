@@ -12,41 +12,40 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A stream is what the operator's bot fetches the events of all guilds from. Its
-// listener in a guild says what of the guild's it gets (stream_listeners); what waits
-// for it stands in stream_deliveries until it is acknowledged, or 30 days old. Nothing
-// of the engine that sends sees either table. A row is leased to who fetches it by its
-// due_at, as for a pull endpoint.
+// The operator's bot fetches the events of all guilds from a stream. The stream's row in
+// stream_listeners for a guild says which of the guild's events the stream gets; the events wait in
+// stream_deliveries until they are acknowledged or 30 days old. The code that sends events reads
+// neither table. A fetch leases a row by its due_at, as for a pull endpoint.
 
-// StreamWork is the stream of what the bot is asked to do, by its name and its id. It is
-// always there, and holds what event.RecordFor stores for it.
+// StreamWork is the name and the id of the stream of work for the bot. The stream always exists,
+// and holds what event.RecordFor records for it.
 const StreamWork = "work"
 
-// streamEnds is for how long nobody may fetch from a stream until it ends.
+// streamEnds is the time without a fetch after which a stream is deleted.
 const streamEnds = unfetchedFor
 
-// Part is what a caller fetches of a stream: the guilds of one shard, of those that its
-// key serves.
+// Part is the part of a stream that a caller fetches: the guilds of one shard, limited to the
+// guilds of the caller's key.
 type Part struct {
-	Stream        string // its name
+	Stream        string // name of the stream
 	Shard, Shards int
-	Guilds        []string // that the key serves, in order; none: every guild
+	Guilds        []string // guilds of the key, in order; nil means every guild
 }
 
 var noSuchStream = fault.New(fault.NotFound, "not_found", "There is no such stream; it may have ended, since nobody fetched from it for 7 days.")
 
-// stream is what a fetch has to know of one.
+// stream is what a fetch needs to know of a stream.
 type stream struct {
 	ID       string    `db:"id"`
 	Now      time.Time `db:"now"`
-	Oldest   time.Time `db:"oldest"`   // earlier events have been waiting for too long
-	Complete time.Time `db:"complete"` // since then nothing is lost
-	Note     bool      `db:"note"`     // that it is fetched from is to be noted
-	Overdue  bool      `db:"overdue"`  // and should have been
+	Oldest   time.Time `db:"oldest"`   // older events are past their retention
+	Complete time.Time `db:"complete"` // no event since then is lost
+	Note     bool      `db:"note"`     // the fetch must be stored
+	Overdue  bool      `db:"overdue"`  // and should have been stored before
 }
 
-// openStream finds a stream by its name. As long as guilds are being told of it,
-// something may be lost up to this very moment.
+// openStream finds a stream by its name. While the stream is still being added to the guilds,
+// events may be lost until this instant.
 func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (stream, error) {
 	s, err := db.Get[stream](ctx, tx, `
 		SELECT id, n.now, n.now - $3 * interval '1 second' AS oldest,
@@ -62,13 +61,14 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 	return s, fault.Wrap(err, "open stream", name)
 }
 
-// leaseStreamed leases some events until $5, those of them that are due and that nobody
-// else is fetching. Those that have not waited for long enough to fit into $6 bytes stay,
-// and come back without a payload; the first always fits where $7 says so.
+// leaseStreamed leases events until $5, if they are due and no other caller is fetching them. The
+// statement leases the oldest events that fit into $6 bytes; the others come back without a
+// payload. The first event always fits if $7 is set.
 //
-// This and the statements that settle and give back find an event by its id alone. The
-// rest of its key stands in a CASE, out of the planner's sight: with statistics of a time
-// when little waited it takes all of a guild for one row, and reads that for each event.
+// This statement and the statements that acknowledge and return events find an event by its id
+// alone. The rest of its key is inside a CASE, which the planner cannot use: with statistics from a
+// time with few waiting events, the planner would assume one row for the guild, and read all rows
+// of the guild for each event.
 var leaseStreamed = newStatement(`
 	WITH due AS MATERIALIZED (
 		SELECT w.guild_id, w.event_id, w.due_at
@@ -98,12 +98,13 @@ var leaseStreamed = newStatement(`
 	FROM sized s
 	ORDER BY s.guild_id, s.occurred_at, s.id`)
 
-// fetchRounds is how often a fetch looks further when others were first at what it found.
+// fetchRounds is how many times a fetch searches again when other callers have leased the events
+// that the fetch has found.
 const fetchRounds = 5
 
-// FetchStream leases the oldest events that wait for a part of a stream and are leased to
-// nobody, at most limit of them, and notes who has asked. Its cost goes by what waits,
-// not by the guilds.
+// FetchStream leases the oldest events of a part of a stream that nobody has leased, at most limit,
+// and stores who has fetched. The cost depends on the number of waiting events, not on the number
+// of guilds.
 func FetchStream(ctx context.Context, tx *db.Tx, p Part, by string, limit int, lease time.Duration) (Fetched, error) {
 	return fetchStream(ctx, tx, nil, p, by, limit, lease)
 }
@@ -133,8 +134,7 @@ func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by strin
 	return out, nil
 }
 
-// take leases what was found, and reports whether there was more of it than fits into one
-// answer.
+// take leases the found events, and reports whether there were more than fit into one response.
 func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streamed, until time.Time) (full bool, err error) {
 	err = inOrder(tx, leaseStreamed, found, func(query, rows string, guild ...any) error {
 		if full {
@@ -152,8 +152,8 @@ func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streame
 	return full, fault.Wrap(err, "lease what waits for stream", s.ID)
 }
 
-// inOrder runs a statement about events of a stream, in the order in which acknowledgements
-// lock several of them: by guild and id.
+// inOrder runs a statement on events of a stream, ordered by guild and id. Acknowledgements lock
+// several events in the same order.
 func inOrder(tx *db.Tx, s statement, events []streamed, do func(query, rows string, guild ...any) error) error {
 	slices.SortFunc(events, func(a, b streamed) int {
 		return cmp.Or(cmp.Compare(a.GuildID, b.GuildID), cmp.Compare(a.EventID, b.EventID))
@@ -161,9 +161,9 @@ func inOrder(tx *db.Tx, s statement, events []streamed, do func(query, rows stri
 	return run(s, tx.Distributed, events, func(e streamed) string { return e.GuildID }, do)
 }
 
-// noteWhenFree notes who fetches from a stream, unless another unit works on the stream:
-// a later fetch will do, and none waits for the others. noteInTurn waits for that unit,
-// which may come to nothing, or end the stream.
+// noteWhenFree stores who fetches from a stream, unless another unit of work has locked the stream:
+// a later fetch can store it, and no fetch waits for another. noteInTurn waits for the lock; the
+// other unit of work may roll back, or delete the stream.
 const (
 	noteWhenFree = `
 	UPDATE bot_streams
@@ -175,8 +175,8 @@ const (
 	WHERE id = $1 AND ended_at IS NULL`
 )
 
-// noteFetch notes who fetches from a stream, so that it does not end. It is noSuchStream
-// when that has come first.
+// noteFetch stores who fetches from a stream, so that the stream is not deleted. If the stream was
+// deleted first, the error is noSuchStream.
 func noteFetch(ctx context.Context, tx *db.Tx, s stream, by string) error {
 	statement := noteWhenFree
 	if s.Overdue {
@@ -189,16 +189,17 @@ func noteFetch(ctx context.Context, tx *db.Tx, s stream, by string) error {
 	return fault.Wrap(err, "note who fetches from stream", s.ID)
 }
 
-// findLeased finds in which guilds events stand that were fetched from a stream.
+// findLeased finds the guilds of events that were fetched from a stream.
 const findLeased = `
 	SELECT w.guild_id, w.event_id
 	FROM stream_deliveries w
 	WHERE w.event_id = ANY ($2)
 	  AND CASE WHEN w.stream_id = $1 AND w.fetched THEN cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]) END`
 
-// settleStreamed and returnStreamed settle events and give them back. An event that waits
-// for no other receiver, and was sent to none, goes with its settling: a stream has no
-// log. Where two streams settle an event at the same moment it stays, and is pruned.
+// settleStreamed marks events as delivered and deletes their rows; returnStreamed returns events.
+// If an event waits for no other receiver and was sent to none, settleStreamed deletes the event,
+// too: a stream has no log. If two streams acknowledge an event at the same moment, the event stays
+// until its retention ends.
 var (
 	settleStreamed = newStatement(`
 	WITH held AS MATERIALIZED (
@@ -250,8 +251,8 @@ var (
 	SELECT count(*) FROM back`)
 )
 
-// AcknowledgeStream is Acknowledge for events that were fetched from a stream, of the
-// guilds that the key serves.
+// AcknowledgeStream is Acknowledge for events that were fetched from a stream, limited to the
+// guilds of the key.
 func AcknowledgeStream(ctx context.Context, tx *db.Tx, p Part, events, back []string) (settled, returned int, err error) {
 	return acknowledgeStream(ctx, tx, nil, p, events, back)
 }
@@ -272,8 +273,8 @@ func acknowledgeStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, ev
 	return settled, returned, nil
 }
 
-// withFetched does something with events that were fetched, and returns with how many it
-// has done it.
+// withFetched runs a statement on events that were fetched, and returns the number of changed
+// events.
 func withFetched(ctx context.Context, tx *db.Tx, s stream, serves, events []string, do statement, args ...any) (done int, err error) {
 	if len(events) == 0 {
 		return 0, nil
@@ -290,17 +291,17 @@ func withFetched(ctx context.Context, tx *db.Tx, s stream, serves, events []stri
 	return done, err
 }
 
-// StreamStatus is how a stream fares in one guild.
+// StreamStatus is the state of a stream in one guild.
 type StreamStatus struct {
 	Name        string     `db:"name"`
-	FetchedAt   *time.Time `db:"fetched_at"`   // when somebody last fetched from it, to the minute
-	FetchedBy   *string    `db:"fetched_by"`   // by which bot key
-	Waiting     int        `db:"waiting"`      // events of the guild that are not acknowledged
-	BehindSince *time.Time `db:"behind_since"` // when the oldest of them happened
+	FetchedAt   *time.Time `db:"fetched_at"`   // time of the last fetch, to the minute
+	FetchedBy   *string    `db:"fetched_by"`   // bot key of the last fetch
+	Waiting     int        `db:"waiting"`      // number of the guild's events that are not acknowledged
+	BehindSince *time.Time `db:"behind_since"` // when the oldest of these events happened
 }
 
-// StreamsOf returns how the streams fare in a guild, by name. Of events that wait it
-// counts upto.
+// StreamsOf returns the states of all streams in a guild, by name. Waiting events are counted up to
+// upto.
 func StreamsOf(ctx context.Context, q db.Querier, guild string, upto int) ([]StreamStatus, error) {
 	list, err := db.Select[StreamStatus](ctx, q, `
 		SELECT s.name, s.fetched_at, s.fetched_by, w.waiting, w.behind_since
@@ -314,8 +315,8 @@ func StreamsOf(ctx context.Context, q db.Querier, guild string, upto int) ([]Str
 	return list, fault.Wrap(err, "read how the streams fare in guild", guild)
 }
 
-// shifted is a guild's number without its last 22 bits, by which guilds are divided into
-// shards. Of what is no number it is 0.
+// shifted returns a guild's number without its last 22 bits; Discord divides guilds into shards by
+// this number. For text that is not a number, shifted returns 0.
 func shifted(guild string) uint64 {
 	n, ok := new(big.Int).SetString(guild, 10)
 	if !ok {
@@ -334,14 +335,14 @@ func (p Part) has(guild string) bool {
 	return p.Shards == 1 || shifted(guild)%uint64(p.Shards) == uint64(p.Shard)
 }
 
-// SettleStreamed settles an event of a stream, whether or not it was fetched.
+// SettleStreamed marks an event of a stream as delivered, whether or not the event was fetched.
 func SettleStreamed(ctx context.Context, tx *db.Tx, guild, stream, event string) error {
 	_, err := db.Exec(ctx, tx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = $3`, guild, stream, event)
 	return fault.Wrap(err, "settle event", event, "of stream", stream, "in guild", guild)
 }
 
-// TakeBackStreamed settles an event of a stream that nobody has fetched yet, and reports
-// whether it has.
+// TakeBackStreamed removes an event of a stream that nobody has fetched yet, and reports whether
+// there was one.
 func TakeBackStreamed(ctx context.Context, tx *db.Tx, guild, stream, event string) (bool, error) {
 	n, err := db.Exec(ctx, tx, `
 		DELETE FROM stream_deliveries

@@ -9,23 +9,24 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Guilds are told of a stream that has begun, changed or ended guild by guild, in the
-// order of their ids, a few in each unit. One that is made meanwhile tells itself, in the
-// unit that makes it (SubscribeNew). Such a unit holds the lock streamsLock from before it
-// reads the streams until it ends: when a walk has been through, it waits until nobody
-// holds that, so that whoever made a guild without knowing of the change is done, and
-// goes through once more. Then nothing is lost any more: complete_since.
+// A new, changed or deleted stream is added to (or removed from) the guilds in the order of their
+// ids, a few guilds in each unit of work: a backfill. A guild that is created meanwhile adds the
+// streams itself (SubscribeNew), and its unit of work holds the lock streamsLock from before the
+// read of the streams until the commit. When the backfill has visited every guild, the backfill
+// waits until nobody holds the lock, so that every unit of work that created a guild without the
+// change has committed. Then the backfill visits all guilds once more. After that, no event is
+// lost: complete_since.
 
 const (
-	// streamsLock is the lock.
+	// streamsLock is the key of the advisory lock.
 	streamsLock = `hashtext('guildhall: streams are known')`
 
-	// guildsPerUnit is how many guilds one unit tells, and dropsPerUnit how many events of
-	// an ended stream one gives up.
+	// guildsPerUnit is how many guilds one unit of work visits. dropsPerUnit is how many events of
+	// a deleted stream one unit of work deletes.
 	guildsPerUnit, dropsPerUnit = 100, 1000
 )
 
-// SubscribeNew has guilds that the unit has just made be listened to by every stream.
+// SubscribeNew subscribes every stream to the guilds that the unit of work has just created.
 func SubscribeNew(ctx context.Context, tx *db.Tx, guilds []string) error {
 	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock_shared(`+streamsLock+`)`); err != nil {
 		return fault.Wrap(err, "lock which streams there are")
@@ -42,7 +43,7 @@ func SubscribeNew(ctx context.Context, tx *db.Tx, guilds []string) error {
 	return nil
 }
 
-// backfill is a stream of which guilds are to be told.
+// backfill is a stream with a backfill in progress.
 type backfill struct {
 	ID      string     `db:"id"`
 	Events  db.Strings `db:"events"`
@@ -52,8 +53,8 @@ type backfill struct {
 	Ended   bool       `db:"ended"`
 }
 
-// subscribe makes or changes what the stream listens to in some guilds, but not in those
-// whose day has come to be removed: nothing deletes a row that comes after the others.
+// subscribe creates or changes the stream's listeners in some guilds, except guilds whose removal
+// is due: the removal would not delete a row that is added after its step for this table.
 func (s backfill) subscribe(ctx context.Context, tx *db.Tx, guilds []string) error {
 	for _, guild := range guilds {
 		_, err := db.Exec(ctx, tx, `
@@ -71,14 +72,14 @@ func (s backfill) subscribe(ctx context.Context, tx *db.Tx, guilds []string) err
 	return nil
 }
 
-// BackfillStreams ends the streams that nobody has fetched from for too long, and tells the
-// guilds of what has begun, changed or ended. Several may be at it.
+// BackfillStreams deletes the streams that nobody has fetched from for too long, and continues the
+// backfills of the others. Several nodes may run BackfillStreams at once.
 func BackfillStreams(ctx context.Context, d *db.DB, log *slog.Logger) error {
 	return backfillStreams(ctx, d, log, nil)
 }
 
 func backfillStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
-	// One look, without a transaction, is all that a second costs in which nothing is due.
+	// If no backfill is due, a second costs only this one query without a transaction.
 	due, err := db.Select[struct {
 		ID   string `db:"id"`
 		Over bool   `db:"over"`
@@ -109,12 +110,13 @@ func backfillStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.T
 	return nil
 }
 
-// longUnfetched says of a stream that nobody has fetched from it for so many seconds.
+// longUnfetched returns the SQL condition for a stream that nobody has fetched from for the given
+// number of seconds.
 func longUnfetched(at, seconds string) string {
 	return `id <> '` + StreamWork + `' AND coalesce(fetched_at, created_at) < coalesce(` + at + `::timestamptz, now()) - ` + seconds + ` * interval '1 second'`
 }
 
-// endUnfetched ends a stream unless somebody has come to fetch from it.
+// endUnfetched ends a stream unless a caller has fetched from it meanwhile.
 func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time, id string) error {
 	var names []string
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -131,7 +133,7 @@ func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time
 	return err
 }
 
-// continueBackfill tells some more guilds of a stream, unless somebody else is at it, and reports
+// continueBackfill visits some more guilds for a stream, unless another node does, and reports
 // whether there is more to do now.
 func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
 	s, err := db.Get[backfill](ctx, tx, `
@@ -161,7 +163,7 @@ func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) 
 	return s.finishPass(ctx, tx, at)
 }
 
-// finishPass is what follows when a backfill has been to every guild.
+// finishPass is the step after a backfill has visited every guild.
 func (s backfill) finishPass(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
 	if s.Settled {
 		_, err := db.Exec(ctx, tx, `
@@ -177,14 +179,14 @@ func (s backfill) finishPass(ctx context.Context, tx *db.Tx, at *time.Time) (mor
 	return true, fault.Wrap(err, "begin the second walk of stream", s.ID)
 }
 
-// lockStreams reports whether no unit is making a guild that may not know the streams as they
-// are. Until the unit ends none begins to.
+// lockStreams takes the lock exclusively and reports whether it was free: then no unit of work is
+// creating a guild with an old list of streams, and none can start until this unit of work ends.
 func lockStreams(ctx context.Context, tx *db.Tx) (all bool, err error) {
 	all, err = db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(`+streamsLock+`)`)
 	return all, fault.Wrap(err, "look whether guilds are being made")
 }
 
-// end removes some listeners of a stream that has ended, then what waits for it, then it.
+// end deletes some listeners of a stream that has ended; then its waiting events; then the stream.
 func (s backfill) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 	guilds, err := db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 ORDER BY guild_id LIMIT $2`, s.ID, guildsPerUnit)
 	if err != nil {
@@ -223,8 +225,8 @@ func (s backfill) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 	if all, err := lockStreams(ctx, tx); err != nil || !all {
 		return false, err
 	}
-	// A guild that was made without knowing of the end may have made a listener since
-	// this unit began to look.
+	// A guild that was created with an old list of streams may have added a listener since this
+	// unit of work started.
 	guilds, err = db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 LIMIT 1`, s.ID)
 	if err != nil || len(guilds) > 0 {
 		return len(guilds) > 0, fault.Wrap(err, "look for listeners of stream", s.ID)

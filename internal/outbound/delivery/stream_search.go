@@ -8,15 +8,15 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// search looks for what waits for a part of a stream. It begins in order of time, among
-// what waits for the whole stream: where every part is fetched, that is little more.
-// Behind a backlog of others it goes on from guild to guild.
+// search searches for the waiting events of a part of a stream. The search first goes through the
+// waiting events of the whole stream in the order of time: if every part is fetched, there are few.
+// Behind a backlog of other parts, the search continues guild by guild.
 type search struct {
 	part    Part
 	stream  stream
-	after   streamed // the last that was looked at in order of time
-	byGuild bool     // there may be more behind it, which that order would take long to find
-	over    bool     // it has been from guild to guild
+	after   streamed // last event that was read in the order of time
+	byGuild bool     // there may be more events that the order of time would reach too slowly
+	over    bool     // the search guild by guild is complete
 }
 
 // streamed is an event that can be fetched from a stream.
@@ -24,17 +24,18 @@ type streamed struct {
 	GuildID string    `db:"guild_id" json:"guild_id"`
 	EventID string    `db:"event_id" json:"event_id"`
 	DueAt   time.Time `db:"due_at" json:"-"`
-	Mine    bool      `db:"mine" json:"-"` // it is of the part
-	Last    bool      `db:"last" json:"-"` // the look in order of time ends with it
+	Mine    bool      `db:"mine" json:"-"` // belongs to the part
+	Last    bool      `db:"last" json:"-"` // last event that the query in the order of time has read
 }
 
-// inPart says of a guild that it is of the part.
+// inPart is the SQL condition that a guild belongs to the part.
 const inPart = `($6::int = 1 OR mod(div(w.guild_id::numeric, 4194304), $6::int) = $7::int)
 	  AND (cardinality($8::text[]) = 0 OR w.guild_id = ANY ($8::text[]))`
 
-// findInTime finds what of a part can be fetched, in order of time, after one; it locks
-// nothing. It looks at $10 and a thousand of the stream's, and the last of those comes
-// too, whosever it is. A coordinator looks at all, and none of them is the last.
+// findInTime finds the events of a part that can be fetched, in the order of time, after a given
+// event; the statement takes no locks. The statement reads $10 plus a thousand events of the
+// stream, and also returns the last of them, whatever part it belongs to. On a coordinator, the
+// statement reads all events, and none is marked as the last.
 const findInTime = `
 	WITH near AS MATERIALIZED (
 		SELECT w.*, row_number() OVER (ORDER BY w.due_at, w.guild_id, w.event_id) AS place
@@ -50,8 +51,8 @@ const findInTime = `
 	ORDER BY w.due_at, w.guild_id, w.event_id
 	LIMIT $10::int`
 
-// findByGuild finds the same from guild to guild, beginning with the guild for which
-// something has been waiting for longest.
+// findByGuild finds the same events guild by guild, beginning with the guild whose oldest event has
+// waited longest.
 const findByGuild = `
 	WITH RECURSIVE guild AS (
 		(SELECT guild_id FROM stream_deliveries WHERE stream_id = $1 ORDER BY guild_id LIMIT 1)
@@ -88,7 +89,7 @@ const findByGuild = `
 	) f
 	LIMIT $10::int`
 
-// next returns some of what can be fetched, want at most, and whether there may be more.
+// next returns some events that can be fetched, at most want, and whether there may be more.
 func (s *search) next(ctx context.Context, tx *db.Tx, want int) (found []streamed, more bool, err error) {
 	statement := findInTime
 	if s.byGuild {

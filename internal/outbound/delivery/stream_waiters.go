@@ -9,15 +9,15 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// partID is which callers wait for the same: those of one shard of a stream whose keys
-// serve the same guilds.
+// partID identifies callers that wait for the same events: those of one shard of a stream whose
+// keys have the same guilds.
 type partID struct {
-	stream        string // its id
+	stream        string // id of the stream
 	shard, shards int
 	guilds        string
 }
 
-// BeginPart is Begin for a part of a stream, where done is that of all guilds.
+// BeginPart is Begin for a part of a stream; done is the count of all guilds.
 func (w *Waiters) BeginPart(stream string, p Part, done uint32) *Waiter {
 	id := partID{stream, p.Shard, p.Shards, strings.Join(p.Guilds, " ")}
 	one := &Waiter{among: w, part: id, serve: p, woken: make(chan struct{}, 1), over: make(chan struct{})}
@@ -40,9 +40,9 @@ func (w *Waiters) BeginPart(stream string, p Part, done uint32) *Waiter {
 	return one
 }
 
-// newestDue finds in which guilds the events happened that have become due for a stream
-// last. It does not go by what waits: a shard that nobody fetches may have a large
-// backlog, which is older. The next fetch finds what it misses.
+// newestDue finds the guilds of the newest due events of a stream. The statement does not read all
+// waiting events: a shard that nobody fetches may have a large backlog, which is older. If an event
+// is missed, the next fetch finds it.
 const newestDue = `
 	SELECT DISTINCT guild_id
 	FROM (
@@ -53,11 +53,11 @@ const newestDue = `
 		LIMIT $2
 	) newest`
 
-// newest is how many of them.
+// newest is the number of events that newestDue reads.
 const newest = 1000
 
-// pollStreams wakes those who wait for a part of a stream that has something: where one
-// of its guilds has rung, somebody has begun to wait meanwhile, or in any case.
+// pollStreams wakes the callers that wait for a part of a stream with events: if one of the part's
+// guilds is in rung, if a caller has started to wait since the last poll, or if all is set.
 func (w *Waiters) pollStreams(ctx context.Context, rung []string, all bool) error {
 	for _, stream := range w.awaited(rung, all) {
 		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
@@ -75,7 +75,7 @@ func (w *Waiters) pollStreams(ctx context.Context, rung []string, all bool) erro
 	return nil
 }
 
-// awaited lists the streams that somebody waits for who may have something.
+// awaited lists the streams that callers wait for and that may have events.
 func (w *Waiters) awaited(rung []string, all bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
