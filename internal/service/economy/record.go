@@ -23,10 +23,10 @@ var Wallets = transfer.Kind[moved]{
 		w.UpdatedAt = transfer.Pending
 		return nil
 	},
-	Dated:  []transfer.Column{{Table: "ledger_entries", Name: "created_at", ID: "id"}, {Table: "wallets", Name: "updated_at"}},
+	Dated:      []transfer.Column{{Table: "ledger_entries", Name: "created_at", ID: "id"}, {Table: "wallets", Name: "updated_at"}},
 	SetInstant: func(w *moved, at wire.Time) { w.UpdatedAt = at },
-	After:  begin,
-	Finish: leaderboard.Wallets.Reloaded,
+	After:      begin,
+	Finish:     leaderboard.Wallets.Reloaded,
 	Writer: &transfer.Writer[moved]{
 		Schema: "RecordWallet",
 		Points: func(w *moved) *int64 { return &w.Balance },
