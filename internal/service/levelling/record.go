@@ -22,9 +22,9 @@ var Records = transfer.Kind[moved]{
 		m.UpdatedAt = transfer.Pending
 		return nil
 	},
-	Dated:  []transfer.Column{{Table: "levels", Name: "updated_at"}},
+	Dated:      []transfer.Column{{Table: "levels", Name: "updated_at"}},
 	SetInstant: func(m *moved, at wire.Time) { m.UpdatedAt = at },
-	Finish: leaderboard.Levels.Reloaded,
+	Finish:     leaderboard.Levels.Reloaded,
 	Writer: &transfer.Writer[moved]{
 		Schema: "RecordLevel",
 		Points: func(m *moved) *int64 { return &m.TotalXP },
