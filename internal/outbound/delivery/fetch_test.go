@@ -46,13 +46,13 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	}
 	unseen := func(when string) {
 		t.Helper()
-		d.bell.ringAll()
-		d.bell.ring(w.guild)
+		d.wakeups.addAll()
+		d.wakeups.add(w.guild)
 		for range 2 { // at the guild, and at everything
 			if _, err := d.claim(t.Context(), start); err != nil {
 				t.Fatal(err)
 			}
-			d.bell.ringAll()
+			d.wakeups.addAll()
 		}
 		if stranded, err := FindStranded(t.Context(), w.DB.Reader(), 1); err != nil || len(stranded) != 0 {
 			t.Errorf("%s the endpoint counts as stranded: %v, %v", when, stranded, err)

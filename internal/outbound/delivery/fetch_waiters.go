@@ -32,7 +32,7 @@ type Waiters struct {
 	db      *db.DB
 	log     *slog.Logger
 	quietly logging.Sometimes
-	bell    *bell
+	wakeups *wakeups
 
 	// done counts the committed units of work by guild. Several guilds share one counter: a count
 	// too high costs one needless poll. all counts the units of work of every guild.
@@ -49,7 +49,7 @@ type Waiters struct {
 
 // NewWaiters returns a Waiters without callers. No caller is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
-	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter), begun: make(map[string]bool)}
+	w := &Waiters{db: d, log: log, wakeups: newWakeups(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter), begun: make(map[string]bool)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "guildhall", Subsystem: "webhook", Name: "waiting_callers", Help: "Callers on this node that wait until there is something to fetch.",
 	}, func() float64 { return float64(w.Waiting()) })
@@ -107,7 +107,7 @@ func (w *Waiters) Begin(guild, endpoint string, done uint32) *Waiter {
 		w.n++
 	}
 	if w.Done(guild) != done {
-		w.bell.ring(guild)
+		w.wakeups.add(guild)
 	}
 	return one
 }
@@ -177,7 +177,7 @@ func (w *Waiters) Wake(guild string) {
 	waits := w.of[guild] != nil || len(w.parts) > 0
 	w.mu.Unlock()
 	if waits {
-		w.bell.ring(guild)
+		w.wakeups.add(guild)
 	}
 }
 
@@ -197,9 +197,9 @@ func (w *Waiters) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.bell.rung:
+		case <-w.wakeups.signal:
 		case <-ticker.C:
-			w.bell.ringAll()
+			w.wakeups.addAll()
 		}
 		if err := w.poll(ctx); err != nil && ctx.Err() == nil && w.quietly.Due("poll", time.Now(), logging.Interval) {
 			w.log.Warn("look for what can be fetched", "error", err)
@@ -245,13 +245,13 @@ const findFetchableAcross = `
 	JOIN webhook_deliveries w ON w.guild_id = p.guild_id AND w.endpoint_id = p.endpoint_id
 	WHERE w.state = 'pending' AND w.due_at <= now()`
 
-// poll wakes the callers with events to fetch: those of the guilds in rung, or all callers.
+// poll wakes the callers with events to fetch: those of the guilds in woken, or all callers.
 func (w *Waiters) poll(ctx context.Context) error {
-	rung, all := w.bell.take()
-	if err := w.pollStreams(ctx, rung, all); err != nil {
+	woken, all := w.wakeups.take()
+	if err := w.pollStreams(ctx, woken, all); err != nil {
 		return err
 	}
-	guilds, endpoints := w.named(rung, all)
+	guilds, endpoints := w.named(woken, all)
 	if len(guilds) == 0 {
 		return nil
 	}
@@ -274,17 +274,17 @@ func (w *Waiters) poll(ctx context.Context) error {
 }
 
 // named lists the endpoints of the given guilds, or of all guilds, that callers wait for.
-func (w *Waiters) named(rung []string, all bool) (guilds, endpoints []string) {
+func (w *Waiters) named(woken []string, all bool) (guilds, endpoints []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all {
 		guilds, endpoints = make([]string, 0, w.n), make([]string, 0, w.n)
-		rung = rung[:0]
+		woken = woken[:0]
 		for guild := range w.of {
-			rung = append(rung, guild)
+			woken = append(woken, guild)
 		}
 	}
-	for _, guild := range rung {
+	for _, guild := range woken {
 		for _, one := range w.of[guild] {
 			guilds, endpoints = append(guilds, guild), append(endpoints, one.id.endpoint)
 		}

@@ -10,10 +10,10 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// rang reports whether the bell has rung, and stops it.
-func (b *bell) rang() bool {
+// signaled reports whether the claim loop was woken, and removes the signal.
+func (b *wakeups) signaled() bool {
 	select {
-	case <-b.rung:
+	case <-b.signal:
 		return true
 	default:
 		return false
@@ -28,7 +28,7 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		wake string
-		rung bool
+		woken bool
 	}{
 		"nothing has happened": {"", false},
 		"in the same guild":    {"1", true},
@@ -38,14 +38,14 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 			w := NewWaiters(nil, slog.New(slog.DiscardHandler), nil)
 			polledFor := func(who string, endpoints, streams int) {
 				t.Helper()
-				if !c.rung {
+				if !c.woken {
 					endpoints, streams = 0, 0
 				}
-				rung := w.bell.rang()
-				guilds, all := w.bell.take()
+				woken := w.wakeups.signaled()
+				guilds, all := w.wakeups.take()
 				_, named := w.named(guilds, all)
-				if parts := w.awaited(guilds, all); rung != c.rung || len(named) != endpoints || len(parts) != streams {
-					t.Errorf("for who waits for %s a look is made: %v, at %v and the streams %v", who, rung, named, parts)
+				if parts := w.awaited(guilds, all); woken != c.woken || len(named) != endpoints || len(parts) != streams {
+					t.Errorf("for who waits for %s a poll is due: %v, at %v and the streams %v", who, woken, named, parts)
 				}
 			}
 			one, all := w.Done("1"), w.Done("")
@@ -70,9 +70,9 @@ func TestACommitBringsALookOnlyWhereSomebodyWaits(t *testing.T) {
 	want := func(when, guild string, want bool) {
 		t.Helper()
 		w.Wake(guild)
-		rung := w.bell.rang()
-		if w.bell.take(); rung != want {
-			t.Errorf("%s, a commit in guild %s brings a look about: %t", when, guild, rung)
+		woken := w.wakeups.signaled()
+		if w.wakeups.take(); woken != want {
+			t.Errorf("%s, a commit in guild %s causes a poll: %t", when, guild, woken)
 		}
 	}
 	want("nobody waits", "1", false)
@@ -100,11 +100,11 @@ func TestALookThatFailsIsLoggedOnce(t *testing.T) {
 	w := NewWaiters(d.DB, d.cfg.Log, nil)
 	look := func() { // ends when the look before it has
 		t.Helper()
-		w.bell.ring("1")
+		w.wakeups.add("1")
 		testutil.Eventually(t, "a look", func() bool {
-			w.bell.mu.Lock()
-			defer w.bell.mu.Unlock()
-			return !w.bell.guilds["1"]
+			w.wakeups.mu.Lock()
+			defer w.wakeups.mu.Unlock()
+			return !w.wakeups.guilds["1"]
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())

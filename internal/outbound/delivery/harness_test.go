@@ -158,7 +158,7 @@ func (w *deliveryDB) rotate(e endpoint) string {
 }
 
 // wakeAll makes the Deliverer look at everything.
-func (d *Deliverer) wakeAll() { d.bell.ringAll() }
+func (d *Deliverer) wakeAll() { d.wakeups.addAll() }
 
 // record makes n events in one transaction each, or in one for all.
 func (w *deliveryDB) record(guild string, n int) {

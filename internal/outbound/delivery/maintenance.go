@@ -170,7 +170,7 @@ func (d *Deliverer) follow(ctx context.Context) error {
 			}
 			progress = progress || n == chunk
 			if n > 0 {
-				d.bell.ringAll()
+				d.wakeups.addAll()
 			}
 		}
 		if !progress {
@@ -328,8 +328,8 @@ func (d *Deliverer) moveLog(ctx context.Context) error {
 // byGuild calls do for each guild with the ids of the deliveries that query has found
 // without locks. The last parameter of the query is the maximum. byGuild returns the number of
 // deliveries.
-func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
-	found, err := db.Select[db.Found](ctx, tx, look, append(args, chunk)...)
+func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, query string, args ...any) (int, error) {
+	found, err := db.Select[db.Found](ctx, tx, query, append(args, chunk)...)
 	if err != nil {
 		return 0, err
 	}

@@ -60,12 +60,12 @@ func TestABacklogOfManyChunksIsFollowedAtOneGo(t *testing.T) {
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, "https://shop.example/")
 	d := w.deliverer()
-	follow := func() (rung bool) {
+	follow := func() (woken bool) {
 		t.Helper()
-		d.bell.take()
+		d.wakeups.take()
 		w.follows(d)
-		_, rung = d.bell.take()
-		return rung
+		_, woken = d.wakeups.take()
+		return woken
 	}
 	w.enable(e, false)
 	if follow() {
@@ -134,7 +134,7 @@ func TestAClaimThatFailsIsLoggedOnce(t *testing.T) {
 	w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, 1)
 	d := w.deliverer()
-	d.bell.ringAll()
+	d.wakeups.addAll()
 	taken := 0
 	more, err := d.claim(t.Context(), func(_ claimed, begun func(), _ <-chan struct{}) { taken++; begun() })
 	if more || err != nil || taken != 1 {

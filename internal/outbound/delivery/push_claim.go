@@ -40,7 +40,7 @@ type candidate struct {
 	Lane       int    `db:"lane" json:"-"`
 	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries or expired leases
 	Known      bool   `db:"known" json:"-"` // has a schedule
-	Rung       bool   `db:"rung" json:"-"`  // Wake was called for its guild
+	Woken      bool   `db:"woken" json:"-"` // Wake was called for its guild
 
 	take int // sends granted by the limiter
 }
@@ -60,7 +60,7 @@ func (c *candidate) toQueue() bool {
 // pollGuildsSQL is the statement of pollGuilds. With EXISTS, Postgres would first read all fresh
 // deliveries.
 var pollGuildsSQL = newStatement(`
-		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
+		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS woken
 		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
 		JOIN webhook_schedule s ON s.guild_id = g.guild_id /*: $3 */
 		LEFT JOIN LATERAL (
@@ -149,7 +149,7 @@ func merge(found []*candidate) []*candidate {
 	out := found[:0]
 	for _, c := range found {
 		if last := len(out) - 1; last >= 0 && out[last].id() == c.id() {
-			out[last].Fresh, out[last].Rung = out[last].Fresh || c.Fresh, out[last].Rung || c.Rung
+			out[last].Fresh, out[last].Woken = out[last].Fresh || c.Fresh, out[last].Woken || c.Woken
 			continue
 		}
 		out = append(out, c)

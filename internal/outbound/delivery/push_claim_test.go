@@ -8,7 +8,7 @@ import (
 )
 
 // Claims that a database refuses are tried about as often as a node looks for work, however
-// many guilds have rung, and so are the sends of claims whose commit it refuses. The event
+// many guilds are woken, and so are the sends of claims whose commit it refuses. The event
 // arrives when the database takes claims again.
 func TestClaimsThatAreRefusedWait(t *testing.T) {
 	t.Parallel()
@@ -65,11 +65,11 @@ func TestWhatAClaimLeavesOutIsPolledNext(t *testing.T) {
 			under = append(under, c)
 		}
 		w.record(w.guild, 1)
-		d.bell.ring(w.guild)
+		d.wakeups.add(w.guild)
 		if _, err := d.claim(t.Context(), start); err != nil {
 			t.Fatal(err)
 		}
-		if guilds, _ := d.bell.take(); len(guilds) != 1 {
+		if guilds, _ := d.wakeups.take(); len(guilds) != 1 {
 			t.Errorf("%s: the next claim polls %v", name, guilds)
 		}
 		if !d.limiter.end(under[0], decision{Healthy: true}, time.Now()) {

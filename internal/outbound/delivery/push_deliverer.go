@@ -35,7 +35,7 @@ const (
 // Deliverer sends the due deliveries. Each node runs one Deliverer. The nodes share the work
 // through locks and leases, and no delivery is lost when a node dies.
 //
-// No field changes after New, except bell and limiter, which have their own mutexes, and scan and
+// No field changes after New, except wakeups and limiter, which have their own mutexes, and scan and
 // narrow, which only the claim loop uses.
 type Deliverer struct {
 	db       *db.DB
@@ -51,7 +51,7 @@ type Deliverer struct {
 	metrics  *metrics
 	tracer   *tracing.Tracer
 
-	bell         *bell
+	wakeups      *wakeups
 	egressHealth *egressHealth
 	show         func(ctx context.Context, tx *db.Tx, guild, endpoint string) (any, error)
 	limiter      *limiter
@@ -73,7 +73,7 @@ func New(cfg Config) (*Deliverer, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
 		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
-		most: MaxWaiting, show: cfg.Show, egressHealth: &egressHealth{}, bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
+		most: MaxWaiting, show: cfg.Show, egressHealth: &egressHealth{}, wakeups: newWakeups(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
 	d.metrics = newMetrics(cfg.Metrics, d.limiter, d.egressHealth)
 	return d, nil
@@ -81,7 +81,7 @@ func New(cfg Config) (*Deliverer, error) {
 
 // Wake signals that a unit of work of the guild has committed and may have recorded an event. Wake
 // never blocks.
-func (d *Deliverer) Wake(guild string) { d.bell.ring(guild) }
+func (d *Deliverer) Wake(guild string) { d.wakeups.add(guild) }
 
 // Run sends deliveries until ctx ends. Then Run makes no more claims, waits for the running sends,
 // at most for the timeout of an attempt, records their results and returns nil. Run does not fail
@@ -129,9 +129,9 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.bell.rung:
+		case <-d.wakeups.signal:
 		case <-ticker.C:
-			d.bell.ringAll()
+			d.wakeups.addAll()
 		}
 		more, err := d.claim(ctx, start)
 		if err != nil && d.quietly.Due("claim", time.Now(), logging.Interval) {
@@ -142,7 +142,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 			rest.Reset(pollInterval)
 		case more || d.narrow:
 			rest.Reset(backlogInterval)
-			d.bell.ringAll()
+			d.wakeups.addAll()
 		default:
 			rest.Reset(claimInterval)
 		}
@@ -160,12 +160,12 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	guilds, all := d.callers()
 	began := time.Now()
 	if !d.limiter.free(began) {
-		d.bell.later(guilds)
+		d.wakeups.addLater(guilds)
 		return false, nil
 	}
 	waiting, err := d.poll(ctx, guilds, all, began)
 	if err != nil {
-		d.bell.ring(guilds...)
+		d.wakeups.add(guilds...)
 		return false, err
 	}
 	if len(waiting) == 0 {
@@ -173,7 +173,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	}
 	more = d.limiter.grant(waiting, began)
 	if left := d.leftOut(waiting, began); len(left) > 0 {
-		d.bell.later(left)
+		d.wakeups.addLater(left)
 	}
 	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
 	if len(chosen) == 0 {
@@ -205,7 +205,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		return nil
 	})
 	if err != nil {
-		d.bell.ring(guilds...)
+		d.wakeups.add(guilds...)
 		return false, err
 	}
 	d.metrics.claimed(rows, time.Since(began))
@@ -213,7 +213,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		more = more || c.More
 	}
 	if skipped > 0 { // another node has locked the schedule; this node polls again soon
-		d.bell.ring(guilds...)
+		d.wakeups.add(guilds...)
 	}
 	return more || len(rows) == claimSize, nil
 }
@@ -221,7 +221,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 // callers returns the guilds with a wake, and whether to poll everything. If both are due, they
 // alternate, so that a new event does not have to wait for a poll of everything each time.
 func (d *Deliverer) callers() (guilds []string, all bool) {
-	guilds, all = d.bell.take()
+	guilds, all = d.wakeups.take()
 	d.narrow = all && len(guilds) > 0 && !d.narrow
 	return guilds, all && !d.narrow
 }
@@ -231,7 +231,7 @@ func (d *Deliverer) callers() (guilds []string, all bool) {
 // the endpoints only in their turn.
 func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []string) {
 	for _, c := range waiting {
-		if c.take == 0 && c.sendable() && (c.prompt() || c.Rung && d.limiter.idle(c.id(), now)) {
+		if c.take == 0 && c.sendable() && (c.prompt() || c.Woken && d.limiter.idle(c.id(), now)) {
 			guilds = append(guilds, c.GuildID)
 		}
 	}
@@ -319,20 +319,22 @@ func (d *Deliverer) now() *time.Time {
 	return &t
 }
 
-// bell collects the wakes until the claim loop polls. mu guards all fields except rung, a channel
+// wakeups collects the wakes until the claim loop polls. mu guards all fields except signal, a channel
 // with one value while there is something to poll.
-type bell struct {
-	rung chan struct{}
+type wakeups struct {
+	signal chan struct{}
 
 	mu     sync.Mutex
 	guilds map[string]bool // guilds that have recorded events
 	all    bool            // any endpoint may be due
 }
 
-func newBell() *bell { return &bell{rung: make(chan struct{}, 1), guilds: make(map[string]bool)} }
+func newWakeups() *wakeups {
+	return &wakeups{signal: make(chan struct{}, 1), guilds: make(map[string]bool)}
+}
 
-// ring adds guilds that have recorded events.
-func (b *bell) ring(guilds ...string) {
+// add adds guilds that have recorded events.
+func (b *wakeups) add(guilds ...string) {
 	b.mu.Lock()
 	for _, g := range guilds {
 		b.guilds[g] = true
@@ -341,16 +343,16 @@ func (b *bell) ring(guilds ...string) {
 	b.wake()
 }
 
-// ringAll makes the claim loop poll all endpoints.
-func (b *bell) ringAll() {
+// addAll makes the claim loop poll all endpoints.
+func (b *wakeups) addAll() {
 	b.mu.Lock()
 	b.all = true
 	b.mu.Unlock()
 	b.wake()
 }
 
-// later adds guilds to poll with the next wake, without waking the claim loop.
-func (b *bell) later(guilds []string) {
+// addLater adds guilds to poll with the next wake, without waking the claim loop.
+func (b *wakeups) addLater(guilds []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range guilds {
@@ -359,16 +361,16 @@ func (b *bell) later(guilds []string) {
 	b.all = true
 }
 
-func (b *bell) wake() {
+func (b *wakeups) wake() {
 	select {
-	case b.rung <- struct{}{}:
+	case b.signal <- struct{}{}:
 	default:
 	}
 }
 
 // take returns and removes the collected guilds, at most claimSize; for the others, the claim loop
 // is woken again.
-func (b *bell) take() (guilds []string, all bool) {
+func (b *wakeups) take() (guilds []string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for g := range maps.Keys(b.guilds) {

@@ -72,7 +72,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 }
 
 // An event goes at 30 days, whatever is held: what is held is then given up, and a day
-// later nothing is left of its deliveries either.
+// addLater nothing is left of its deliveries either.
 func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

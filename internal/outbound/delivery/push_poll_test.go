@@ -59,7 +59,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 					VALUES ($1, $2, $3, 'event', $4, $5, $6)`, id.guild, fmt.Sprint(id.endpoint, n), id.endpoint, state, isFresh, lease)
 			}
 			if id.guild == "1" && c.Known && (fresh || waiting) {
-				ofOne = append(ofOne, &candidate{GuildID: id.guild, EndpointID: id.endpoint, Lane: c.Lane, Fresh: fresh, Known: true, Rung: true})
+				ofOne = append(ofOne, &candidate{GuildID: id.guild, EndpointID: id.endpoint, Lane: c.Lane, Fresh: fresh, Known: true, Woken: true})
 			}
 			c.Fresh = expired || fresh && compareIDs(id, after) > 0
 			if c.Fresh || c.Known && c.Lane < laneClosed && waiting && id.endpoint != full {

@@ -49,7 +49,7 @@ func (d *Deliverer) recordLoop(ctx context.Context) {
 		wait.Stop()
 		d.recordRetrying(ctx, batch)
 		if d.limiter.recorded(batch) {
-			d.bell.ringAll()
+			d.wakeups.addAll()
 		}
 		d.remind(batch)
 	}
@@ -62,7 +62,7 @@ func (d *Deliverer) remind(batch []result) {
 	now := time.Now()
 	for _, r := range batch {
 		if r.State == StatePending && r.decision.Pause < provenFor && d.limiter.answers(r.id(), now) {
-			time.AfterFunc(r.decision.Pause, func() { d.bell.ring(r.GuildID) })
+			time.AfterFunc(r.decision.Pause, func() { d.wakeups.add(r.GuildID) })
 		}
 	}
 }

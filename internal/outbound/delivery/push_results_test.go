@@ -237,14 +237,14 @@ func TestARetryThatIsDueSoonRings(t *testing.T) {
 	for _, guild := range []string{"soon", "settled", "failing", "at last"} {
 		d.remind([]result{results[guild]})
 	}
-	rung := func(guild string) bool {
-		d.bell.mu.Lock()
-		defer d.bell.mu.Unlock()
-		return d.bell.guilds[guild]
+	woken := func(guild string) bool {
+		d.wakeups.mu.Lock()
+		defer d.wakeups.mu.Unlock()
+		return d.wakeups.guilds[guild]
 	}
-	w.until("both have rung", func() bool { return rung("soon") && rung("at last") })
-	if rung("settled") || rung("failing") {
-		t.Errorf("%v have rung", d.bell.guilds)
+	w.until("both were woken", func() bool { return woken("soon") && woken("at last") })
+	if woken("settled") || woken("failing") {
+		t.Errorf("%v were woken", d.wakeups.guilds)
 	}
 }
 
@@ -335,18 +335,18 @@ func TestWhoWasLeftOutIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	d, now := newDeliveryDB(t).deliverer(), time.Now()
 	var waiting []*candidate
-	want := map[string]bool{"urgent": true, "rung": true}
+	want := map[string]bool{"urgent": true, "woken": true}
 	for guild, c := range map[string]struct {
 		candidate
 		busy, hung bool
 	}{
 		"urgent":         {candidate: candidate{Known: true, Lane: laneUrgent}, hung: true},
 		"urgent, served": {candidate: candidate{Known: true, Lane: laneUrgent, take: 1}},
-		"closed":         {candidate: candidate{Known: true, Lane: laneClosed, Rung: true}},
-		"rung":           {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}},
-		"rung, busy":     {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}, busy: true},
-		"rung, hung":     {candidate: candidate{Known: true, Lane: laneFailing, Rung: true}, hung: true},
-		"not rung":       {candidate: candidate{Known: true, Lane: laneFailing}},
+		"closed":         {candidate: candidate{Known: true, Lane: laneClosed, Woken: true}},
+		"woken":           {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}},
+		"woken, busy":     {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, busy: true},
+		"woken, hung":     {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, hung: true},
+		"not woken":       {candidate: candidate{Known: true, Lane: laneFailing}},
 	} {
 		c.GuildID, c.EndpointID = guild, "e"
 		sent := &sends{failing: c.hung, hung: c.hung, succeeded: now}
@@ -371,9 +371,9 @@ func TestALookAtEverythingTakesItsTurn(t *testing.T) {
 	d := newDeliveryDB(t).deliverer()
 	for i, want := range []struct{ named, all bool }{{true, false}, {true, true}, {true, false}, {false, true}} {
 		if want.named {
-			d.bell.ring("1")
+			d.wakeups.add("1")
 		}
-		d.bell.ringAll()
+		d.wakeups.addAll()
 		if guilds, all := d.callers(); len(guilds) > 0 != want.named || all != want.all {
 			t.Errorf("%d: looks at %v, at everything %t", i, guilds, all)
 		}

@@ -49,7 +49,7 @@ func (d *Deliverer) handle(ctx context.Context, c claimed, started, at time.Time
 	v, response := d.attempt(ctx, c, at)
 	took := time.Since(started)
 	if d.limiter.end(c, v, started.Add(took)) {
-		d.bell.ringAll()
+		d.wakeups.addAll()
 	}
 	d.metrics.attempted(c, v, took)
 	return newResult(c, v, response, at, took)

@@ -12,7 +12,7 @@ import (
 const followsWithin = "5 s"
 
 // findStranded finds endpoints whose schedule is missing, disagrees with the endpoint, or is due
-// later than the oldest queued delivery. Polls read schedules, so nothing else finds the waiting
+// addLater than the oldest queued delivery. Polls read schedules, so nothing else finds the waiting
 // deliveries of such an endpoint.
 const findStranded = `
 	SELECT s.guild_id, s.endpoint_id

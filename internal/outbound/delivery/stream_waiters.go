@@ -35,7 +35,7 @@ func (w *Waiters) BeginPart(stream string, p Part, done uint32) *Waiter {
 	w.parts[id] = one
 	if w.Done("") != done {
 		w.begun[stream] = true
-		w.bell.wake()
+		w.wakeups.wake()
 	}
 	return one
 }
@@ -57,9 +57,9 @@ const newestDue = `
 const newest = 1000
 
 // pollStreams wakes the callers that wait for a part of a stream with events: if one of the part's
-// guilds is in rung, if a caller has started to wait since the last poll, or if all is set.
-func (w *Waiters) pollStreams(ctx context.Context, rung []string, all bool) error {
-	for _, stream := range w.awaited(rung, all) {
+// guilds is in woken, if a caller has started to wait since the last poll, or if all is set.
+func (w *Waiters) pollStreams(ctx context.Context, woken []string, all bool) error {
+	for _, stream := range w.awaited(woken, all) {
 		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
 		if err != nil {
 			return fault.Wrap(err, "look for what can be fetched from stream", stream)
@@ -76,12 +76,12 @@ func (w *Waiters) pollStreams(ctx context.Context, rung []string, all bool) erro
 }
 
 // awaited lists the streams that callers wait for and that may have events.
-func (w *Waiters) awaited(rung []string, all bool) []string {
+func (w *Waiters) awaited(woken []string, all bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var streams []string
 	for id, one := range w.parts {
-		if !slices.Contains(streams, id.stream) && (all || w.begun[id.stream] || slices.ContainsFunc(rung, one.serve.has)) {
+		if !slices.Contains(streams, id.stream) && (all || w.begun[id.stream] || slices.ContainsFunc(woken, one.serve.has)) {
 			streams = append(streams, id.stream)
 		}
 	}
