@@ -27,7 +27,7 @@ func (b *wakeups) signaled() bool {
 func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		wake string
+		wake  string
 		woken bool
 	}{
 		"nothing has happened": {"", false},

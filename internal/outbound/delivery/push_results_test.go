@@ -343,10 +343,10 @@ func TestWhoWasLeftOutIsLookedAtAgain(t *testing.T) {
 		"urgent":         {candidate: candidate{Known: true, Lane: laneUrgent}, hung: true},
 		"urgent, served": {candidate: candidate{Known: true, Lane: laneUrgent, take: 1}},
 		"closed":         {candidate: candidate{Known: true, Lane: laneClosed, Woken: true}},
-		"woken":           {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}},
-		"woken, busy":     {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, busy: true},
-		"woken, hung":     {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, hung: true},
-		"not woken":       {candidate: candidate{Known: true, Lane: laneFailing}},
+		"woken":          {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}},
+		"woken, busy":    {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, busy: true},
+		"woken, hung":    {candidate: candidate{Known: true, Lane: laneFailing, Woken: true}, hung: true},
+		"not woken":      {candidate: candidate{Known: true, Lane: laneFailing}},
 	} {
 		c.GuildID, c.EndpointID = guild, "e"
 		sent := &sends{failing: c.hung, hung: c.hung, succeeded: now}
