@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
-// A configuration keeps its settings, gets those that it leaves out, and is refused without
-// those that a Deliverer needs.
+// complete keeps the given settings, fills in the missing ones, and returns an error if a setting
+// that a Deliverer needs is missing.
 func TestWhatAConfigurationLeavesOutIsFilledIn(t *testing.T) {
 	t.Parallel()
 	needed := Config{DB: &db.DB{}, Box: sealtest.Box(t, 7), Guard: egress.NewGuard(egresstest.Loopback, nil)}

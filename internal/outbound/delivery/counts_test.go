@@ -17,8 +17,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Random histories, of a hundred deliveries each: what is counted by hour is what
-// the log says, however results come, come twice, or come too late.
+// Random histories of a hundred deliveries each: the hourly numbers agree with the log, whether
+// results come once, twice or too late.
 func TestNumbersByHourAgreeWithTheLog(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -31,8 +31,8 @@ func TestNumbersByHourAgreeWithTheLog(t *testing.T) {
 	})
 }
 
-// agreeWithTheLog fails the test unless the numbers by hour are those of the log, since an
-// instant.
+// agreeWithTheLog fails the test unless the hourly numbers since the given instant agree with the
+// log.
 func agreeWithTheLog(t rapid.TB, d *db.DB, guild string, since time.Time) {
 	for _, outcome := range []string{StateDelivered, StateFailed} {
 		const logged = `
@@ -61,10 +61,10 @@ func agreeWithTheLog(t rapid.TB, d *db.DB, guild string, since time.Time) {
 	}
 }
 
-// A random history of 10,000 deliveries: results that come, come twice or come too late.
-// Then two days and a half pass, in which what is held too long is given up and what is
-// old is pruned. The numbers are those of the log, and in each hour of that time those of
-// the 24 hours that pages show.
+// A random history of 10,000 deliveries, with results that come once, twice or too late. Then two
+// and a half days pass, in which deliveries held for too long fail and old rows are deleted. The
+// hourly numbers agree with the log and, in each hour of that time, with the 24 hours that pages
+// show.
 func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
 	t.Parallel()
 	const guild, all = "600000000000000000", 10_000
@@ -119,7 +119,7 @@ func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
 	}
 }
 
-// outcomeOf is what became of a delivery.
+// outcomeOf returns the result of a delivery.
 func outcomeOf(guild string, n int, state string, lease int, at time.Time) result {
 	return result{
 		GuildID: guild, ID: fmt.Sprint("d", n), EndpointID: fmt.Sprint("e", n%5), State: state, LeaseGen: lease, Logged: true, StartedAt: at,
@@ -127,7 +127,7 @@ func outcomeOf(guild string, n int, state string, lease int, at time.Time) resul
 	}
 }
 
-// once is a batch without a second result of a delivery.
+// once returns the batch without second results of the same delivery.
 func once(batch []result) []result {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(batch, func(r result) bool {
@@ -137,7 +137,7 @@ func once(batch []result) []result {
 	})
 }
 
-// history is a guild whose deliveries come to their ends in some way.
+// history is a guild with deliveries that complete in various ways.
 type history struct {
 	*rapid.T
 	db    *db.DB
@@ -200,7 +200,7 @@ func (h history) play() {
 	}
 }
 
-// Old numbers go with the rest of the log, by their index.
+// Old hourly numbers are deleted with the rest of the log, through their index.
 func TestNumbersByHourArePruned(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -12,9 +12,9 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// Whatever waits for an endpoint, disabling, enabling and deleting it touch no
-// delivery in the unit of the request, and all of them follow.
-// RELIABILITY.md, Events.
+// Disabling, enabling and deleting an endpoint change no delivery in the unit of work of the
+// request, however many deliveries are waiting; all deliveries follow later. RELIABILITY.md,
+// Events.
 func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -67,9 +67,8 @@ func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 	}
 }
 
-// After a unit that disables an endpoint has committed, no node begins a send to
-// it.
-// RELIABILITY.md, Events.
+// After a unit of work that disables an endpoint has committed, no node starts a send to the
+// endpoint. RELIABILITY.md, Events.
 func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -93,9 +92,8 @@ func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// Tests and redeliveries pass a block and everything else that is queued, and
-// their success makes the endpoint well. A test goes to a disabled endpoint, a
-// redelivery to it is held.
+// Tests and redeliveries ignore a block and the order of the queue, and their success makes the
+// endpoint healthy. For a disabled endpoint, a test is sent and a redelivery is held.
 // RELIABILITY.md, Events.
 func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	t.Parallel()
@@ -146,8 +144,8 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	}
 }
 
-// Of an event that is about to be pruned no further delivery is stored: it would be
-// left without its event.
+// No further delivery is stored for an event that is about to be deleted, because the delivery
+// would remain without its event.
 func TestNothingIsRedeliveredOfWhatIsAboutToGo(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -169,7 +167,7 @@ func TestNothingIsRedeliveredOfWhatIsAboutToGo(t *testing.T) {
 	}
 }
 
-// Nothing is recovered of an event that is over.
+// Recover does not queue an event whose retention has ended.
 func TestNothingIsRecoveredOfWhatIsOver(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -188,8 +186,8 @@ func TestNothingIsRecoveredOfWhatIsOver(t *testing.T) {
 	})
 }
 
-// Recover queues each event once whose newest delivery has failed.
-// RELIABILITY.md, Events.
+// Recover queues each event once if the newest delivery of the event has failed. RELIABILITY.md,
+// Events.
 func TestRecoverQueuesWhatHasFailed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// addPull registers a pull endpoint for everything.
+// addPull registers a pull endpoint that subscribes to all events.
 func (w *deliveryDB) addPull(guild string) endpoint {
 	w.t.Helper()
 	e := endpoint{GuildID: guild, ID: db.NewID()}
@@ -32,9 +32,8 @@ func (w *deliveryDB) addPull(guild string) endpoint {
 	return e
 }
 
-// Nothing of the engine that sends finds what is kept for a pull endpoint, or makes it
-// due: neither polls nor claims, whatever is done with the endpoint.
-// RELIABILITY.md, Events.
+// Whatever is done with a pull endpoint, no poll and no claim finds its waiting deliveries, and
+// nothing makes the endpoint due. RELIABILITY.md, Events.
 func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -48,7 +47,7 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 		t.Helper()
 		d.wakeups.addAll()
 		d.wakeups.add(w.guild)
-		for range 2 { // at the guild, and at everything
+		for range 2 { // one poll of the guild, one of everything
 			if _, err := d.claim(t.Context(), start); err != nil {
 				t.Fatal(err)
 			}
@@ -117,9 +116,9 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 	}
 }
 
-// A pull endpoint is complete since its registration has committed, and not since that
-// began: an event that happens in between is not kept. So it is when the endpoint is
-// enabled again, or gets more types of events.
+// A pull endpoint is complete since the commit of its registration, not since the start of the
+// registration: an event in between is not stored for the endpoint. The same is true when the
+// endpoint is enabled again, or subscribes to more types of events.
 func TestAPullEndpointIsCompleteSinceACommit(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -160,8 +159,8 @@ func TestAPullEndpointIsCompleteSinceACommit(t *testing.T) {
 	}
 }
 
-// A pull endpoint that nobody fetches from for 7 days is disabled, and says why. One that
-// somebody has fetched from since is not, nor is one to which events are sent.
+// A pull endpoint that nobody fetches from for 7 days is disabled, with a reason. An endpoint with
+// a later fetch is not disabled, nor is an endpoint that events are sent to.
 func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -174,7 +173,7 @@ func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 	w.exec(`UPDATE webhook_schedule SET fetched_at = now() - interval '8 days' WHERE endpoint_id = $1`, pushed.ID)
 	d := w.deliverer()
 	err := d.disableUnfetched(t.Context())
-	for _, e := range []endpoint{read, pushed} { // as if somebody had fetched between look and lock
+	for _, e := range []endpoint{read, pushed} { // as if a fetch came between the search and the lock
 		err = errors.Join(err, d.disableIfUnfetched(t.Context(), backlog{GuildID: e.GuildID, EndpointID: e.ID}))
 	}
 	if err != nil {
@@ -191,16 +190,16 @@ func TestAPullEndpointThatNobodyFetchesFromIsDisabled(t *testing.T) {
 	}
 }
 
-// kept is what is promised of one event that is kept for a pull endpoint.
+// kept is the model of one event that is stored for a pull endpoint.
 type kept struct {
-	at      time.Time // when it happened
-	fetched bool      // was given to somebody, sometime
-	leased  time.Time // until when it is somebody's
+	at      time.Time // when the event happened
+	fetched bool      // some fetch has returned the event
+	leased  time.Time // end of its lease
 	settled bool
-	expired bool // has been given up, since it was not fetched within 30 days
+	expired bool // failed because it was not fetched within 30 days
 }
 
-// pullModel is the contract of a pull endpoint, in as few words as possible.
+// pullModel is a minimal model of a pull endpoint.
 type pullModel struct {
 	rt      *rapid.T
 	w       *deliveryDB
@@ -208,12 +207,12 @@ type pullModel struct {
 	now     time.Time
 	events  map[string]*kept
 	enabled bool
-	since   time.Time // when it was enabled last
-	asked   time.Time // when somebody fetched last, or it was enabled
+	since   time.Time // when the endpoint was last enabled
+	asked   time.Time // when the endpoint was last fetched from or enabled
 	foreign string    // an event that this endpoint does not have
 }
 
-// may be fetched: these and no others.
+// fetchable returns the ids of exactly the events that a fetch may return.
 func (m *pullModel) fetchable() (ids []string) {
 	for id, k := range m.events {
 		if m.enabled && !k.settled && !k.expired && !k.leased.After(m.now) && m.now.Sub(k.at) <= keep {
@@ -229,7 +228,7 @@ func (m *pullModel) do(work func(ctx context.Context, tx *db.Tx) error) {
 	}
 }
 
-// errCrash undoes a unit, as the end of its node does.
+// errCrash rolls a unit of work back, as a crash of its node does.
 var errCrash = errors.New("the node has crashed")
 
 func (m *pullModel) record() {
@@ -252,7 +251,7 @@ func (m *pullModel) record() {
 	}
 }
 
-// ids are those of the endpoint's events.
+// ids returns the ids of the endpoint's events.
 func (m *pullModel) ids() (ids []string) {
 	err := m.w.DB.Reader().SelectContext(context.Background(), &ids,
 		`SELECT event_id FROM webhook_deliveries WHERE guild_id = $1 AND endpoint_id = $2`, m.w.guild, m.e.ID)
@@ -262,8 +261,8 @@ func (m *pullModel) ids() (ids []string) {
 	return ids
 }
 
-// fetch gives events to a caller, who may be gone before it has them, as may the node
-// before it has committed.
+// fetch fetches events. The caller may disappear before the response, and the node may crash before
+// the commit.
 func (m *pullModel) fetch() {
 	limit := rapid.IntRange(1, 6).Draw(m.rt, "limit")
 	lease := time.Duration(rapid.SampledFrom([]int{10, 60, 600}).Draw(m.rt, "lease")) * time.Second
@@ -323,7 +322,7 @@ func idOf(rt *rapid.T, payload []byte) string {
 	return string(payload[len(head) : len(head)+36])
 }
 
-// acknowledge names events, right ones and others, once or twice.
+// acknowledge names events of the endpoint and other events, once or twice.
 func (m *pullModel) acknowledge() {
 	draw := func(what string) []string {
 		all := append(slices.Sorted(maps.Keys(m.events)), m.foreign, "garbage", "ünï")
@@ -359,7 +358,7 @@ func (m *pullModel) acknowledge() {
 	}
 }
 
-// toggle switches the endpoint off or on, and what waits follows.
+// toggle disables or enables the endpoint, and updates its waiting deliveries.
 func (m *pullModel) toggle(d *Deliverer) {
 	m.enabled = !m.enabled
 	m.do(func(ctx context.Context, tx *db.Tx) error {
@@ -368,14 +367,14 @@ func (m *pullModel) toggle(d *Deliverer) {
 		}
 		return Disable(ctx, tx, m.w.guild, m.e.ID, "")
 	})
-	// The instants that the database has set become the model's.
+	// Copy the instants that the database has set into the model.
 	if m.enabled {
 		m.set()
 	}
 	m.follow(d)
 }
 
-// follow brings what waits where it belongs.
+// follow updates the waiting deliveries of the endpoint.
 func (m *pullModel) follow(d *Deliverer) {
 	m.w.exec(`UPDATE webhook_schedule SET next_due = $1 WHERE next_due > $1`, m.now)
 	if err := d.follow(context.Background()); err != nil {
@@ -388,13 +387,13 @@ func (m *pullModel) follow(d *Deliverer) {
 	}
 }
 
-// set makes the model's instant the one since which the endpoint is enabled.
+// set stores in the model the instant since which the endpoint is enabled.
 func (m *pullModel) set() {
 	m.since, m.asked = m.now, m.now
 	m.w.exec(`UPDATE webhook_schedule SET fetched_at = $2, complete_since = $2 WHERE endpoint_id = $1`, m.e.ID, m.now)
 }
 
-// tidy prunes, and switches off what nobody fetches from.
+// tidy deletes old events and disables an endpoint without fetches.
 func (m *pullModel) tidy(d *Deliverer) {
 	if err := errors.Join(d.prune(context.Background()), d.disableUnfetched(context.Background())); err != nil {
 		m.rt.Fatal(err)
@@ -425,10 +424,9 @@ func (m *pullModel) tidy(d *Deliverer) {
 	}
 }
 
-// Whatever callers and nodes do, an event that is kept is fetched again until it is
-// acknowledged, never by two at a time, never again after that, and is lost to nobody
-// within 30 days.
-// RELIABILITY.md, Events.
+// Whatever callers and nodes do, a stored event can be fetched again until it is acknowledged,
+// never by two callers at a time and never after its acknowledgement, and no event is lost within
+// 30 days. RELIABILITY.md, Events.
 func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -464,7 +462,7 @@ func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// An index leads to what is asked for again and again, whatever waits elsewhere.
+// Statements that run often read an index, however many deliveries wait elsewhere.
 func TestFetchingReadsAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -486,7 +484,7 @@ func TestFetchingReadsAnIndex(t *testing.T) {
 	dbtest.WantIndex(t, w.DB, "webhook_schedule_fetched", findUnfetched, nil, unfetchedFor.Seconds(), chunk)
 }
 
-// Callers are woken for the endpoints for which something is due, and for no other.
+// A poll wakes the callers whose endpoints have due deliveries, and no others.
 func TestALookForWaitersFindsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -508,7 +506,7 @@ func TestALookForWaitersFindsWhatIsDue(t *testing.T) {
 	}
 }
 
-// An answer holds a megabyte at most, and one event however large it is.
+// A response holds at most a megabyte of events, but always one event, however large.
 func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 	t.Parallel()
 	of := func(sizes ...int) (found []waiting) {
@@ -543,8 +541,8 @@ func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 	}
 }
 
-// An endpoint that fetches, acknowledges and gives back changes nothing of another that
-// has the same events and has fetched them.
+// Fetching, acknowledging and returning events of one endpoint changes nothing of another endpoint
+// that has fetched the same events.
 func TestAFetchIsOfOneEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

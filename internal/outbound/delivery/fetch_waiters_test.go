@@ -20,10 +20,9 @@ func (b *wakeups) signaled() bool {
 	}
 }
 
-// Who begins to wait brings no look about, but for what this node has recorded since the
-// fetch that found nothing: thousands who wait, each for seconds, cost one look each
-// pollInterval. And that look is for nobody else.
-// RELIABILITY.md, Events.
+// A caller that starts to wait causes no poll, unless this node has recorded an event since the
+// fetch that found nothing: with thousands of callers, each waiting for seconds, there is still one
+// poll in each pollInterval. And that poll is for this caller alone. RELIABILITY.md, Events.
 func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,8 +61,8 @@ func TestWhoBeginsToWaitIsLookedForOnlyAfterACommit(t *testing.T) {
 	}
 }
 
-// A unit of this node brings a look about where somebody waits: for an endpoint of its guild,
-// or for a stream.
+// A committed unit of work of this node causes a poll only if a caller waits for an endpoint of its
+// guild, or for a stream.
 func TestACommitBringsALookOnlyWhereSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	w := NewWaiters(nil, slog.New(slog.DiscardHandler), nil)
@@ -89,7 +88,8 @@ func TestACommitBringsALookOnlyWhereSomebodyWaits(t *testing.T) {
 	want("none waits for the stream any more", "2", false)
 }
 
-// A look that fails again and again is logged once in a while, and one that does not is not.
+// A poll that fails repeatedly is logged only from time to time, and a poll that succeeds is not
+// logged.
 func TestALookThatFailsIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDeliveryDB(t)
@@ -98,7 +98,7 @@ func TestALookThatFailsIsLoggedOnce(t *testing.T) {
 	}
 	log := d.log()
 	w := NewWaiters(d.DB, d.cfg.Log, nil)
-	look := func() { // ends when the look before it has
+	look := func() { // returns when the previous poll has ended
 		t.Helper()
 		w.wakeups.add("1")
 		testutil.Eventually(t, "a look", func() bool {

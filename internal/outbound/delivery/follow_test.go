@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// The steps that follow from a command touch nothing of another endpoint of the guild,
-// whose waiting deliveries do not keep them busy either.
+// The steps after a command change nothing of another endpoint of the guild, and the waiting
+// deliveries of the other endpoint cause no further steps.
 func TestWhatFollowsIsOfOneEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -44,7 +44,7 @@ func TestWhatFollowsIsOfOneEndpoint(t *testing.T) {
 	}
 }
 
-// As many deliveries as a chunk holds that have come to their end hide none that waits.
+// Even if a whole chunk of deliveries is complete, the waiting deliveries behind them are found.
 func TestWhatHasEndedHidesNothingThatWaits(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -85,8 +85,8 @@ func TestWhatHasEndedHidesNothingThatWaits(t *testing.T) {
 	}
 }
 
-// A delivery that a worker is sending is held once its lease has run out, not before: the
-// result of the attempt would be lost. An urgent one that is no test is held at once.
+// A delivery that a worker is sending is held only after its lease has expired, because the result
+// of the attempt would otherwise be lost. An urgent delivery that is no test is held at once.
 func TestWhatIsBeingSentIsHeldAfterItsLease(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -112,8 +112,8 @@ func TestWhatIsBeingSentIsHeldAfterItsLease(t *testing.T) {
 	}
 }
 
-// waitsFor has a unit that has run a statement end when a step waits for what it has
-// locked, and then the step.
+// waitsFor runs a statement in a unit of work and ends the unit of work when step waits for its
+// lock; then step continues.
 func (w *deliveryDB) waitsFor(step func(context.Context) error, statement string, args ...any) {
 	w.t.Helper()
 	ended := make(chan error, 1)
@@ -130,8 +130,8 @@ func (w *deliveryDB) waitsFor(step func(context.Context) error, statement string
 	}
 }
 
-// A delivery whose result is written between the look for what waits and the change
-// of it stays what it has become.
+// If a result is recorded between the search for waiting deliveries and their update, the delivery
+// keeps the state of the result.
 func TestAResultBetweenLookAndChangeStays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -160,7 +160,8 @@ func TestAResultBetweenLookAndChangeStays(t *testing.T) {
 	}
 }
 
-// A line of the log that is put aside while others are moved is moved after them.
+// An attempt that is stored in its delivery's own row while other attempts are moved to the log is
+// moved after them.
 func TestALineThatIsPutAsideMeanwhileIsMovedToo(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

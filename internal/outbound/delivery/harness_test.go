@@ -31,7 +31,7 @@ import (
 
 var testKey = bytes.Repeat([]byte{7}, seal.KeySize)
 
-// deliveryDB is a database, a guild in it, and receivers that listen on loopback.
+// deliveryDB is a database with a guild, and receivers that listen on loopback.
 type deliveryDB struct {
 	*dbtest.Database
 	t     *testing.T
@@ -44,7 +44,7 @@ func newDeliveryDB(t *testing.T) *deliveryDB {
 	return deliveryDBIn(t, dbtest.New(t))
 }
 
-// deliveryDBIn is one in a database that somebody else has made.
+// deliveryDBIn returns a deliveryDB in an existing database.
 func deliveryDBIn(t *testing.T, data *dbtest.Database) *deliveryDB {
 	t.Helper()
 	w := &deliveryDB{Database: data, t: t, guild: "197038439483310086", cfg: newConfig(t, data.DB)}
@@ -61,7 +61,7 @@ func newConfig(t *testing.T, d *db.DB) Config {
 	}
 }
 
-// testLog writes a Deliverer's log into the test's.
+// testLog returns a logger for a Deliverer that writes to the test's log.
 func testLog(t *testing.T) *slog.Logger {
 	t.Helper()
 	return slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -74,7 +74,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unit, exec and count are those of dbtest.
+// unit, exec and count call the functions of dbtest.
 func (w *deliveryDB) unit(work func(ctx context.Context, tx *db.Tx) error) {
 	w.t.Helper()
 	dbtest.Do(w.t, w.DB, work)
@@ -90,12 +90,12 @@ func (w *deliveryDB) count(query string, args ...any) int {
 	return dbtest.Value[int](w.t, w.DB, query, args...)
 }
 
-// endpoint is a registered receiver.
+// endpoint identifies a registered endpoint.
 type endpoint struct {
 	GuildID, ID, URL string
 }
 
-// add registers an endpoint for everything and returns it with its secret.
+// add registers an endpoint that subscribes to all events, and returns the endpoint and its secret.
 func (w *deliveryDB) add(guild, url string) (endpoint, string) {
 	w.t.Helper()
 	e, secret := endpoint{GuildID: guild, ID: db.NewID(), URL: url}, newSecret()
@@ -112,14 +112,14 @@ func (w *deliveryDB) add(guild, url string) (endpoint, string) {
 	return e, secret
 }
 
-// newSecret is a signing secret.
+// newSecret returns a new signing secret.
 func newSecret() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return secretPrefix + base64.StdEncoding.EncodeToString(b)
 }
 
-// enable switches an endpoint on or off.
+// enable enables or disables an endpoint.
 func (w *deliveryDB) enable(e endpoint, on bool) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -141,7 +141,7 @@ func (w *deliveryDB) remove(e endpoint) {
 	})
 }
 
-// rotate gives an endpoint a new secret; the old ones sign along for a day.
+// rotate gives an endpoint a new secret; the old secrets still sign for a day.
 func (w *deliveryDB) rotate(e endpoint) string {
 	w.t.Helper()
 	secret := newSecret()
@@ -157,10 +157,10 @@ func (w *deliveryDB) rotate(e endpoint) string {
 	return secret
 }
 
-// wakeAll makes the Deliverer look at everything.
+// wakeAll makes the Deliverer poll everything.
 func (d *Deliverer) wakeAll() { d.wakeups.addAll() }
 
-// record makes n events in one transaction each, or in one for all.
+// record records n events, each in a transaction of its own, or all in one.
 func (w *deliveryDB) record(guild string, n int) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -202,7 +202,7 @@ func (w *deliveryDB) run(d *Deliverer) (stop func()) {
 	return stop
 }
 
-// until waits for a condition, and fails the test when it stays away.
+// until waits for a condition, and fails the test if the condition does not come true.
 func (w *deliveryDB) until(what string, ok func() bool) {
 	w.t.Helper()
 	reached := false
@@ -215,7 +215,7 @@ func (w *deliveryDB) until(what string, ok func() bool) {
 	reached = true
 }
 
-// states tells how many deliveries are in which state.
+// states returns the number of deliveries in each state.
 func (w *deliveryDB) states() string {
 	var rows []struct {
 		State string `db:"state"`
@@ -228,7 +228,7 @@ func (w *deliveryDB) states() string {
 	return fmt.Sprint(rows)
 }
 
-// stored is the endpoint's schedule and deliveries, each with all that its row holds.
+// stored returns the endpoint's schedule and deliveries with all columns.
 func (w *deliveryDB) stored(e endpoint) string {
 	w.t.Helper()
 	return dbtest.Value[string](w.t, w.DB, `
@@ -241,18 +241,18 @@ func (w *deliveryDB) inState(state string) int {
 	return w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = $1`, state)
 }
 
-// settled waits until nothing is pending.
+// drain waits until no delivery is pending.
 func (w *deliveryDB) drain() {
 	w.t.Helper()
 	w.until("nothing pending", func() bool { return w.inState(StatePending) == 0 })
 }
 
-// receiver is a server that keeps what it was sent.
+// receiver is an HTTP server that stores the requests it gets.
 type receiver struct{ *egresstest.Receiver }
 
 type call = egresstest.Call
 
-// receive starts a receiver. A nil handler is 204.
+// receive starts a receiver. A nil handler answers with status 204.
 func (w *deliveryDB) receive(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
 	r := egresstest.NewTLSReceiver(w.t, orNoContent(handler))
@@ -273,7 +273,7 @@ func orNoContent(handler http.HandlerFunc) http.HandlerFunc {
 	return handler
 }
 
-// workUntilKilled is a worker process.
+// workUntilKilled runs the worker process.
 func workUntilKilled(url string) error {
 	ctx := context.Background()
 	schema, err := db.CheckSchema(ctx, url)
@@ -296,15 +296,15 @@ func workUntilKilled(url string) error {
 	return d.Run(ctx)
 }
 
-// respondWith changes the response.
+// respondWith replaces the receiver's handler.
 func (r *receiver) respondWith(handler http.HandlerFunc) { r.RespondWith(orNoContent(handler)) }
 
 func (r *receiver) got() []call { return r.Calls() }
 
-// requests counts what has come.
+// requests returns the number of received requests.
 func (r *receiver) requests() int { return len(r.Calls()) }
 
-// distinct counts the events received.
+// distinct returns the number of different events received.
 func (r *receiver) distinct() int {
 	ids := make(map[string]bool)
 	for _, c := range r.got() {
@@ -315,7 +315,7 @@ func (r *receiver) distinct() int {
 
 func status(code int) http.HandlerFunc { return egresstest.Respond(code, "") }
 
-// clock is a time that tests move.
+// clock is a clock that tests set.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -333,9 +333,9 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// advanceIdle moves a clock, unless a send is under way, whose lease would run out. A
-// claim begins its sends before its leases can be seen, and holds the schedules
-// of their endpoints all the while: so the clock moves while they are held here.
+// advanceIdle advances a clock while no send is running, because the lease of a running send would
+// expire. A claim starts its sends before its leases are visible, and locks the schedules of their
+// endpoints until then: so advanceIdle locks the schedules while the clock advances.
 func (w *deliveryDB) advanceIdle(c *clock, d time.Duration) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -361,7 +361,7 @@ func (w *deliveryDB) advanceIdle(c *clock, d time.Duration) {
 	})
 }
 
-// blackHole is an address on loopback where connections are taken and never answered.
+// blackHole listens on loopback, accepts connections and never answers.
 func blackHole(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

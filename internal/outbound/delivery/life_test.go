@@ -17,26 +17,26 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// life is the model of an endpoint: what was decided about it. Beside it stands what
-// every delivery may still become: one that has once been delivered or failed stays
-// so; one that waits is held while the endpoint is off, and goes out while it is on,
-// unless a receiver's answers have it wait for its time. With the endpoint everything
-// that waits is given up.
+// life is the model of an endpoint: its state after the commands so far. The model also says what
+// may become of each delivery: a delivered or failed delivery never changes; a waiting delivery is
+// held while the endpoint is disabled, and is sent while the endpoint is enabled, unless an answer
+// of the receiver makes it wait for a later time. When the endpoint is deleted, its waiting
+// deliveries fail.
 type life struct {
 	on, gone bool
-	moves    int // how often its URL has changed
+	moves    int // how many times its URL has changed
 }
 
-// command is one that has an effect on the endpoint.
+// command is a command that changes the endpoint.
 type command struct {
 	*dbtest.Command
-	effect func(life) life // nil: none
-	maybe  bool            // the effect may stay away
-	check  func()          // after it has succeeded with nothing else under way
+	effect func(life) life // nil means no effect
+	maybe  bool            // the effect is not certain
+	check  func()          // called after the command has succeeded with no other command running
 	node   *node
 }
 
-// after adds to found what an endpoint may be after some commands, in any order.
+// after adds to found the possible states of the endpoint after the commands, in any order.
 func (s life) after(commands []*command, found map[life]bool) {
 	if len(commands) == 0 {
 		found[s] = true
@@ -52,9 +52,9 @@ func (s life) after(commands []*command, found map[life]bool) {
 	}
 }
 
-// lifeTest drives one endpoint. Commands come one at a time, or up to three at once:
-// then each but the last is held back between two of its statements until the next
-// one has ended, is held back itself, or waits for a lock; and a worker may die there.
+// lifeTest tests one endpoint. Commands run one at a time, or up to three at once: then each except
+// the last stops between two of its statements until the next command has ended, has itself
+// stopped, or waits for a lock; and a worker may die there.
 type lifeTest struct {
 	*deliveryDB
 	life
@@ -65,25 +65,25 @@ type lifeTest struct {
 	since time.Time
 
 	final   map[string]string // by delivery: delivered or failed
-	events  int               // that must have a delivery
-	closed  atomic.Bool       // it is off, and nothing that may switch it on is under way
-	opening bool              // something is
+	events  int               // number of events that must have a delivery
+	closed  atomic.Bool       // the endpoint is disabled, and no running command may enable it
+	opening bool              // a running command may enable it
 	secrets struct {
 		current string
 		news    []string
 	}
 	mu     sync.Mutex
-	broken []error // promises, seen from inside a command
+	broken []error // broken promises seen inside a command
 }
 
-// breaks tells of a broken promise.
+// breaks records a broken promise.
 func (l *lifeTest) breaks(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.broken = append(l.broken, fmt.Errorf(format, args...))
 }
 
-// round runs some commands at once and compares what is there then with the model.
+// round runs commands at once and compares the result with the model.
 func (l *lifeTest) round(commands []*command) {
 	l.opening = slices.ContainsFunc(commands, func(c *command) bool { return c.Name == "enable" })
 	if l.opening {
@@ -107,7 +107,7 @@ func (l *lifeTest) round(commands []*command) {
 	l.holds()
 }
 
-// compare holds the endpoint against what the commands may have made of it.
+// compare compares the endpoint with the states that the commands may have led to.
 func (l *lifeTest) compare(ran []*command) {
 	for _, c := range ran {
 		if c.Err != nil && !c.Died && !errors.Is(c.Err, noSuchEndpoint) && !errors.Is(c.Err, noSuchDelivery) {
@@ -129,7 +129,7 @@ func (l *lifeTest) compare(ran []*command) {
 		now = life{on: row.On, moves: row.Moves}
 	case db.Missing(err):
 		now.moves = l.moves
-		for s := range found { // of what is gone, nothing tells how often it was moved
+		for s := range found { // a deleted endpoint does not show how many times its URL has changed
 			if s.gone {
 				now.moves = s.moves
 			}
@@ -149,7 +149,7 @@ func (l *lifeTest) compare(ran []*command) {
 	}
 }
 
-// openable reads the endpoint's present secret.
+// openable decrypts the endpoint's current secret.
 func (l *lifeTest) openable() error {
 	sealed := dbtest.Value[[]byte](l.rt, l.DB, `SELECT secret FROM webhook_endpoints`)
 	plain, err := l.cfg.Box.Open(sealed, BoundTo(l.guild, l.e.ID))
@@ -157,7 +157,7 @@ func (l *lifeTest) openable() error {
 	return err
 }
 
-// holds compares with the model what is there after a command.
+// holds compares the database with the model after a command.
 func (l *lifeTest) holds() {
 	var rows []struct {
 		ID    string `db:"id"`
@@ -187,9 +187,9 @@ func (l *lifeTest) holds() {
 	}
 }
 
-// untrue counts the deliveries to which nothing leads at the instant $1, or too late:
-// queued ones of an endpoint that is on and due later than they and it allow, and
-// what waits for one that is off or gone, and is not followed.
+// untrue counts the deliveries that no worker would find at the instant $1, or would find too late:
+// queued deliveries of an enabled endpoint whose schedule is due too late, and waiting deliveries
+// of a disabled or deleted endpoint that will not be updated.
 const untrue = `
 	SELECT count(*)
 	FROM webhook_deliveries w
@@ -206,10 +206,10 @@ func (l *lifeTest) schedules() string {
 	return dbtest.Value[string](l.t, l.DB, `SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]')::text FROM webhook_schedule s`)
 }
 
-// ends lets time pass with no further command, the workers dead, until nothing moves,
-// and compares what is there with the model: with no endpoint, no schedule is left
-// and nothing waits; with one that is off, all that waits is held; with one that is
-// on, everything has ended. In between, nothing is stranded.
+// ends lets time pass without further commands, with all workers dead, until nothing changes any
+// more, and compares the database with the model: if the endpoint is deleted, no schedule and no
+// waiting delivery is left; if it is disabled, every waiting delivery is held; if it is enabled,
+// every delivery is complete. Meanwhile, FindStranded finds nothing.
 func (l *lifeTest) ends() {
 	last := l.nodes[0].d
 	for round := range 60 {
@@ -264,10 +264,9 @@ func (l *lifeTest) follow(d *Deliverer) {
 	}
 }
 
-// An endpoint's whole life, in any order, with commands between the statements of
-// others and workers that die there: in the end everything is settled or waits as was
-// decided, and no row is left behind.
-// RELIABILITY.md, Events.
+// The whole life of an endpoint, with commands in any order, commands between the statements of
+// others, and workers that die there: in the end every delivery is complete or waits as the
+// commands say, and no row is left over. RELIABILITY.md, Events.
 func TestAnEndpointsLifeFollowsTheModel(t *testing.T) {
 	t.Parallel()
 	for _, oneGuild := range []bool{false, true} {
@@ -278,7 +277,8 @@ func TestAnEndpointsLifeFollowsTheModel(t *testing.T) {
 	}
 }
 
-// lives tries sequences of commands; -rapid.checks says how many, 100 unless told.
+// lives tries random sequences of commands. The flag -rapid.checks sets their number; the default
+// is 100.
 func lives(t *testing.T, oneGuild bool) {
 	t.Helper()
 	w := newDeliveryDB(t)
@@ -311,7 +311,8 @@ func (l *lifeTest) restart(n *node) {
 	}
 }
 
-// unit is a unit of a request, which locks the endpoint's row before its schedule.
+// unit returns a command in the unit of work of a request, which locks the endpoint's row before
+// its schedule.
 func (l *lifeTest) unit(n *node, work func(ctx context.Context, tx *db.Tx) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -328,12 +329,12 @@ func (l *lifeTest) unit(n *node, work func(ctx context.Context, tx *db.Tx) error
 	}
 }
 
-// engineUnit is one that leaves the row alone.
+// engineUnit returns a command in a unit of work that does not lock the endpoint's row.
 func (l *lifeTest) engineUnit(n *node, work func(ctx context.Context, tx *db.Tx) error) func(context.Context) error {
 	return func(ctx context.Context) error { return n.db.Do(ctx, work) }
 }
 
-// event tells of some events, which are fresh for the endpoint if it is on.
+// event records some events, which are fresh for the endpoint if it is enabled.
 func (l *lifeTest) event(n *node) *command {
 	count := rapid.IntRange(1, 3).Draw(l.rt, "events")
 	on := l.on

@@ -16,8 +16,8 @@ func called(name string, run func(context.Context) error) *command {
 	return &command{Command: &dbtest.Command{Name: name, Run: run}}
 }
 
-// draw chooses the commands of a round: mostly one, else two or three of different
-// workers, of which each but the last is held back somewhere.
+// draw draws the commands of a round: mostly one, otherwise two or three of different workers, each
+// of which except the last stops somewhere.
 func (l *lifeTest) draw() []*command {
 	makes := map[string]func(*node) *command{
 		"event": l.event, "claim": l.claim, "answer": l.answer, "die": l.die, "pass": l.pass, "disable": l.disable,
@@ -52,7 +52,7 @@ func (l *lifeTest) draw() []*command {
 	return list
 }
 
-// claim takes deliveries; their sends begin before it commits.
+// claim makes a claim, whose sends start before its commit.
 func (l *lifeTest) claim(n *node) *command {
 	take, d := rapid.IntRange(1, 4).Draw(l.rt, "slots"), n.d
 	return called("claim", func(ctx context.Context) error {
@@ -83,7 +83,7 @@ func (l *lifeTest) claim(n *node) *command {
 	})
 }
 
-// begins looks whether a delivery may be sent at this moment.
+// begins checks that a delivery may be sent now.
 func (l *lifeTest) begins(d *Deliverer, c claimed) {
 	if _, unsent := d.unsent(c); unsent {
 		return
@@ -107,7 +107,7 @@ func (l *lifeTest) begins(d *Deliverer, c claimed) {
 	}
 }
 
-// answer settles one delivery that is in hand; the worker may have lost its lease.
+// answer records the result of one claimed delivery; the worker may have lost its lease.
 func (l *lifeTest) answer(n *node) *command {
 	if len(n.hand) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (l *lifeTest) answer(n *node) *command {
 		return nil
 	})
 	out.maybe = v.Failing
-	if v.Failing || v.Disable != "" { // 410; or a failure, which may be the last of five days
+	if v.Failing || v.Disable != "" { // status 410; or a failure that may complete the five days
 		out.effect = func(s life) life {
 			if len(r.url)-len(l.e.URL) == s.moves {
 				s.on = false
@@ -158,7 +158,7 @@ func (l *lifeTest) answer(n *node) *command {
 	return out
 }
 
-// die loses a worker with what it has in hand.
+// die kills a worker with its claimed deliveries.
 func (l *lifeTest) die(n *node) *command {
 	l.restart(n)
 	return nil
@@ -175,7 +175,7 @@ func (l *lifeTest) disable(n *node) *command {
 	return c
 }
 
-// closes has a command say, when it has ended, that no send may begin any more.
+// closes wraps a command after whose end no send may start.
 func (l *lifeTest) closes(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)
@@ -245,7 +245,7 @@ func (l *lifeTest) move(n *node) *command {
 	return c
 }
 
-// rotate gives the endpoint a new secret; the one before signs along for a day.
+// rotate gives the endpoint a new secret; the previous secret still signs for a day.
 func (l *lifeTest) rotate(n *node) *command {
 	secret := newSecret()
 	l.secrets.news = append(l.secrets.news, secret)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// workerVariable names, in the environment of the test binary, the database that
-// it is to work on as a worker process, until it is killed.
+// workerVariable is the environment variable that turns the test binary into a worker process on
+// the named database, until the process is killed.
 const workerVariable = "GUILDHALL_TEST_WEBHOOK_WORKER"
 
 func TestMain(m *testing.M) {
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if seed := flag.Lookup("rapid.seed"); os.Getenv("CI") != "" && seed.Value.String() == "0" {
-		if err := seed.Value.Set("1"); err != nil { // CI tries the same sequences each time
+		if err := seed.Value.Set("1"); err != nil { // CI tests the same sequences each time
 			panic(err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// Trouble that lasts is logged once in a while. An end that comes in the midst of a step is none.
+// An error that lasts is logged only from time to time. The end of ctx during a step is not an
+// error.
 func TestTroubleThatLastsIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ well, fails, lines int }{
@@ -40,7 +41,7 @@ func TestTroubleThatLastsIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// waits makes deliveries of an endpoint, more than the gauges count of each state.
+// waits creates deliveries of an endpoint, more of each state than the gauges count.
 func (w *deliveryDB) waits(e endpoint, states ...string) (n int) {
 	w.t.Helper()
 	n = gaugeLimit + 2*chunk
@@ -53,8 +54,8 @@ func (w *deliveryDB) waits(e endpoint, states ...string) (n int) {
 	return n
 }
 
-// A backlog of many chunks is put by at one go, and workers are told of it; of an endpoint
-// for which nothing waits they are not.
+// A backlog of many chunks is updated in one go, and workers are woken; for an endpoint without
+// waiting deliveries, no worker is woken.
 func TestABacklogOfManyChunksIsFollowedAtOneGo(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -83,8 +84,8 @@ func TestABacklogOfManyChunksIsFollowedAtOneGo(t *testing.T) {
 	}
 }
 
-// Beyond their bound the gauges show what the database estimates, and the bound as long as
-// it does not.
+// Beyond their bound, the gauges show the database's estimate, or the bound if the database has no
+// estimate yet.
 func TestGaugesBeyondTheirBoundShowTheEstimate(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -111,8 +112,8 @@ func TestGaugesBeyondTheirBoundShowTheEstimate(t *testing.T) {
 	}
 }
 
-// The delay from an event to its arrival is of first attempts: a retry's says how long the
-// receiver was away, and so does that of an event that is sent once more.
+// The delay from event to arrival is measured for first attempts only: the delay of a retry shows
+// how long the receiver was down, and a redelivery repeats an old event.
 func TestTheDelayIsOfFirstAttempts(t *testing.T) {
 	t.Parallel()
 	m := newDeliveryDB(t).deliverer().metrics
@@ -125,8 +126,8 @@ func TestTheDelayIsOfFirstAttempts(t *testing.T) {
 	}
 }
 
-// A claim that fails again and again is logged once, and one that does not is not. One that
-// took all there was asks for no other at once.
+// A claim that fails repeatedly is logged once, and a claim that succeeds is not logged. A claim
+// that has taken all due deliveries causes no further claim at once.
 func TestAClaimThatFailsIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -157,7 +158,8 @@ func TestAClaimThatFailsIsLoggedOnce(t *testing.T) {
 	w.logged(log, says, 1)
 }
 
-// A secret that cannot be read is logged once of each endpoint, however many deliveries wait.
+// A secret that cannot be decrypted is logged once for each endpoint, however many deliveries are
+// waiting.
 func TestASecretThatCannotBeReadIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

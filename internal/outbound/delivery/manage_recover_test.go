@@ -11,7 +11,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// recovers lets n events of an endpoint fail and recovers them.
+// recovers makes n events of an endpoint fail and recovers them.
 func (w *deliveryDB) recovers(e endpoint, n int) {
 	w.t.Helper()
 	w.record(w.guild, n)
@@ -26,7 +26,7 @@ func (w *deliveryDB) recovers(e endpoint, n int) {
 	})
 }
 
-// takes claims up to n deliveries of an endpoint as a claim of d does.
+// takes claims up to n deliveries of an endpoint, as a claim of d does.
 func (w *deliveryDB) takes(d *Deliverer, e endpoint, n int) (rows []claimed) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -44,7 +44,7 @@ func (w *deliveryDB) takes(d *Deliverer, e endpoint, n int) (rows []claimed) {
 	return rows
 }
 
-// settles settles what was claimed, each with an outcome.
+// recordOutcome records the same outcome for all claimed deliveries.
 func (w *deliveryDB) recordOutcome(d *Deliverer, rows []claimed, o outcome, pause time.Duration) {
 	w.t.Helper()
 	var batch []result
@@ -63,7 +63,7 @@ func (w *deliveryDB) recordOutcome(d *Deliverer, rows []claimed, o outcome, paus
 	d.limiter.recorded(batch)
 }
 
-// causes tells of each what it is: a test, a redelivery, recovered, or an event.
+// causes returns the kind of each delivery: a test, a redelivery, recovered, or an event.
 func causes(rows []claimed) (list []string) {
 	for _, c := range rows {
 		switch {
@@ -77,9 +77,8 @@ func causes(rows []claimed) (list []string) {
 	return list
 }
 
-// A test comes first, then a redelivery; what recover has queued and everything
-// else take turns, however much was recovered.
-// RELIABILITY.md, Events.
+// A test is sent first, then a redelivery; recovered and other deliveries alternate, however many
+// were recovered. RELIABILITY.md, Events.
 func TestWhatIsRecoveredTakesTurns(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -122,9 +121,9 @@ func TestWhatIsRecoveredTakesTurns(t *testing.T) {
 	}
 }
 
-// A recovery passes a block and a quiet time until one of it fails: a receiver that
-// asks for quiet has it. A test still passes, and another recovery passes again.
-// RELIABILITY.md, Events.
+// A recovered delivery ignores a block and a pause until a recovered delivery fails: a receiver
+// that asks for a pause gets the pause. A test still ignores the pause, and so does the next
+// recovery. RELIABILITY.md, Events.
 func TestARecoveryObeysAfterItsFirstFailure(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -162,8 +161,8 @@ func TestARecoveryObeysAfterItsFirstFailure(t *testing.T) {
 	}
 }
 
-// 10,000 recovered deliveries in front of it cost what is claimed beside them
-// nothing: a claim reads what it takes.
+// A claim of other deliveries does not read the 10,000 recovered deliveries before them: a claim
+// reads only what it takes.
 func TestAClaimReadsNoMoreOfARecoveryThanItTakes(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -192,8 +191,8 @@ func TestAClaimReadsNoMoreOfARecoveryThanItTakes(t *testing.T) {
 	})
 }
 
-// The delivery of an event to one endpoint says nothing of another: for each its own
-// newest delivery decides.
+// For each endpoint, only its own newest delivery of an event decides whether the event is
+// recovered; deliveries to other endpoints do not matter.
 func TestAnotherEndpointsDeliveryRecoversNothing(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

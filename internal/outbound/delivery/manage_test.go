@@ -11,9 +11,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// A command changes its own endpoint and schedule, and those of no other endpoint of its
-// guild, whatever state they are in; one that asks for what is so already changes nothing
-// of the endpoint.
+// A command changes its own endpoint and schedule, and no other endpoint of the guild, whatever
+// state they are in. A command that asks for the current state changes nothing.
 func TestACommandIsOfOneEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -82,8 +81,8 @@ func TestACommandIsOfOneEndpoint(t *testing.T) {
 	}
 }
 
-// A schedule says what becomes of its endpoint's deliveries, when it is made by itself as
-// when a command makes it; a pull endpoint's has nothing to do.
+// A new schedule has the disposition that follows from its endpoint, whether a command or a claim
+// creates the schedule; the schedule of a pull endpoint is never due.
 func TestASchedulesBeginning(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -107,7 +106,7 @@ func TestASchedulesBeginning(t *testing.T) {
 	for _, c := range []struct {
 		of     endpoint
 		make   func(ctx context.Context, tx *db.Tx, id string) error
-		before bool // there is a schedule already
+		before bool // the schedule exists already
 		want   string
 	}{
 		{push, due(false), false, "send due urgent"},
@@ -149,7 +148,7 @@ func TestASchedulesBeginning(t *testing.T) {
 	}
 }
 
-// A delivery is redelivered to its own endpoint, and urgently where that is sent to.
+// A redelivery goes to the endpoint of the delivery, and is urgent if the endpoint is enabled.
 func TestADeliveryIsRedeliveredToItsEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -180,7 +179,7 @@ func TestADeliveryIsRedeliveredToItsEndpoint(t *testing.T) {
 	}
 }
 
-// A test of a pull endpoint waits to be fetched, and is held while that is disabled.
+// A test of a pull endpoint waits to be fetched, and is held while the endpoint is disabled.
 func TestATestOfAPullEndpointIsKept(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

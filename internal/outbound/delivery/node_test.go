@@ -7,12 +7,12 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// node is a worker whose every request to Postgres passes a gate.
+// node is a worker whose requests to Postgres a test can stop.
 type node struct {
 	gate *dbtest.Gate
 	db   *db.DB
 	d    *Deliverer
-	hand []claimed // leases that it may still settle
+	hand []claimed // claimed deliveries whose results the worker may still record
 }
 
 func newNode(t *testing.T, url string) *node {
@@ -21,8 +21,8 @@ func newNode(t *testing.T, url string) *node {
 	return &node{gate: g, db: dbtest.Open(t, g.URL).DB}
 }
 
-// restart is what becomes of a worker that has died: another one knows nothing of
-// what the first had in hand, whose leases run out.
+// restart replaces a dead worker by a new one, which does not know the claimed deliveries of the
+// old one; their leases expire.
 func (n *node) restart(cfg Config) error {
 	cfg.DB = n.db
 	d, err := New(cfg)

@@ -15,14 +15,14 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// overflowModel is an endpoint, or a stream in a guild, that may have few deliveries: what
-// waits for it, with the instants of the events, and what was lost.
+// overflowModel is the model of an endpoint, or of a stream in a guild, with a small maximum of
+// deliveries: its waiting deliveries, with the instants of their events, and the deleted ones.
 type overflowModel struct {
 	w       *deliveryDB
 	rt      *rapid.T
 	d       *Deliverer
 	waiting map[string]time.Time // by event
-	lost    time.Time            // when the newest of those happened that were deleted
+	lost    time.Time            // instant of the newest deleted event
 	deleted int
 	now     time.Time
 }
@@ -50,8 +50,8 @@ func (m *overflowModel) store(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// check deletes what is too much, and holds what is left against the model: the newest
-// stay, and the others are counted and lie before complete_since.
+// check runs the deletion and compares the result with the model: the newest deliveries remain, the
+// others are deleted and counted, and complete_since is later than their events.
 func (m *overflowModel) check(table, id string, complete, counted string) {
 	if err := m.d.deleteOverflow(m.rt.Context()); err != nil {
 		m.rt.Fatal(err)
@@ -83,10 +83,9 @@ func (m *overflowModel) check(table, id string, complete, counted string) {
 	}
 }
 
-// Of an endpoint, or a stream in a guild, for which too many deliveries wait the oldest
-// are deleted, whether they are held, leased to who fetches them or untouched, and no
-// others. They are counted, and complete_since moves just behind them.
-// RELIABILITY.md, Events.
+// If too many deliveries wait for an endpoint, or for a stream in a guild, exactly the oldest are
+// deleted, whether they are held, leased by a fetch or untouched. The deletions are counted, and
+// complete_since moves just behind the deleted events. RELIABILITY.md, Events.
 func TestTheOldestOfTooManyDeliveriesAreDeleted(t *testing.T) {
 	t.Parallel()
 	for _, streamed := range []bool{false, true} {
@@ -135,8 +134,8 @@ func TestTheOldestOfTooManyDeliveriesAreDeleted(t *testing.T) {
 	}
 }
 
-// An endpoint's log keeps a bounded number of completed deliveries, with their attempts:
-// the oldest go, and nothing that waits. RELIABILITY.md, Events.
+// The log of an endpoint keeps a bounded number of completed deliveries with their attempts: the
+// oldest are deleted, and no waiting delivery is. RELIABILITY.md, Events.
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// rowsRead is how many rows of the webhook tables the transaction has read; none on
-// a coordinator, whose workers count.
+// rowsRead returns how many rows of the webhook tables the transaction has read; zero on a
+// coordinator, because its workers count the rows.
 func rowsRead(ctx context.Context, t *testing.T, tx *db.Tx) (n int) {
 	t.Helper()
 	err := tx.GetContext(ctx, &n, `
@@ -29,7 +29,7 @@ func rowsRead(ctx context.Context, t *testing.T, tx *db.Tx) (n int) {
 	return n
 }
 
-// reading fails when a step of a unit reads more rows than so many.
+// reading fails the test if a step reads more than most rows.
 func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int, do func() error) {
 	t.Helper()
 	before := rowsRead(ctx, t, tx)
@@ -41,8 +41,8 @@ func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int
 	}
 }
 
-// The engine's statements name a few rows. With thousands of endpoints, and the
-// statistics that go with them, they still read those few and no whole table.
+// The package's statements name a few rows. With thousands of endpoints and up-to-date statistics,
+// each statement still reads only these rows, and no whole table.
 func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -112,7 +112,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 		return nil
 	})
 
-	// All that waits could be sent: half of it is fresh, half of it due.
+	// Every waiting delivery can be sent: half of them are fresh, the other half due.
 	w.exec(`UPDATE webhook_schedule SET blocks = 0, failures = 0, failing_since = NULL, blocked_until = NULL,
 		next_due = CASE WHEN right(guild_id, 1) < '5' THEN now() END`)
 	w.exec(`UPDATE webhook_deliveries SET fresh = true`)
@@ -126,7 +126,8 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	})
 }
 
-// A flood for one endpoint costs a claim no more than what it sends of it.
+// However many deliveries wait for one endpoint, a claim writes only the rows of the deliveries
+// that it sends.
 func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -158,9 +159,9 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 	}
 }
 
-// The same where the statistics are of a time when nothing waited, so that the
-// indexes of what waits look empty: with thousands of leases and thousands held,
-// each statement still finds its rows by their keys.
+// The same test with statistics from a time without waiting deliveries, when the indexes of waiting
+// deliveries looked empty: with thousands of leases and thousands of held deliveries, each
+// statement still finds its rows by their keys.
 func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -219,15 +220,15 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	}
 }
 
-// A flood for one endpoint costs the claims of others nothing: not where the
-// statistics are of a time when nothing waited, and not for long where the
-// statements were planned when the tables were empty.
+// A claim of other endpoints does not read the many deliveries of one endpoint: neither with
+// statistics from a time without waiting deliveries, nor (after a short time) with plans made while
+// the tables were empty.
 func TestAFloodIsNotReadForOthers(t *testing.T) {
 	t.Parallel()
 	const guilds, flood, few = 100, 4000, 100
 	for _, c := range []struct {
 		about   string
-		settled int // deliveries that the statistics know of
+		settled int // completed deliveries that the statistics include
 	}{
 		{"after a quiet time", 4 * flood},
 		{"into empty tables", 0},
@@ -260,8 +261,8 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 			}
 			flooded, _ := w.add(w.guild, w.receive(nil).URL)
 			d := w.deliverer()
-			w.unit(func(ctx context.Context, tx *db.Tx) error { // all of it on one connection
-				for range 7 { // by then Postgres keeps the plans
+			w.unit(func(ctx context.Context, tx *db.Tx) error { // all on one connection
+				for range 7 { // after seven runs, Postgres keeps the plan
 					fill(3, w.guild, flooded.ID, StatePending)
 					w.claimAndRecord(ctx, tx, d, flooded, few)
 				}
@@ -270,7 +271,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 					if err := d.countRows(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					var rows float64 // asked here, so that the unit is not idle for too long
+					var rows float64 // read here, so that the unit of work is not idle for too long
 					if err := tx.GetContext(ctx, &rows, `SELECT reltuples FROM pg_class WHERE relname = 'webhook_deliveries'`); err != nil {
 						t.Fatal(err)
 					}
@@ -286,8 +287,8 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 	}
 }
 
-// Statistics of a flood are made from few of its rows: with as many as autovacuum takes
-// they would keep a core from the calls of other guilds, and again at each doubling.
+// ANALYZE of a full table samples few rows: with as many rows as autovacuum samples, ANALYZE would
+// take a whole core from other requests, again and again while the table grows.
 func TestStatisticsOfAFloodComeFromFewRows(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -302,16 +303,17 @@ func TestStatisticsOfAFloodComeFromFewRows(t *testing.T) {
 		}
 		return dbtest.Value[float64](t, w.cfg.DB, `SELECT reltuples FROM pg_class WHERE relname = 'webhook_events'`) == 5000
 	})
-	// Of so many ids Postgres keeps one more bound than the target, for each of which it
-	// reads 300 rows.
+	// For so many ids, Postgres keeps one more bound than the target, and samples 300 rows for each
+	// of the target.
 	if n := dbtest.Value[int](t, w.cfg.DB, `
 		SELECT cardinality(histogram_bounds::text::text[]) FROM pg_stats WHERE tablename = 'webhook_events' AND attname = 'id'`); n != 11 {
 		t.Errorf("the statistics have %d bounds", n)
 	}
 }
 
-// A claim reads the events that it sends and no older ones of their guild, also where
-// most guilds have few, so that all of a guild's look as cheap as one.
+// A claim reads the events that it sends, and no older events of the guild. Here most guilds have
+// few events, so that Postgres estimates a read of all of a guild's events as cheap as a read of
+// one.
 func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
 	t.Parallel()
 	const guilds, each, much, few = 1000, 2, 3000, 100
@@ -332,7 +334,7 @@ func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
 	settled(w.guild, much)
 	w.exec(`ANALYZE`)
 	d := w.deliverer()
-	const claims = 7 // by then Postgres keeps the plans
+	const claims = 7 // after seven runs, Postgres keeps the plan
 	w.record(w.guild, claims)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for range claims {
@@ -347,9 +349,9 @@ func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
 
 var changedBy = regexp.MustCompile(`using (\w+) on webhook_deliveries d(?:_\d)?\b`)
 
-// wantByKey fails when a prepared statement finds the deliveries that it changes by
-// another index than their key: reading all that a guild has in one counts as one
-// row each.
+// wantByKey fails the test if a prepared statement finds the deliveries that it changes by an index
+// other than the primary key: with another index, the statement would read all deliveries of a
+// guild, although the counters show one row.
 func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 	t.Helper()
 	var prepared []struct {
@@ -384,8 +386,8 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 	}
 }
 
-// claimAndRecord takes one delivery from the first look at its endpoint to its
-// result, if there is one, and fails when a step reads more than so many rows.
+// claimAndRecord takes one delivery from the poll of its endpoint to its result, if there is a
+// result, and fails the test if a step reads more than most rows.
 func (w *deliveryDB) claimAndRecord(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
@@ -410,7 +412,7 @@ func (w *deliveryDB) claimAndRecord(ctx context.Context, tx *db.Tx, d *Deliverer
 	})
 }
 
-// Keeping the log reads a chunk of it at a time, whatever stays.
+// Deleting old log rows reads one chunk at a time, however many rows stay.
 func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -452,9 +454,8 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	}
 }
 
-// The lost events of an endpoint are counted and queued by those of its failed
-// deliveries, and never by reading the rest of its log for each, whatever the
-// statistics say of the tables.
+// CountLost and Recover find the lost events through the failed deliveries of the endpoint, and
+// never read the rest of the log for each of them, whatever the table statistics are.
 func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Claims that a database refuses are tried about as often as a node looks for work, however
-// many guilds are woken, and so are the sends of claims whose commit it refuses. The event
-// arrives when the database takes claims again.
+// While the database refuses claims, a node retries about every pollInterval, however many guilds
+// are woken; and so do the sends of claims whose commit is refused. The event arrives once the
+// database accepts claims again.
 func TestClaimsThatAreRefusedWait(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(w *deliveryDB) (mend string){
@@ -35,7 +35,7 @@ func TestClaimsThatAreRefusedWait(t *testing.T) {
 			if took := time.Since(began); took < 4*pollInterval { // a slow machine takes longer
 				t.Errorf("it is tried nine times within %v", took)
 			}
-			if sent := len(receiver.Calls()); sent > w.tries()+1 { // one is on its way to its commit
+			if sent := len(receiver.Calls()); sent > w.tries()+1 { // one send may start before its claim commits
 				t.Errorf("in %d tries the receiver is sent the same %d times", w.tries(), sent)
 			}
 			w.exec(mend)
@@ -44,9 +44,9 @@ func TestClaimsThatAreRefusedWait(t *testing.T) {
 	}
 }
 
-// A delivery that was just recorded for an endpoint that is full, or while no slot is
-// free, is polled again with the next claim, whatever else waits, and the end of a
-// send brings that claim about.
+// If a new delivery is recorded for an endpoint that is full, or while no slot is free, the next
+// claim polls the endpoint again, whatever else is waiting; and the end of a send starts that
+// claim.
 func TestWhatAClaimLeavesOutIsPolledNext(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

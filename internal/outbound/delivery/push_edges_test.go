@@ -9,13 +9,13 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// An answer of an endpoint's old URL does not switch it off.
+// A result of an endpoint's old URL does not disable the endpoint.
 func TestAnAnswerOfAnotherURLSwitchesNothingOff(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	d := w.deliverer()
-	w.add(w.guild, "https://before.test/") // another one that has it
+	w.add(w.guild, "https://before.test/") // another endpoint with the same URL
 	for url, want := range map[string]bool{"https://before.test/": false, e.URL: true} {
 		off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, url)
 		if err != nil || off != want || w.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`) == 2 == want {
@@ -25,8 +25,8 @@ func TestAnAnswerOfAnotherURLSwitchesNothingOff(t *testing.T) {
 	}
 }
 
-// A delivery that is settled as held for an endpoint that was enabled meanwhile
-// goes out after all.
+// If a delivery is recorded as held for an endpoint that was enabled meanwhile, the delivery is
+// sent after all.
 func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -51,9 +51,8 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 	}
 }
 
-// Sends begin before their claim commits. Where the commit fails they are made again, and
-// the log of a delivery has the attempt of which its state comes.
-// RELIABILITY.md, Events.
+// Sends start before their claim commits. If the commit fails, the sends are made again, and the
+// log of a delivery has the attempt that led to its state. RELIABILITY.md, Events.
 func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -64,7 +63,7 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	w.exec(`UPDATE webhook_deliveries SET lease_gen = lease_gen - 1, lease_until = NULL`)
 	w.recordOutcome(d, uncommitted, serverError, 0)
 	w.recordOutcome(d, w.takes(d, e, 1), delivered, 0)
-	w.recordOutcome(d, uncommitted, serverError, 0) // as late as can be
+	w.recordOutcome(d, uncommitted, serverError, 0) // as late as possible
 	const log = `SELECT string_agg(d.state || ' ' || attempts || ' ' || outcome, ', ')
 		FROM webhook_attempts a JOIN webhook_deliveries d ON d.guild_id = a.guild_id AND d.id = a.delivery_id`
 	if got := dbtest.Value[string](t, w.DB, log); got != "delivered 1 delivered" {
@@ -72,7 +71,7 @@ func TestAnAttemptOfAClaimThatDidNotCommitIsNotLogged(t *testing.T) {
 	}
 }
 
-// Where the answer to a commit is lost the batch is written once more: its failures count once.
+// If the answer to a commit is lost, the batch is written again, and its failures count only once.
 // RELIABILITY.md, Events.
 func TestWhatIsSettledAgainTeachesNothing(t *testing.T) {
 	t.Parallel()
@@ -89,7 +88,7 @@ func TestWhatIsSettledAgainTeachesNothing(t *testing.T) {
 	}
 }
 
-// An endpoint whose failures are forgotten is due at once.
+// An endpoint whose failures are reset is due at once.
 func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -108,7 +107,7 @@ func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	}
 }
 
-// A success makes an endpoint well that was found failing after the claim.
+// A success makes an endpoint healthy even if the endpoint was found failing after the claim.
 func TestASuccessEndsAFailureThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -129,8 +128,8 @@ func TestASuccessEndsAFailureThatCameMeanwhile(t *testing.T) {
 	}
 }
 
-// A process that stood still between a claim and its sends makes none: the endpoint
-// may be gone by then. The delivery keeps its place, and is no attempt poorer.
+// A process that was frozen between a claim and its sends makes no send, because the endpoint may
+// be deleted by then. The delivery keeps its place, and no attempt is counted.
 func TestAFrozenProcessSendsNothing(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -152,12 +151,12 @@ func TestAFrozenProcessSendsNothing(t *testing.T) {
 	}
 }
 
-// An attempt that was not made changes nothing of its delivery, one that failed has it
-// wait for its time as any other does, and only a result of its last lease counts.
+// A result without an attempt changes nothing of its delivery; a failed attempt makes the delivery
+// wait for its next attempt; and only a result of the last lease counts.
 func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	w.cfg.Schedule = Schedule{time.Hour, time.Hour} // longer than the test takes
+	w.cfg.Schedule = Schedule{time.Hour, time.Hour} // longer than the test runs
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	d := w.deliverer()
 	w.record(w.guild, 1)
@@ -202,7 +201,7 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	settle(late, false)
 	wants("a result that comes too late", `state = 'pending' AND lease_until > now() AND attempts = 0 AND completed_at IS NULL`)
 	late.LeaseGen = c.LeaseGen
-	for _, since := range []string{`lease_until = NULL`, `state = 'held', lease_until = NULL`} { // put aside, and held, by others
+	for _, since := range []string{`lease_until = NULL`, `state = 'held', lease_until = NULL`} { // changed by another worker: log stored in the row, or held
 		w.exec(`UPDATE webhook_deliveries SET ` + since)
 		settle(late, false)
 		wants("a result that comes too late, "+since, `state <> 'delivered' AND attempts = 0 AND completed_at IS NULL`)
@@ -222,7 +221,7 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	}
 }
 
-// A result changes the schedule of its own endpoint, and no other of the guild.
+// A result changes the schedule of its own endpoint, and of no other endpoint of the guild.
 func TestAResultChangesItsOwnEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -243,8 +242,8 @@ func TestAResultChangesItsOwnEndpoint(t *testing.T) {
 	}
 }
 
-// A delivery that is settled by the late result of its worker, while a claim that has
-// found its lease over waits for it, is not taken.
+// While a claim waits for the lock of a delivery with an expired lease, the late result of the
+// delivery's worker is recorded. The claim then does not take the delivery.
 func TestAClaimTakesNothingThatIsSettledMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

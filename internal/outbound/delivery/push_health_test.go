@@ -20,9 +20,8 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// After five failures in a row an endpoint is left alone, for twice as long each
-// time up to a bound; one attempt decides, and a success ends it.
-// RELIABILITY.md, Events.
+// After five failures in a row an endpoint is blocked, each time for twice as long, up to a
+// maximum; then one attempt decides, and a success ends the block. RELIABILITY.md, Events.
 func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -50,7 +49,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	} {
 		w.until("the block", func() bool {
 			if i == 0 {
-				w.advanceIdle(c, 10*time.Millisecond) // past the pauses, before any block ends
+				w.advanceIdle(c, 10*time.Millisecond) // after the pauses, but before the end of any block
 			}
 			return read().Blocks == i+1
 		})
@@ -60,7 +59,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		}
 		made := len(r.got())
 		c.advance(want - 10*time.Second)
-		time.Sleep(pollInterval + pollInterval/4) // a poll passes, and may not send
+		time.Sleep(pollInterval + pollInterval/4) // a poll happens, and must not send
 		if n := len(r.got()); n != made {
 			t.Errorf("%d attempts while blocked", n-made)
 		}
@@ -71,8 +70,8 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	w.until("the endpoint is forgiven", func() bool { h := read(); return h.Failures == 0 && h.Blocks == 0 && h.Until == nil })
 }
 
-// An event goes at 30 days, whatever is held: what is held is then given up, and a day
-// addLater nothing is left of its deliveries either.
+// An event is deleted after 30 days, even if its deliveries are held: held deliveries then fail,
+// and are deleted a day later.
 func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -85,7 +84,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	stop()
 	w.exec(`UPDATE webhook_deliveries SET state = 'held', completed_at = NULL WHERE endpoint_id = $1`, off.ID)
 	w.enable(off, false)
-	w.unit(func(ctx context.Context, tx *db.Tx) error { // what has been sent or held meanwhile stays
+	w.unit(func(ctx context.Context, tx *db.Tx) error { // deliveries sent or held meanwhile stay unchanged
 		all, err := db.Select[string](ctx, tx, `SELECT id FROM webhook_deliveries WHERE guild_id = $1`, w.guild)
 		return errors.Join(err, expire(ctx, tx, w.guild, all, StatePending, nil))
 	})
@@ -121,7 +120,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	}
 }
 
-// The document names the days for which an event is sent and kept.
+// The document names the days for which an event is retried and kept.
 func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
 	t.Parallel()
 	for what, kept := range map[string]time.Duration{
@@ -134,9 +133,8 @@ func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
 	}
 }
 
-// The database decides which events have become too old: a node whose clock runs 40
-// days ahead of it forgets nothing.
-// RELIABILITY.md, Operation.
+// The database's clock decides which events are too old: a node whose clock is 40 days ahead
+// deletes nothing. RELIABILITY.md, Operation.
 func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -183,8 +181,8 @@ func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// A delivery that is claimed for an endpoint that was disabled meanwhile is held without
-// an attempt.
+// A delivery that was claimed for an endpoint that was disabled meanwhile is held without an
+// attempt.
 func TestALateEventOfADisabledEndpointIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -282,9 +280,9 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	}
 }
 
-// besidesTheBacklog adds, half an hour old, what is due for an endpoint that fails, and what
-// one has been sent that is blocked since; what is kept for a pull endpoint; and an endpoint
-// that the service has disabled, for which something is not yet held.
+// besidesTheBacklog adds deliveries that are half an hour old: due ones for a failing endpoint,
+// ones in progress for an endpoint that was blocked since, ones for a pull endpoint, and ones not
+// yet held for an endpoint that the service has disabled.
 func (w *deliveryDB) besidesTheBacklog(down string) {
 	w.t.Helper()
 	dbtest.AddGuilds(w.t, w.DB, "904", "905")
@@ -304,8 +302,9 @@ func (w *deliveryDB) besidesTheBacklog(down string) {
 	w.exec(`UPDATE webhook_schedule SET failing_since = now(), next_due = now() + interval '1 hour' WHERE endpoint_id = $1`, off.ID)
 }
 
-// The oldest due delivery is one that nobody looks at though it could be sent: no
-// fault of a receiver makes it older, and a flood for one endpoint hides no other.
+// OldestDue finds a delivery that no worker takes although the delivery could be sent: a failing
+// receiver does not make the result older, and many deliveries for one endpoint do not hide the
+// others.
 func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 	t.Parallel()
 	const (
@@ -361,7 +360,7 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 			w.record(w.guild, 3)
 			w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '2 minutes'`)
 			if w.DB.Distributed() && about == "nobody has taken it of any" {
-				return // it is not asked there of endpoints without a schedule
+				return // the statement for a coordinator ignores endpoints without a schedule
 			}
 			for _, do := range tt.arrange {
 				w.exec(do)
@@ -378,7 +377,7 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 	}
 }
 
-// claim leases deliveries of an endpoint in the unit of tx.
+// claim leases deliveries of an endpoint in the transaction tx.
 func (w *deliveryDB) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
 	w.t.Helper()
 	locked, err := lockIdle(ctx, tx, w.cfg.OneGuild, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
@@ -392,9 +391,8 @@ func (w *deliveryDB) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []
 	return rows
 }
 
-// Looking and claiming take the indexes of what waits and never look at settled
-// rows, nor at more of a backlog than is leased, even before the database has
-// statistics.
+// Polls and claims use the indexes of waiting deliveries. They never read completed deliveries, nor
+// more of a backlog than they lease, even before the database has statistics.
 func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -441,8 +439,8 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	}
 }
 
-// The operator hears of an endpoint that is on its way to being disabled, at half of
-// the time and shortly before.
+// The operator gets a warning about an endpoint that is about to be disabled, after half of the
+// time and shortly before its end.
 func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	var h health
@@ -468,9 +466,9 @@ func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 	}
 }
 
-// A claim's commit does not wait until it is safe, and what it has done is there
-// all the same; the commit of a settling does wait. The server of this test
-// waits, with each commit that is to be safe, for a standby that never comes.
+// The commit of a claim does not wait for the disk, but its changes are visible; the commit of
+// results waits. The server of this test makes each synchronous commit wait for a standby that does
+// not exist.
 func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Config{Fast: true, Settings: []string{
@@ -533,12 +531,12 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	}()
 	w.until("the settling's commit waits", waits)
 	w.exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'node' AND wait_event = 'SyncRep'`)
-	if err := <-written; err != nil { // it has committed: only the waiting was broken off
+	if err := <-written; err != nil { // it has committed: only the wait for the standby was cancelled
 		t.Error(err)
 	}
 }
 
-// The endpoints of a guild that leaves are no trouble that anybody has to look at.
+// Endpoints of a guild that is being removed need no attention of the operator.
 func TestEndpointsOfAGuildThatLeavesNeedNoLook(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

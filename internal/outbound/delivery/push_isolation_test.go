@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// crowd is a number of guilds with one endpoint each.
+// crowd adds n guilds with one endpoint each.
 func (w *deliveryDB) crowd(first, n int, url func(i int) string) []string {
 	w.t.Helper()
 	guilds := make([]string, n)
@@ -28,8 +28,7 @@ func (w *deliveryDB) crowd(first, n int, url func(i int) string) []string {
 	return guilds
 }
 
-// An endpoint that answers slowly and has a long backlog holds its own
-// few slots and nothing else.
+// An endpoint that answers slowly and has a long backlog takes its own few slots and no others.
 // RELIABILITY.md, Neighbours.
 func TestASlowEndpointHurtsNobodyElse(t *testing.T) {
 	t.Parallel()
@@ -70,14 +69,13 @@ func TestASlowEndpointHurtsNobodyElse(t *testing.T) {
 	}
 }
 
-// Nine endpoints of ten never answer; the tenth does not notice: a quarter of
-// the slots is left to it.
-// RELIABILITY.md, Neighbours.
+// Nine of ten endpoints never answer; the tenth is not delayed, because a quarter of the slots is
+// left. RELIABILITY.md, Neighbours.
 func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	const dark, healthy = 90, 10
-	w.cfg.Slots = 64 // fewer than there are dark endpoints
+	w.cfg.Slots = 64 // fewer slots than silent endpoints
 	w.cfg.Schedule = slices.Repeat(Schedule{50 * time.Millisecond}, 20)
 	hole := blackHole(t)
 	quick := w.receive(nil)
@@ -85,7 +83,7 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	found := w.crowd(2000, healthy, func(int) string { return quick.URL })
 
 	d := w.deliverer()
-	d.client.Timeout = 1500 * time.Millisecond // for the 15 s
+	d.client.Timeout = 1500 * time.Millisecond // instead of 15 s
 	for _, g := range found {
 		w.record(g, 1)
 	}
@@ -108,7 +106,7 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 			w.record(g, 1)
 		}
 		d.wakeAll()
-		for range 20 { // load, spread over two limits of an attempt
+		for range 20 { // load over two timeouts of an attempt
 			time.Sleep(5 * time.Millisecond)
 			least = min(least, spare())
 		}
@@ -120,21 +118,20 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	if least < 0 {
 		t.Errorf("those that never answer had %d slots of the quarter that is not for them", -least)
 	}
-	// Endpoints that fail hold at most a quarter of the slots once it is known.
+	// Failing endpoints take at most a quarter of the slots once the limiter knows that they fail.
 	w.until("a quarter at most", func() bool { return d.limiter.inUse() <= w.cfg.Slots/4+healthy })
 	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failures > 0`); n < dark/2 {
 		t.Errorf("%d endpoints are known to fail", n)
 	}
 }
 
-// A send that hangs delays no other: while every send to nine endpoints of ten is under way and
-// none of them ends, the tenth gets all of its own.
-// RELIABILITY.md, Neighbours.
+// A send that hangs delays no other endpoint: while the sends to nine of ten endpoints are running
+// and none ends, the tenth gets all of its events. RELIABILITY.md, Neighbours.
 func TestNoSendWaitsForOneThatHangs(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	const dark, healthy, rounds = 90, 10, 15
-	w.cfg.Slots = 64 // fewer than there are dark endpoints
+	w.cfg.Slots = 64 // fewer slots than silent endpoints
 	leave := make(chan struct{})
 	var hanging, ended atomic.Int64
 	hole := w.receive(func(http.ResponseWriter, *http.Request) {
@@ -146,7 +143,7 @@ func TestNoSendWaitsForOneThatHangs(t *testing.T) {
 	lost := w.crowd(1000, dark, func(int) string { return hole.URL })
 	found := w.crowd(2000, healthy, func(int) string { return quick.URL })
 	d := w.deliverer()
-	d.client.Timeout, d.lease = time.Hour, 2*time.Hour // no send ends before it is let go
+	d.client.Timeout, d.lease = time.Hour, 2*time.Hour // no send ends before the test lets it end
 	w.run(d)
 	for _, g := range lost {
 		w.record(g, 5)
@@ -168,8 +165,8 @@ func TestNoSendWaitsForOneThatHangs(t *testing.T) {
 	w.drain()
 }
 
-// One guild's flood waits in its own lane, and none of it is lost.
-// RELIABILITY.md, Neighbours.
+// Many events of one guild wait without delaying other guilds, and none is lost. RELIABILITY.md,
+// Neighbours.
 func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -196,9 +193,8 @@ func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	}
 }
 
-// A replay of a whole log is one endpoint's backlog like any
-// other; each request of it is one delivery, and the others do not notice.
-// RELIABILITY.md, Neighbours.
+// Redelivering a whole log is a backlog of one endpoint like any other: each request makes one
+// delivery, and other endpoints are not delayed. RELIABILITY.md, Neighbours.
 func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -236,16 +232,15 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	}
 }
 
-// After an outage a backlog is retried spread out, and never with more
-// than an endpoint's slots.
-// RELIABILITY.md, Neighbours.
+// After an outage, the retries of a backlog are spread over time, and use no more than the
+// endpoint's slots. RELIABILITY.md, Neighbours.
 func TestRetriesAreSpreadOut(t *testing.T) {
 	t.Parallel()
 	t.Run("jitter", func(t *testing.T) {
 		t.Parallel()
 		const backlog = 20_000
 		random := rand.New(rand.NewPCG(3, 4))
-		for attempt := 4; attempt <= 12; attempt++ { // from ten minutes on, where an outage of an hour leaves a backlog
+		for attempt := 4; attempt <= 12; attempt++ { // pauses of ten minutes and more, as after an outage of an hour
 			buckets := make(map[int64]int)
 			for range backlog {
 				d, _ := DefaultSchedule().next(attempt, random.Float64())
@@ -277,7 +272,7 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 		if n := len(r.got()); n > backlog {
 			t.Errorf("%d attempts burnt during the outage: the block did not hold", n)
 		}
-		w.until("the last failure is settled", func() bool { // a send begins before its lease is seen
+		w.until("the last failure is settled", func() bool { // a send starts before its lease is visible
 			return w.count(`SELECT count(*) FROM webhook_attempts`) == len(r.got())
 		})
 		outage := len(r.got())
@@ -288,7 +283,7 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			under.Add(-1)
 		})
-		c.advance(24 * time.Hour) // all is due, and the block is over
+		c.advance(24 * time.Hour) // every delivery is due, and the block has ended
 		w.until("all delivered", func() bool { return w.inState(StateDelivered) == backlog })
 		if n := len(r.got()) - outage; n != backlog {
 			t.Errorf("%d sends delivered %d", n, backlog)
@@ -299,8 +294,8 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 	})
 }
 
-// Several nodes share the work, and nothing is sent twice while all goes well.
-// RELIABILITY.md, Events.
+// Several nodes share the deliveries, and none is sent twice without a failure. RELIABILITY.md,
+// Events.
 func TestSeveralNodesShareTheWorkWithoutDoubleSends(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -337,8 +332,8 @@ func TestSeveralNodesShareTheWorkWithoutDoubleSends(t *testing.T) {
 	}
 }
 
-// A shutdown lets what is under way finish and leaves no lease behind.
-// RELIABILITY.md, Operation.
+// Run waits for its current sends when it ends, and leaves no lease behind. RELIABILITY.md,
+// Operation.
 func TestRunEndsWithItsWorkSettled(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -27,9 +27,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// A change, its event and its deliveries are there together or not at
-// all, wherever the transaction breaks.
-// RELIABILITY.md, Events.
+// A change, its event and its deliveries are stored together or not at all, wherever the
+// transaction fails. RELIABILITY.md, Events.
 func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -37,8 +36,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 		w.add(w.guild, w.receive(nil).URL)
 	}
 	w.exec(`CREATE TABLE changes (id text PRIMARY KEY)`)
-	// The failpoints inside its recording: before and after each of its inserts,
-	// in the middle of the fan-out, and while the transaction commits.
+	// The points of failure: before and after each INSERT that records the event, in the middle of
+	// the rows for the endpoints, and at the commit of the transaction.
 	w.exec(`CREATE TABLE failpoint (name text)`)
 	w.exec(`
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -138,9 +137,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	}
 }
 
-// Workers that are killed in the middle of sends lose nothing; what
-// they had in hand is sent again, the same bytes under the same id.
-// RELIABILITY.md, Events.
+// Workers killed in the middle of sends lose no delivery; their claimed deliveries are sent again,
+// the same bytes with the same id. RELIABILITY.md, Events.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -177,10 +175,9 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	w.allArrive(r, guilds*each, kills*defaultSlots)
 }
 
-// The database goes away in the middle of deliveries and comes back: the
-// deliverer goes on by itself, nothing is lost, and what could not be settled is
-// sent again, the same bytes under the same id.
-// RELIABILITY.md, Events.
+// The database goes down in the middle of deliveries and comes up again: the deliverer continues
+// without a restart, no delivery is lost, and deliveries whose result was not recorded are sent
+// again, the same bytes with the same id. RELIABILITY.md, Events.
 func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -199,9 +196,8 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	w.allArrive(r, events, outages*claimSize)
 }
 
-// allArrive waits until nothing is pending. Then every event has to be delivered
-// and to have arrived, with no more than so many repetitions, which have to be of
-// the same bytes.
+// allArrive waits until no delivery is pending. Then every event must have arrived and be marked as
+// delivered, with at most most repetitions, which must have the same bytes.
 func (w *deliveryDB) allArrive(r *receiver, events, most int) {
 	t := w.t
 	t.Helper()
@@ -225,7 +221,7 @@ func (w *deliveryDB) allArrive(r *receiver, events, most int) {
 	}
 }
 
-// outage makes the database refuse everybody for a while.
+// outage makes the database refuse all connections for a while.
 func (w *deliveryDB) outage(length time.Duration) {
 	w.t.Helper()
 	u, err := url.Parse(w.URL)
@@ -251,8 +247,7 @@ func (w *deliveryDB) outage(length time.Duration) {
 	}
 }
 
-// Nothing is
-// dropped, and all of it goes out in order when the endpoint is enabled again.
+// Held deliveries are not dropped: when the endpoint is enabled again, all are sent in order.
 // RELIABILITY.md, Events.
 func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Parallel()
@@ -277,7 +272,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 		r.respondWith(nil)
 		w.enable(e, true)
 		w.until("all are delivered", func() bool { return w.inState(StateDelivered) == backlog })
-		// Up to sixteen are under way at a time, so an event may pass its next fifteen.
+		// Up to sixteen sends run at a time, so an event may overtake up to fifteen earlier ones.
 		var order []string
 		if err := w.DB.Reader().SelectContext(t.Context(), &order, `SELECT event_id FROM webhook_deliveries ORDER BY id`); err != nil {
 			t.Fatal(err)
@@ -337,9 +332,8 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	})
 }
 
-// While a secret is rotated again and again, a receiver that has one of the
-// last three secrets of the day verifies every event recorded since it got it.
-// RELIABILITY.md, Events.
+// While a secret is rotated again and again, a receiver with one of the last three secrets of the
+// day can verify every event recorded since the receiver got the secret. RELIABILITY.md, Events.
 func TestRotationNeverBreaksVerification(t *testing.T) {
 	t.Parallel()
 	const rotations = 30
@@ -358,7 +352,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 			broken.Add(1)
 		}
 		mu.Lock()
-		secret := known[max(body.Data.Known-1-rand.IntN(2), 0)] // the one of the event's time, or the one before
+		secret := known[max(body.Data.Known-1-rand.IntN(2), 0)] // the secret at the time of the event, or the one before
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
 		if err != nil || verifier.Verify(payload, req.Header) != nil ||
@@ -384,7 +378,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 		mu.Lock()
 		known = append(known, secret)
 		mu.Unlock()
-		w.drain() // one rotation lies between an event and its sends at most
+		w.drain() // at most one rotation between an event and its sends
 	}
 	if n := len(r.got()); n != 2*rotations || broken.Load() != 0 {
 		t.Errorf("%d of %d deliveries could not be verified, want 0 of %d", broken.Load(), n, 2*rotations)
@@ -405,13 +399,12 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	}
 }
 
-// Each redelivery is a chain of attempts of its own under the same
-// event id; the first delivery's schedule is not touched.
-// RELIABILITY.md, Events.
+// Each redelivery has its own attempts with the same event id; the retry schedule of the first
+// delivery does not change. RELIABILITY.md, Events.
 func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	// Nine failures also block the endpoint, so time has to pass quickly.
+	// Nine failures also block the endpoint, so the test's clock must run fast.
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, Schedule{time.Minute, time.Minute}
 	r := w.receive(status(500))
@@ -424,7 +417,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	if err := w.DB.Reader().GetContext(t.Context(), &first, `SELECT id FROM webhook_deliveries`); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second request is not swallowed
+	for range 2 { // the second request is not ignored
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			_, err := Redeliver(ctx, tx, w.guild, e.ID, first)
 			return err
@@ -438,7 +431,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 		t.Errorf("%d requests with %d event ids, want 9 with 1", n, r.distinct())
 	}
 
-	// To an endpoint that is gone nothing is redelivered.
+	// No redelivery is made to a deleted endpoint.
 	w.remove(e)
 	err := w.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		_, err := Redeliver(ctx, tx, w.guild, e.ID, first)
@@ -449,9 +442,8 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	}
 }
 
-// When the attempt log cannot be written, deliveries settle all the
-// same, and the log catches up later.
-// RELIABILITY.md, Events.
+// If the attempt log cannot be written, results are still recorded, and the log gets the missing
+// rows later. RELIABILITY.md, Events.
 func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -477,9 +469,8 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	}
 }
 
-// A delivery that cannot be sent ends as failed with a reason, soon, and its neighbours
-// arrive. A secret that cannot be read is no such thing: what waits for it waits.
-// RELIABILITY.md, Events.
+// A delivery that cannot be sent fails soon with a reason, and the deliveries around it arrive. A
+// secret that cannot be decrypted is different: its deliveries wait. RELIABILITY.md, Events.
 func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -492,7 +483,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	w.record(w.guild, 3)
 	sealed := dbtest.Value[[]byte](t, w.DB, `SELECT secret FROM webhook_endpoints WHERE id = $1`, locked.ID)
 	w.exec(`UPDATE webhook_endpoints SET secret = '\x00', events = '{}' WHERE id = $1`, locked.ID)
-	w.exec(`DELETE FROM webhook_endpoints WHERE id = $1`, deleted.ID) // as if its deliveries were recorded meanwhile
+	w.exec(`DELETE FROM webhook_endpoints WHERE id = $1`, deleted.ID) // as if its deliveries were recorded during its deletion
 	w.record(w.guild, 2)
 	w.exec(`UPDATE webhook_events SET payload = '{"id": broken' WHERE id = (SELECT max(id) FROM webhook_events)`)
 	w.exec(`DELETE FROM webhook_events WHERE id = (SELECT id FROM webhook_events ORDER BY id DESC OFFSET 1 LIMIT 1)`)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// claimOf is a delivery of the candidate, claimed.
+// claimOf returns a claimed delivery of the candidate.
 func claimOf(c *candidate, id string) claimed {
 	return claimed{GuildID: c.GuildID, EndpointID: c.EndpointID, ID: id, Lane: c.Lane}
 }
 
-// More guilds wait than there are slots, all with more than they can be given,
-// and all answer at once: each gets its turn.
+// More guilds are waiting than there are slots, each with more deliveries than it can get slots
+// for, and all answer at once: each guild gets its turn.
 func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 	t.Parallel()
 	const guilds, slots = 200, 64
@@ -48,8 +48,8 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 	}
 }
 
-// A delivery that was just recorded, or is urgent, shares its claim with little of what
-// waits in queues, which has the next claims.
+// A claim with new or urgent deliveries takes only few queued ones; these come with the next
+// claims.
 func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 	}
 }
 
-// Endpoints that are not known to answer take no slot from those that do.
+// Endpoints that are not known to answer take no slots from those that do.
 func TestTheUnknownLeaveSlotsToThoseThatAnswer(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(64), time.Now()
@@ -91,7 +91,7 @@ func TestTheUnknownLeaveSlotsToThoseThatAnswer(t *testing.T) {
 	}
 }
 
-// The limiter forgets entries that say nothing any more.
+// The limiter deletes entries that have no more effect.
 func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(64), time.Now()
@@ -109,7 +109,7 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	}
 }
 
-// A guild that has a send under way, or had its turn a moment ago, is remembered.
+// The limiter keeps the entry of a guild with a running send or a recent turn.
 func TestTheLimiterRemembersWhoseTurnItWas(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(64), time.Now()
@@ -124,8 +124,8 @@ func TestTheLimiterRemembersWhoseTurnItWas(t *testing.T) {
 	}
 }
 
-// A result that says nothing of the endpoint leaves it failing, and the next slot stays
-// wanted until a claim has been made.
+// A result that says nothing about the endpoint leaves it failing, and free keeps the request for
+// the next slot until a claim has been made.
 func TestWhatAnEndLeaves(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(2), time.Now()
@@ -150,7 +150,8 @@ func TestWhatAnEndLeaves(t *testing.T) {
 	}
 }
 
-// An endpoint fails when it is sent what waits for one that fails or was blocked.
+// An endpoint counts as failing if the lane of its claimed delivery is that of failing or blocked
+// endpoints.
 func TestALaneSaysWhetherAnEndpointFails(t *testing.T) {
 	t.Parallel()
 	for lane, want := range map[int]bool{laneUrgent: false, laneWell: false, laneFailing: true, laneBlocked: true} {
@@ -162,14 +163,14 @@ func TestALaneSaysWhetherAnEndpointFails(t *testing.T) {
 	}
 }
 
-// answered makes an endpoint one that answers.
+// answered records a success of the endpoint.
 func answered(l *limiter, c *candidate, at time.Time) {
 	d := claimOf(&candidate{GuildID: c.GuildID, EndpointID: c.EndpointID, Lane: laneWell}, "before")
 	l.begin(d, at)
 	l.end(d, decision{Healthy: true}, at)
 }
 
-// A send takes a slot until it is stuck, and memory for as long as it lasts.
+// A send takes a slot until it is stuck, and counts as in use until it ends.
 func TestABudgetIsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -212,7 +213,7 @@ func TestABudgetIsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// How many sends an endpoint may have follows from how it has answered.
+// The maximum of concurrent sends to an endpoint follows from its answers.
 func TestWhatAnEndpointMayHave(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -242,7 +243,7 @@ func TestWhatAnEndpointMayHave(t *testing.T) {
 	}
 }
 
-// An endpoint that has what it may have is full, until its failures are written.
+// An endpoint with its maximum of sends is full until its failures are recorded.
 func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -292,7 +293,7 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 	}
 }
 
-// A sender that found no slot wants the next one that is given back.
+// When a sender has found no free slot, end reports that the next free slot is wanted.
 func TestTheLastSlotIsMissed(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(1), time.Now()
@@ -322,12 +323,12 @@ func TestTheLastSlotIsMissed(t *testing.T) {
 	}
 }
 
-// Each kind of endpoint gets what is set aside for it, to the last slot.
+// Each kind of endpoint gets its share of the slots, to the last slot.
 func TestEachKindGetsItsShareOfTheSlots(t *testing.T) {
 	t.Parallel()
 	const guilds = 100
 	for name, c := range map[string]struct {
-		lanes    []int // of the guilds in turn
+		lanes    []int // of the guilds, in order
 		answered bool
 		fresh    bool
 		want     int
@@ -360,7 +361,7 @@ func TestEachKindGetsItsShareOfTheSlots(t *testing.T) {
 	}
 }
 
-// A guild is granted what the others leave, and its endpoints share it.
+// A guild gets the slots that the others leave, and its endpoints share them.
 func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -382,7 +383,7 @@ func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
 		t.Errorf("beside another, guilds are granted %d and %d slots, want 8 for each with those it has", granted(busy), granted(idle))
 	}
 
-	// Four slots are left: three for the guild that has none yet, and one for the other.
+	// Four slots are left: three for the guild without any, and one for the other guild.
 	for i := range 64 - 3 - 4 {
 		l.begin(claimOf(&candidate{GuildID: "c", EndpointID: fmt.Sprint("c", i), Lane: laneWell}, "d"), now)
 		l.endpoints[endpointID{"c", fmt.Sprint("c", i)}].succeeded = now
@@ -392,13 +393,13 @@ func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
 		answered(l, c, now)
 	}
 	l.guilds["a"].served = now.Add(-1)
-	for range 20 { // whichever guild is looked at first
+	for range 20 { // whichever guild comes first
 		if l.grant(append(busy, idle...), now); granted(busy) != 1 || granted(idle) != 3 {
 			t.Errorf("of four slots guilds are granted %d and %d, want 1 and 3", granted(busy), granted(idle))
 		}
 	}
 
-	// Of one guild's endpoints, the one that is well comes first, then the one with the fewest sends.
+	// Of one guild's endpoints, the healthy one comes first, then the one with the fewest sends.
 	for _, turn := range []int{0, 1} {
 		l = newLimiter(64)
 		list := of("g", 3)
@@ -423,8 +424,8 @@ func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
 	}
 }
 
-// An endpoint that is full is told of the next slot if it has a send under way; a
-// failure that is not written yet ends by itself.
+// A full endpoint with a running send waits for that send's slot; a failure that is not recorded
+// yet needs no wake.
 func TestAFullEndpointWantsItsOwnSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -441,7 +442,7 @@ func TestAFullEndpointWantsItsOwnSlot(t *testing.T) {
 	}
 }
 
-// The claim after a full one need not be short: nothing has been left for it.
+// The claim after a full claim need not follow at once if no candidate is left.
 func TestAFullClaimLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	for fresh, left := range map[int]bool{claimSize - behindFresh: false, claimSize - behindFresh - 1: true} {
@@ -458,8 +459,7 @@ func TestAFullClaimLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// BenchmarkGrant is what sharing the slots costs in each claim, with few and with
-// many endpoints that have answered lately.
+// BenchmarkGrant measures grant with few and with many endpoints that have answered lately.
 func BenchmarkGrant(b *testing.B) {
 	for _, known := range []int{10, 100_000} {
 		b.Run(fmt.Sprint(known), func(b *testing.B) {
@@ -481,7 +481,7 @@ func BenchmarkGrant(b *testing.B) {
 	}
 }
 
-// An endpoint that answers quickly is sent more at once than one that does not.
+// An endpoint that answers quickly gets more concurrent sends than one that does not.
 func TestAQuickEndpointHasMoreSendsAtOnce(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]int{quickAfter: quickSlots, quickAfter + time.Millisecond: healthySlots} {
@@ -497,7 +497,7 @@ func TestAQuickEndpointHasMoreSendsAtOnce(t *testing.T) {
 	}
 }
 
-// The page on sizes names the bounds of one endpoint.
+// The page on sizes names the limits of one endpoint.
 func TestThePageOnSizesNamesTheSlotsOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/operate/sizes.md")

@@ -13,30 +13,30 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// contract is what is promised about an endpoint's health, in as few words as
-// possible: it remembers everything and computes nothing in advance.
+// contract is a minimal model of an endpoint's health: contract stores every result and computes
+// nothing in advance.
 type contract struct {
 	streak  []time.Time // failures that count towards a block, since the last success
-	first   time.Time   // the first failure of any kind since then
+	first   time.Time   // the first failure of any kind since the last success
 	blocked time.Time
 	blocks  int
 	quiet   time.Time
-	failed  int     // attempts since the last success
-	last    outcome // of the last failed attempt; it stays after a success
+	failed  int     // failed attempts since the last success
+	last    outcome // outcome of the last failed attempt; a success does not clear it
 
 	reported   bool           // webhook.failing was emitted since the last success
-	reportedAt time.Time      // when it was last emitted
-	told       map[string]int // events about the endpoint, by type
+	reportedAt time.Time      // when webhook.failing was last emitted
+	told       map[string]int // emitted events about the endpoint, by type
 }
 
-// settle is what the contract makes of one attempt that ended at the given
-// instant. quiet is the pause that the receiver has asked for.
+// settle changes the contract by an attempt that ended at the given instant. quiet is the pause
+// that the receiver has asked for.
 func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
 	if o == delivered {
 		if m.reported {
 			m.told[event.WebhookRecovered]++
 		}
-		*m = contract{last: m.last, reportedAt: m.reportedAt, told: m.told} // a success makes an endpoint well, whatever went before
+		*m = contract{last: m.last, reportedAt: m.reportedAt, told: m.told} // a success makes an endpoint healthy, whatever was before
 		return
 	}
 	m.failed, m.last = m.failed+1, o
@@ -64,26 +64,25 @@ func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
 	}
 }
 
-// may reports whether an endpoint may be called at the given instant.
+// may reports whether a send to the endpoint is allowed at the given instant.
 func (m *contract) may(at time.Time) bool { return !m.blocked.After(at) && !m.quiet.After(at) }
 
-// failing reports whether it is to be switched off at the given instant.
+// failing reports whether the endpoint must be disabled at the given instant.
 func (m *contract) failing(at time.Time) bool {
 	return !m.first.IsZero() && at.Sub(m.first) >= 5*24*time.Hour
 }
 
-// Any sequence of outcomes, pauses and nodes, through the rules and the
-// statements that settle and claim, leaves an endpoint as the contract says:
-// well after a success, blocked after five failures in a row, quiet as long as
-// it has asked, and disabled after five days of nothing but failures. The guild's other
-// endpoints are told once that it fails, at most once an hour, once that it has recovered,
-// and that it was disabled; the endpoint itself is told nothing.
-// RELIABILITY.md, Events.
+// After any sequence of outcomes, pauses and nodes, through the rules and the statements of results
+// and claims, the endpoint's health agrees with the model: healthy after a success, blocked after
+// five failures in a row, paused for as long as the receiver has asked, and disabled after five
+// days of only failures. The guild's other endpoints get one event that the endpoint fails (at most
+// one an hour), one that the endpoint has recovered, and one that the endpoint was disabled; the
+// endpoint itself gets none of them. RELIABILITY.md, Events.
 func TestHealthFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
-	other, _ := w.add(w.guild, w.receive(nil).URL) // which is told of e
+	other, _ := w.add(w.guild, w.receive(nil).URL) // gets the events about e
 	w.cfg.Show = func(_ context.Context, _ *db.Tx, _, endpoint string) (any, error) {
 		return map[string]string{"webhook_id": endpoint}, nil
 	}
@@ -167,8 +166,8 @@ func TestHealthFollowsTheContract(t *testing.T) {
 	})
 }
 
-// claimAt is claim at an instant: it takes nothing of an endpoint that may not
-// be called.
+// claimAt is claim at a given instant: claimAt takes nothing of an endpoint that is blocked or
+// paused.
 func (w *deliveryDB) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
 	w.t.Helper()
 	locked, err := lockIdle(ctx, tx, oneGuild, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
@@ -185,9 +184,8 @@ func (w *deliveryDB) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at t
 	return rows
 }
 
-// A receiver that asks for a pause now and then is no failing one: what follows
-// makes it well, and five days later nothing has added up.
-// RELIABILITY.md, Events.
+// A receiver that asks for a pause from time to time is not failing: the next success makes it
+// healthy, and after five days no failures have added up. RELIABILITY.md, Events.
 func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
@@ -203,18 +201,17 @@ func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 	if h = h.after(decision{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
 		t.Errorf("one failure five days later disables the endpoint: %s", h.disable(at))
 	}
-	// A success that was under way when the receiver asked for a pause does not
-	// end the pause.
+	// A success that was already being sent when the receiver asked for a pause does not end the
+	// pause.
 	h = health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
 	if h = h.after(decision{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
 		t.Errorf("after the success that was under way: %+v", h)
 	}
 }
 
-// The slots are shared by guild before they are shared by endpoint: eight guilds
-// that have everything in use do not keep a ninth waiting, and one bad response
-// does not put an endpoint behind all the dead.
-// RELIABILITY.md, Neighbours.
+// The slots are shared by guild before they are shared by endpoint: if eight guilds use all slots,
+// a ninth guild still gets one; and one bad response does not put an endpoint behind all the dead
+// ones. RELIABILITY.md, Neighbours.
 func TestSlotsAreSharedByGuildFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -254,7 +251,7 @@ func TestSlotsAreSharedByGuildFirst(t *testing.T) {
 		dead = append(dead, many(100+guild, laneBlocked, 1)...)
 	}
 	stumbled := &candidate{GuildID: "77", EndpointID: "77-0", Lane: laneFailing, Known: true}
-	for _, list := range [][]*candidate{dead, append(dead, stumbled)} { // the dead are there first
+	for _, list := range [][]*candidate{dead, append(dead, stumbled)} { // the dead endpoints come first
 		l.grant(list, now)
 		for _, c := range list {
 			for n := range c.take {

@@ -14,9 +14,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Looks find the endpoints whose time has come, or for which fresh deliveries or leases
-// that have run out are there: as a plain program does it, whatever is there, in every
-// form of a look.
+// Polls find the endpoints that are due, or that have fresh deliveries or expired leases. A simple
+// Go program computes the same endpoints from random data, and each form of a poll must agree with
+// it.
 func TestLooksFindWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -85,7 +85,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	})
 }
 
-// However many endpoints have fresh deliveries, a look reads so many of them.
+// However many endpoints have fresh deliveries, a poll reads a bounded number of them.
 func TestALookReadsSoManyEndpoints(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -110,8 +110,8 @@ func TestALookReadsSoManyEndpoints(t *testing.T) {
 	}
 }
 
-// A claim makes the schedules of those that have none, by what their endpoints are, and
-// locks those alone that it names.
+// A claim creates the missing schedules, as their endpoints require, and locks only the schedules
+// that it names.
 func TestAClaimLocksTheSchedulesThatItNames(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

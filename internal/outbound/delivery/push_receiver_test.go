@@ -35,7 +35,7 @@ type attempt struct {
 	Error      *string   `db:"error"`
 }
 
-// lastAttempt is the newest attempt of an endpoint's only delivery.
+// lastAttempt returns the newest attempt of an endpoint's only delivery.
 func (w *deliveryDB) lastAttempt(e endpoint) attempt {
 	w.t.Helper()
 	var a attempt
@@ -51,8 +51,7 @@ func (w *deliveryDB) lastAttempt(e endpoint) attempt {
 	return a
 }
 
-// No redirect is followed, whatever it leads to.
-// RELIABILITY.md, Outgoing calls.
+// No redirect is followed, whatever its target. RELIABILITY.md, Outgoing calls.
 func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -98,8 +97,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	}
 }
 
-// The longest attempt fits into a lease.
-// RELIABILITY.md, Outgoing calls.
+// The longest attempt is shorter than a lease. RELIABILITY.md, Outgoing calls.
 func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
 	if lease < egress.AttemptTimeout+recordInterval+time.Second || lease+pollInterval > 30*time.Second {
@@ -107,8 +105,8 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	}
 }
 
-// A receiver that asks for a pause while its endpoint moves keeps the new one from nothing,
-// also where its result waits for the move.
+// If a receiver asks for a pause while the URL of its endpoint changes, the pause does not apply to
+// the new URL, even if the result is recorded after the change.
 func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
 	t.Parallel()
 	const move = `
@@ -137,8 +135,7 @@ func TestAPauseEndsWithTheAddressThatAskedForIt(t *testing.T) {
 	}
 }
 
-// Retry-After keeps the whole endpoint quiet, and no other.
-// RELIABILITY.md, Events.
+// Retry-After pauses the whole endpoint, and no other endpoint. RELIABILITY.md, Events.
 func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -179,8 +176,7 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	}
 }
 
-// Each way to fail is told apart in the log, and none is final.
-// RELIABILITY.md, Events.
+// The log distinguishes each kind of failure, and none is final. RELIABILITY.md, Events.
 func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -307,9 +303,8 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	}
 }
 
-// An address that is refused at the socket shows one text, is never connected
-// to, and pauses its endpoint after three attempts in a row.
-// RELIABILITY.md, Outgoing calls.
+// An address that is refused when the socket connects shows one text and never gets a connection;
+// three attempts in a row disable the endpoint. RELIABILITY.md, Outgoing calls.
 func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -337,7 +332,7 @@ func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 		t.Errorf("%d requests arrived", n)
 	}
 
-	w.start(w.cfg) // the operator has listed the address meanwhile
+	w.start(w.cfg) // the operator has allowed the address meanwhile
 	w.enable(e, true)
 	w.until("what was held arrives", func() bool { return r.distinct() == 3 })
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Egress of a node counts as broken if two hosts were tried within ten minutes and none
-// has given an HTTP answer. Then no endpoint is reported, and the first attempt after an
-// answer that still fails is.
+// Egress of a node counts as broken if two hosts were tried within ten minutes and none has given
+// an HTTP answer. Then no endpoint is reported as failing. The first failed attempt after an answer
+// is reported.
 func TestNothingIsReportedWhileEgressMayBeBroken(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -16,27 +16,27 @@ import (
 	"guildhall/internal/outbound/egress"
 )
 
-// Sentences of the log that tell what became of a try to settle.
+// Texts of the log about attempts to record results.
 const (
 	saysAside = "they are put aside"
 	saysAgain = `msg="record results of webhook deliveries"`
 	saysLost  = "could not be recorded"
 )
 
-// settles writes a batch, or fails.
+// record records a batch, or fails.
 func (d *Deliverer) record(ctx context.Context, batch []result) error {
 	_, err := d.recordOnce(ctx, batch)
 	return err
 }
 
-// log is what workers that are made from here on log.
+// log returns the log of the workers that are created later.
 func (w *deliveryDB) log() *testutil.Log {
 	log := &testutil.Log{}
 	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	return log
 }
 
-// taken are claimed deliveries of an endpoint with a success each, and what logs of them.
+// taken returns claimed deliveries of an endpoint with a success each, and the log of their worker.
 func (w *deliveryDB) taken(n int) (d *Deliverer, log *testutil.Log, batch []result) {
 	w.t.Helper()
 	log = w.log()
@@ -57,8 +57,8 @@ func (w *deliveryDB) logged(log *testutil.Log, text string, n int) {
 	}
 }
 
-// failing has the tables of deliveries out of room until the statement that it returns is
-// run. Each try takes a number of the sequence tries.
+// failing makes every write to the tables of deliveries fail until the returned statement is run.
+// Each try takes a number of the sequence tries.
 func (w *deliveryDB) failing() (mend string) {
 	w.t.Helper()
 	w.exec(`CREATE SEQUENCE tries MINVALUE 0 START 0`)
@@ -70,7 +70,7 @@ func (w *deliveryDB) failing() (mend string) {
 
 func (w *deliveryDB) tries() int { return w.count(`SELECT last_value FROM tries`) + 1 }
 
-// A batch is settled whenever Postgres takes it again, and the log tells once of the wait.
+// A batch is recorded as soon as Postgres accepts it again, and the log mentions the wait once.
 // RELIABILITY.md, Events.
 func TestABatchIsSettledUntilItIsWritten(t *testing.T) {
 	t.Parallel()
@@ -91,8 +91,7 @@ func TestABatchIsSettledUntilItIsWritten(t *testing.T) {
 	w.logged(log, saysLost, 0)
 }
 
-// A worker that ends tries three times.
-// RELIABILITY.md, Events.
+// A worker that is stopping tries three times. RELIABILITY.md, Events.
 func TestAWorkerThatEndsSettlesForAMomentOnly(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -107,10 +106,9 @@ func TestAWorkerThatEndsSettlesForAMomentOnly(t *testing.T) {
 	w.logged(log, saysLost, 1)
 }
 
-// Attempts that the log refuses are put aside once for the whole batch. A row that spoils
-// even that is the only one that is not settled, and others do not wait for it: it is tried
-// three times.
-// RELIABILITY.md, Events.
+// If the log cannot be written, the attempts of the whole batch are stored in the deliveries' own
+// rows. A row that makes even this fail is the only one that is not recorded; it is tried three
+// times, and the others do not wait for it. RELIABILITY.md, Events.
 func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,7 +116,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 		delivered, asides int
 	}{
 		"the log": {`ALTER TABLE webhook_attempts ADD CONSTRAINT broken CHECK (number < 0) NOT VALID`, 3, 1},
-		// For all, and for each try of the row.
+		// Once for the batch, and once for each try of the row.
 		"a row": {`ALTER TABLE webhook_deliveries ADD CONSTRAINT broken CHECK (id <> $1 OR state = 'pending') NOT VALID`, 2, 1 + 3},
 	} {
 		w := newDeliveryDB(t)
@@ -132,8 +130,7 @@ func TestARowThatSpoilsABatchIsTheOnlyOneLeft(t *testing.T) {
 	}
 }
 
-// An endpoint that cannot be switched off holds its own delivery alone.
-// RELIABILITY.md, Events.
+// An endpoint that cannot be disabled delays only its own delivery. RELIABILITY.md, Events.
 func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
 	t.Parallel()
 	for name, locked := range map[string]bool{"its lock is another's": true, "the log refuses it": false} {
@@ -171,7 +168,7 @@ func TestAnEndpointThatCannotBeSwitchedOffHoldsNoOthers(t *testing.T) {
 	}
 }
 
-// An endpoint that is off already is not switched off once more.
+// An endpoint that is already disabled is not disabled again.
 func TestAnEndpointIsSwitchedOffOnce(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -194,7 +191,7 @@ func TestAnEndpointIsSwitchedOffOnce(t *testing.T) {
 	w.logged(log, "webhook endpoint disabled", 1)
 }
 
-// Deliveries that recover has queued go past a block until one of them fails.
+// Recovered deliveries ignore a block until one of them fails.
 func TestOnlyARecoveredFailureEndsThePassOfTheRecovered(t *testing.T) {
 	t.Parallel()
 	queued, other := time.Now(), time.Now().Add(-time.Hour)
@@ -216,7 +213,7 @@ func TestOnlyARecoveredFailureEndsThePassOfTheRecovered(t *testing.T) {
 	}
 }
 
-// A retry of an endpoint that answers rings when it is due, if that is soon.
+// When a retry of an endpoint that answers is due soon, the claim loop is woken at that time.
 func TestARetryThatIsDueSoonRings(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -248,7 +245,7 @@ func TestARetryThatIsDueSoonRings(t *testing.T) {
 	}
 }
 
-// An endpoint is due again as its results in their order say.
+// The due time of an endpoint follows from its results in their order.
 func TestAnEndpointIsDueAsItsResultsSay(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -291,7 +288,7 @@ func TestAnEndpointIsDueAsItsResultsSay(t *testing.T) {
 	}
 }
 
-// An order says what a claim may take of an endpoint.
+// An order says which deliveries of an endpoint a claim may take.
 func TestAnOrderSaysWhatMayBeTaken(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -329,8 +326,8 @@ func TestAnOrderSaysWhatMayBeTaken(t *testing.T) {
 	}
 }
 
-// An endpoint that was granted nothing is looked at again with the next claim where what it
-// has would go out at once.
+// If an endpoint was granted no slot although its delivery should be sent at once, the next claim
+// polls the endpoint again.
 func TestWhoWasLeftOutIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	d, now := newDeliveryDB(t).deliverer(), time.Now()
@@ -365,7 +362,7 @@ func TestWhoWasLeftOutIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// Where guilds ring without end, every second look is at everything.
+// While guilds are woken all the time, every second poll is of everything.
 func TestALookAtEverythingTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	d := newDeliveryDB(t).deliverer()

@@ -162,7 +162,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// The log says that a receiver asked for a pause where it did.
+// The log says that a receiver has asked for a pause exactly if it has.
 func TestALogSaysThatAPauseWasAskedForWhereItWas(t *testing.T) {
 	t.Parallel()
 	for pause, want := range map[time.Duration]string{
@@ -256,16 +256,15 @@ func TestWhatCannotBeSentIsGivenUpSoon(t *testing.T) {
 	}
 }
 
-// An endpoint is disabled when its address has been refused three times in a row
-// that lie five minutes apart, however many attempts one wrong answer of its name
-// server has refused.
+// An endpoint is disabled after three refusals in a row, each at least five minutes after the one
+// before, however many attempts a single wrong answer of its name server makes fail.
 // RELIABILITY.md, Outgoing calls.
 func TestRefusalsCountWhenTheyLieApart(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 15, 9, 30, 0, 0, time.UTC)
 	refusal, failure := decision{Failing: true, Blocks: true, Refused: true}, decision{Failing: true, Blocks: true}
 	for about, tt := range map[string]struct {
-		minutes []float64 // of refusals; negative: of another failure
+		minutes []float64 // instants of refusals; a negative number is another failure
 		want    string
 	}{
 		"six at once":                        {[]float64{0, 0, 0, 0, 0.1, 0.1}, ""},
@@ -290,7 +289,7 @@ func TestRefusalsCountWhenTheyLieApart(t *testing.T) {
 	}
 }
 
-// A success ends a quiet time that is over, or that its claim knew of, and no other.
+// A success ends a pause that is over, or that its claim knew, and no other pause.
 func TestASuccessEndsTheQuietTimeThatItKnew(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
@@ -305,8 +304,8 @@ func TestASuccessEndsTheQuietTimeThatItKnew(t *testing.T) {
 	}
 }
 
-// From the fifth failure in a row on each one blocks the endpoint for longer, unless it is
-// blocked already.
+// From the fifth failure in a row on, each failure blocks the endpoint for longer, unless the
+// endpoint is already blocked.
 func TestWhatAFailureBlocks(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
@@ -329,8 +328,8 @@ func TestWhatAFailureBlocks(t *testing.T) {
 	}
 }
 
-// A quiet time lengthens the one before it, never shortens it, and none is no quiet time.
-// An endpoint is left alone until the later one of its block and its quiet time.
+// A later pause makes an earlier one longer, never shorter, and a pause of zero is no pause. An
+// endpoint waits until the later end of its block and its pause.
 func TestQuietTimesAreLengthened(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
@@ -351,7 +350,8 @@ func TestQuietTimesAreLengthened(t *testing.T) {
 	}
 }
 
-// The log is filtered by the class of a status; what no receiver can mean has none.
+// The log can be filtered by the class of a status; a status that no receiver can mean has no
+// class.
 func TestTheClassOfAStatus(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{0: "none", 199: "none", 200: "2xx", 299: "2xx", 300: "3xx", 599: "5xx", 600: "none"} {

@@ -38,8 +38,8 @@ type vector struct {
 
 const vectorsFile = "../../service/webhooks/testdata/signatures.json"
 
-// The published vectors are what sign makes, and what both libraries accept.
-// RELIABILITY.md, Events.
+// sign produces the published examples, and both client libraries accept them. RELIABILITY.md,
+// Events.
 func TestSignMakesThePublishedVectors(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(vectorsFile)
@@ -92,8 +92,7 @@ func TestSignMakesThePublishedVectors(t *testing.T) {
 	}
 }
 
-// received returns the headers that sign makes as a receiver's server gives them to its
-// handler.
+// received returns the headers of sign as an HTTP server passes them to its handler.
 func received(t *testing.T, secrets []string, id string, at time.Time, body []byte) http.Header {
 	t.Helper()
 	sent, h := http.Header{}, http.Header{}
@@ -106,8 +105,8 @@ func received(t *testing.T, secrets []string, id string, at time.Time, body []by
 	return h
 }
 
-// The names of the service's headers are in lower case on the wire of HTTP/1.1: Standard
-// Webhooks' libraries for PHP and Ruby look for them so.
+// The names of the service's headers are in lower case on the wire of HTTP/1.1: Standard Webhooks'
+// libraries for PHP and Ruby look them up in lower case.
 func TestHeadersAreInLowerCaseOnTheWire(t *testing.T) {
 	t.Parallel()
 	h := Headers(event.CaseCreated, "d", 1, time.Now())
@@ -160,9 +159,8 @@ func standardAccepts(t *testing.T, secret string, h http.Header, body []byte) bo
 	return verifier.VerifyIgnoringTimestamp(body, h) == nil
 }
 
-// Whatever the body, both libraries accept it, and neither accepts it
-// with a single bit changed.
-// RELIABILITY.md, Events.
+// Both client libraries accept every signed body, and neither accepts a body with a single changed
+// bit. RELIABILITY.md, Events.
 func TestBothLibrariesAcceptWhatIsSignedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// deliverer is one that nobody runs: the test calls its steps.
+// deliverer returns a Deliverer that does not run: the test calls its steps.
 func (w *deliveryDB) deliverer() *Deliverer {
 	w.t.Helper()
 	d, err := New(w.cfg)
@@ -20,8 +20,7 @@ func (w *deliveryDB) deliverer() *Deliverer {
 	return d
 }
 
-// follows lets the states of what waits follow what was decided about it, which comes to
-// an end.
+// follows updates the waiting deliveries after commands, and checks that this ends.
 func (w *deliveryDB) follows(d *Deliverer) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -31,7 +30,7 @@ func (w *deliveryDB) follows(d *Deliverer) {
 	}
 }
 
-// retryLater makes what waits of an endpoint wait for an attempt an hour from now.
+// retryLater makes the waiting deliveries of an endpoint wait for an attempt an hour from now.
 func (w *deliveryDB) retryLater(e endpoint) {
 	w.t.Helper()
 	w.exec(`UPDATE webhook_deliveries SET fresh = false, step = 5, attempts = 5, due_at = now() + interval '1 hour'
@@ -47,14 +46,13 @@ func (w *deliveryDB) ping(e endpoint) {
 	})
 }
 
-// A delivery that waits for a retry goes out when its endpoint is enabled, with the
-// whole schedule before it, though the endpoint was enabled before it was held.
-// RELIABILITY.md, Events.
+// A delivery that waits for a retry is sent when its endpoint is enabled, with a new retry
+// schedule, even if the endpoint was enabled before the delivery was held. RELIABILITY.md, Events.
 func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
-	other, _ := w.add(w.guild, w.receive(nil).URL) // whose deliveries wait on
+	other, _ := w.add(w.guild, w.receive(nil).URL) // its deliveries continue to wait
 	d := w.deliverer()
 	for about, held := range map[string]bool{"nothing was held yet": false, "a part was held": true} {
 		w.exec(`DELETE FROM webhook_deliveries`)
@@ -66,7 +64,7 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 			w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE id IN (SELECT min(id) FROM webhook_deliveries GROUP BY endpoint_id)`)
 		}
 		w.enable(e, true)
-		w.exec(`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`) // a claim came between
+		w.exec(`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`) // a claim came in between
 		w.follows(d)
 		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending' AND step = 0 AND due_at <= now()`); n != 3 {
 			t.Errorf("%s: %d of 3 are due, with the whole schedule before them", about, n)
@@ -77,8 +75,8 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 	}
 }
 
-// A delivery that is due already when its endpoint is enabled keeps its instant and its
-// place in the schedule.
+// A delivery that is already due when its endpoint is enabled keeps its due time and its place in
+// the retry schedule.
 func TestEnablingLeavesWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -93,7 +91,7 @@ func TestEnablingLeavesWhatIsDue(t *testing.T) {
 	}
 }
 
-// A chunk at a time, all of a backlog is due once its endpoint is enabled.
+// After an endpoint is enabled, its whole backlog becomes due, one chunk at a time.
 func TestEnablingSendsABacklogThatWasHalfHeld(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -112,9 +110,9 @@ func TestEnablingSendsABacklogThatWasHalfHeld(t *testing.T) {
 	}
 }
 
-// A claim that comes between a command and what follows from it undoes nothing of
-// it: what waits is held or given up, and no schedule is left of a deleted endpoint.
-// RELIABILITY.md, Events.
+// A claim between a command and the update of the deliveries undoes nothing of the command: waiting
+// deliveries are held or dropped, and a deleted endpoint has no schedule left. RELIABILITY.md,
+// Events.
 func TestAClaimUndoesNoCommand(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -154,8 +152,8 @@ func TestAClaimUndoesNoCommand(t *testing.T) {
 	}
 }
 
-// Deliveries that wait for a deleted endpoint are given up without a claim, though a test
-// of it was to go out now.
+// Waiting deliveries of a deleted endpoint are dropped without a claim, even if the endpoint had an
+// urgent test.
 func TestATestKeepsNothingOfADeletedEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -169,8 +167,8 @@ func TestATestKeepsNothingOfADeletedEndpoint(t *testing.T) {
 	}
 }
 
-// A test whose attempt was not made, or whose worker died, goes to a disabled
-// endpoint after all.
+// A test whose attempt was not made, or whose worker died, is sent to a disabled endpoint after
+// all.
 func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -216,10 +214,9 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 	}
 }
 
-// FindStranded names an endpoint without a schedule for which something is queued or
-// held, one that is closed and due too late, what is left of one that was deleted, and
-// one whose oldest delivery is due before its schedule is.
-// RELIABILITY.md, Operation.
+// FindStranded finds an endpoint without a schedule that has queued or held deliveries; a disabled
+// endpoint that is due too late; the rest of a deleted endpoint; and an endpoint whose oldest
+// delivery is due before its schedule. RELIABILITY.md, Operation.
 func TestEndpointsWhoseDeliveriesNoWorkerFindsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -255,9 +252,9 @@ func TestEndpointsWhoseDeliveriesNoWorkerFindsAreNamed(t *testing.T) {
 	}
 }
 
-// FindStranded passes over an endpoint that waits for its time or has a backlog, whose
-// deliveries are fresh, are being sent or have ended, or that is off with nothing to hold
-// or with all held.
+// FindStranded does not report an endpoint that waits for its time or has a backlog; whose
+// deliveries are fresh, being sent or complete; or that is disabled with nothing to hold or with
+// all deliveries held.
 func TestEndpointsWhoseDeliveriesAWorkerFindsAreNotNamed(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// Hundreds of endpoints never answer, and what they have waits in queues. One
-// that answers, fails once and answers again gets all of its events meanwhile.
-// RELIABILITY.md, Neighbours.
+// Hundreds of endpoints never answer, and their deliveries are queued. An endpoint that answers,
+// fails once and answers again still gets all of its events. RELIABILITY.md, Neighbours.
 func TestOneFailureDoesNotPutAnEndpointBehindTheDead(t *testing.T) {
 	t.Parallel()
 	const dead, slots = 200, 8
 	for _, c := range []struct {
 		about    string
-		failures int   // of the dead
-		hang     int   // of their sends, at most
-		errs     int64 // how often the one fails
+		failures int   // of the dead endpoints
+		hang     int   // duration of their sends, at most
+		errs     int64 // number of failures of the answering endpoint
 	}{
 		{"that have not been tried yet", 0, (maxStuck - 1) * slots, 1},
 		{"that have failed once as well", 1, slots / 4, 4},

@@ -30,10 +30,10 @@ type parcel struct {
 	Urgent     bool   `db:"urgent" json:"urgent"`
 }
 
-// free reports whether no worker has it in hand.
+// free reports whether no worker has a valid lease.
 func (w *parcel) free() bool { return w.State == StatePending && (w.Lease == nil || *w.Lease <= 0) }
 
-// planned is what a claim writes into a schedule.
+// planned is the change that a claim makes to a schedule.
 type planned struct {
 	EndpointID string `db:"endpoint_id"`
 	Urgent     bool   `db:"urgent"`
@@ -48,7 +48,7 @@ type asked struct {
 	notBefore, recovered *int
 }
 
-// takenNow is what a claim returns of a delivery.
+// takenNow is what a claim returns for a delivery.
 type takenNow struct {
 	ID, EndpointID, EventID, Type, URL string
 	Gen                                int
@@ -57,7 +57,7 @@ type takenNow struct {
 
 const leaseMinutes = 7
 
-// takes is the model of take for one order, whose endpoint's deliveries are mine.
+// takes is the model of take for one order; mine are the deliveries of its endpoint.
 func (o asked) takes(mine []*parcel) (taken []takenNow, plan planned) {
 	byTime := func(a, b *parcel) int { return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.ID, b.ID)) }
 	some := func(of func(w *parcel) bool, most int, order func(a, b *parcel) int) []*parcel {
@@ -132,8 +132,9 @@ func (o asked) takes(mine []*parcel) (taken []takenNow, plan planned) {
 	return taken, plan
 }
 
-// A claim takes of each endpoint what its order says, puts aside what it may not take,
-// and writes when each is next due: as a plain program does it, whatever is there.
+// A claim takes the deliveries that the order of each endpoint says, queues those that it may not
+// take, and writes when each endpoint is next due. A simple Go program computes the same result
+// from random data.
 func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -159,7 +160,7 @@ func TestAClaimTakesWhatItsOrdersSay(t *testing.T) {
 		ids[i] = 10 + i
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		one := func(name string, of ...int) int { return rapid.SampledFrom(of).Draw(rt, name) } // each as often as another
+		one := func(name string, of ...int) int { return rapid.SampledFrom(of).Draw(rt, name) } // each value with the same probability
 		minutes := func(name string, of ...int) *int {
 			if rapid.Bool().Draw(rt, "no "+name) {
 				return nil

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// Deliveries that are to go out now wait as all others do where the secret cannot be read:
-// they are not tried again and again.
+// If the secret cannot be decrypted, urgent deliveries wait like all others, and are not tried
+// again and again.
 func TestNothingGoesPastASecretThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(w *deliveryDB, e endpoint){

@@ -10,9 +10,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Where tables are distributed by guild, the engine delivers for several guilds,
-// after failures too, and each statement that locks or changes rows names one of
-// them: the rules that every statement is held against know no exception here.
+// Where tables are distributed by guild, events of several guilds are delivered, also after
+// failures, and each statement that locks or changes rows names one guild. The check of all
+// statements allows no exception here.
 func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -57,8 +57,8 @@ func TestAStatementOfOneGuildNamesNoOther(t *testing.T) {
 	}
 }
 
-// Each statement of the engine is a statement in both of its forms. With -v the test
-// prints them whole.
+// Postgres can plan each statement of the package in both forms. With -v the test prints the
+// statements.
 func TestEachStatementIsPlannedInBothForms(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -17,49 +17,49 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// told is what is promised of one event.
+// told is the model of one event.
 type told struct {
 	guild   string
 	at      time.Time
 	byBot   bool
-	wanted  bool // the stream wanted it when it happened
+	wanted  bool // the stream had subscribed to it when it happened
 	id      string
-	fetched bool      // a fetch has been given it
-	leased  time.Time // until when it is somebody's
+	fetched bool      // a fetch has returned it
+	leased  time.Time // end of its lease
 	settled bool      // an acknowledgement of it was answered
-	perhaps bool      // one was not, or came beside the fetch
+	perhaps bool      // an acknowledgement without an answer, or concurrent with the fetch
 }
 
-// streamTest drives one stream. Commands come one at a time, or up to three at once:
-// then each but the last is held back between two of its statements until the next has
-// ended, is held back itself or waits for a lock; and its node may die there.
+// streamTest tests one stream. Commands run one at a time, or up to three at once: then each except
+// the last stops between two of its statements until the next command has ended, has itself
+// stopped, or waits for a lock; and its node may die there.
 type streamTest struct {
 	*deliveryDB
 	rt    *rapid.T
 	nodes []*node
 	now   time.Time
-	apart bool // each statement is about one guild, as over Citus
+	apart bool // each statement names one guild, as with Citus
 
 	guilds  []string
-	founded int    // guilds that were to be made
-	stream  string // its id
+	founded int    // number of guilds that commands have created
+	stream  string // id of the stream
 	events  []string
 	echo    bool
-	echoed  bool      // it has had the echo at some time
-	asked   time.Time // when somebody fetched from it last, before this round
+	echoed  bool      // the stream had subscribed to the echo at some time
+	asked   time.Time // last fetch before this round
 	told    []*told
 }
 
-// streamCommand is something that a caller or a node does.
+// streamCommand is a command of a caller or a node.
 type streamCommand struct {
 	*dbtest.Command
 	node             *node
-	check            func()    // after it has succeeded
-	settles, returns []int     // which events it acknowledges or gives back
-	gets             []int     // which it has been given
-	until            time.Time // when its lease ends
-	changes          bool      // what the stream wants
-	asked            bool      // it has fetched
+	check            func()    // called after the command has succeeded
+	settles, returns []int     // events that the command acknowledges or returns
+	gets             []int     // events that the command has fetched
+	until            time.Time // end of the lease
+	changes          bool      // changes the stream's subscription
+	asked            bool      // instant of its fetch
 }
 
 func (m *streamTest) start() {
@@ -68,7 +68,7 @@ func (m *streamTest) start() {
 		m.stream, db.Array(m.events), m.now)
 }
 
-// part is what a caller asks for: everything, a shard, or as much as its key serves.
+// part draws the part of a fetch: everything, a shard, or the guilds of a key.
 func (m *streamTest) part() Part {
 	return rapid.SampledFrom([]Part{
 		{Stream: "mirror", Shards: 1},
@@ -128,7 +128,7 @@ func (m *streamTest) fetch(n *node) *streamCommand {
 				return fmt.Errorf("%+v came, of guild %s", p, e.Guild)
 			}
 			c.gets = append(c.gets, e.Data)
-			m.told[e.Data].id = e.ID // each event is given to one caller of a round at most
+			m.told[e.Data].id = e.ID // at most one caller of a round gets each event
 		}
 		if len(got.Events) > limit {
 			return fmt.Errorf("%d events came, %d were asked for", len(got.Events), limit)
@@ -161,7 +161,7 @@ func (m *streamTest) acknowledge(n *node) *streamCommand {
 	return c
 }
 
-// change has the stream want more or less, as putBotStream does.
+// change subscribes the stream to more or fewer events, as putBotStream does.
 func (m *streamTest) change(n *node) *streamCommand {
 	events := rapid.SampledFrom([][]string{{event.CaseCreated}, {event.CaseUpdated}, {event.CaseCreated, event.CaseUpdated}}).
 		Draw(m.rt, "events")
@@ -181,7 +181,7 @@ func (m *streamTest) change(n *node) *streamCommand {
 	return c
 }
 
-// found makes a guild.
+// found creates a guild.
 func (m *streamTest) found(n *node) *streamCommand {
 	m.founded++
 	guild := fmt.Sprint(197038439483310086 + 4194304*(1000+m.founded))
@@ -235,7 +235,7 @@ func (m *streamTest) draw() (commands []*streamCommand) {
 		}).Draw(m.rt, "command")
 		if drawn.name == "found" || drawn.name == "change" {
 			if made {
-				continue // of those one in a round
+				continue // at most one of these in a round
 			}
 			made = true
 		}
@@ -250,7 +250,7 @@ func (m *streamTest) draw() (commands []*streamCommand) {
 	return commands
 }
 
-// round runs commands and holds what they have done against what is promised.
+// round runs commands and compares the result with the model.
 func (m *streamTest) round(commands []*streamCommand) {
 	gated := make([]*dbtest.Command, len(commands))
 	for i, c := range commands {
@@ -270,13 +270,13 @@ func (m *streamTest) round(commands []*streamCommand) {
 	}
 }
 
-// judge takes over what the commands have done.
+// judge changes the model by the commands.
 func (m *streamTest) judge(ran []*streamCommand) {
 	changing := slices.ContainsFunc(ran, func(c *streamCommand) bool { return c.changes })
 	given := make(map[int]bool)
 	for _, c := range ran {
 		for _, i := range c.returns {
-			m.told[i].leased = time.Time{} // perhaps
+			m.told[i].leased = time.Time{} // not certain
 		}
 	}
 	for _, c := range ran {
@@ -319,7 +319,7 @@ func (m *streamTest) judge(ran []*streamCommand) {
 		}
 	}
 	for _, c := range ran {
-		if c.changes && c.Err != nil { // it may have been made all the same
+		if c.changes && c.Err != nil { // the change may have been made in spite of the error
 			var is struct {
 				Events db.Strings `db:"events"`
 				Echo   bool       `db:"echo"`
@@ -331,8 +331,8 @@ func (m *streamTest) judge(ran []*streamCommand) {
 	}
 }
 
-// holds compares what waits with what is promised: whatever the stream wanted that
-// happened since complete_since waits until it is acknowledged, or too old.
+// holds compares the waiting events with the model: every event that the stream had subscribed to
+// and that happened since complete_since waits until it is acknowledged or too old.
 func (m *streamTest) holds() {
 	var s struct {
 		Complete *time.Time `db:"complete_since"`
@@ -370,14 +370,14 @@ func (m *streamTest) holds() {
 	}
 }
 
-// ends fetches what is left: each event once, and nothing stays.
+// ends fetches the remaining events: each event once, and none is left.
 func (m *streamTest) ends() {
 	m.now = m.now.Add(601 * time.Second)
 	left := m.count(`SELECT count(*) FROM stream_deliveries WHERE stream_id = $1 AND event_at >= $2`, m.stream, m.now.Add(-keep))
 	for {
 		c := m.fetch(m.nodes[0])
 		if c.Run(m.rt.Context()) != nil {
-			return // it has ended
+			return // the stream has ended
 		}
 		m.judge([]*streamCommand{c})
 		if left -= len(c.gets); len(c.gets) == 0 {
@@ -402,15 +402,14 @@ func (m *streamTest) restart(n *node) {
 	}
 }
 
-// Whatever callers and nodes do, with commands between the statements of others and
-// nodes that die there: what a stream wants and happens since complete_since is fetched
-// again until it is acknowledged, by one caller at a time, and never after that.
-// RELIABILITY.md, Events.
+// Whatever callers and nodes do, with commands between the statements of others and nodes that die
+// there: each event since complete_since that the stream has subscribed to can be fetched again
+// until it is acknowledged, by one caller at a time, and never after that. RELIABILITY.md, Events.
 func TestAStreamFollowsTheModel(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	nodes := []*node{newNode(t, w.URL), newNode(t, w.URL), newNode(t, w.URL)}
-	beside := fmt.Sprint(197038439483310086 + 4194304) // of the other shard
+	beside := fmt.Sprint(197038439483310086 + 4194304) // a guild of the other shard
 	dbtest.AddGuilds(t, w.DB, beside)
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, statement := range []string{

@@ -13,9 +13,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// streamRows has events of guilds A and B wait for the streams m and o, in each way in
-// which one can, for o in the opposite one; two of each guild wait for m alone, of which one
-// was sent somewhere too.
+// streamRows inserts events of guilds A and B that wait for the streams m and o, in each possible
+// state for m, and in the opposite state for o. Two events of each guild wait for m alone; one of
+// them was also sent to an endpoint.
 const streamRows = `
 	WITH rows AS (
 		SELECT stream, guild, guild || '-' || name AS event, now() - happened::interval AS at, fetched <> (stream = 'o') AS fetched,
@@ -43,7 +43,7 @@ const streamRows = `
 	SELECT DISTINCT guild, event, 'case.created', at, convert_to(event, 'UTF8') FROM rows
 	UNION ALL SELECT '4194304', '4194304-unsent', 'case.created', now(), 'x'`
 
-// ofStreams returns all that is stored of streams, by what it is of.
+// ofStreams returns all rows of streams, by name.
 func (w *deliveryDB) ofStreams() map[string]string {
 	w.t.Helper()
 	rows := make(map[string]string)
@@ -61,8 +61,8 @@ func (w *deliveryDB) ofStreams() map[string]string {
 	return rows
 }
 
-// wantChanged fails unless exactly those rows have changed since was; of one that is gone a
-// minus stands before the name. A and B are the guilds.
+// wantChanged fails the test unless exactly the named rows have changed since was; a minus before a
+// name means a deleted row. A and B are the guilds.
 func (w *deliveryDB) wantChanged(about string, was map[string]string, want ...string) {
 	w.t.Helper()
 	var changed []string
@@ -92,8 +92,8 @@ func lettered(names ...string) []string {
 	return names
 }
 
-// A statement about events of a stream changes those that it names, in the state that it
-// asks for, and none of another stream.
+// A statement about events of a stream changes the events that it names, in the state that it
+// requires, and none of another stream.
 func TestStatementsAboutAStreamsEventsChangeNoOthers(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -133,7 +133,7 @@ func TestStatementsAboutAStreamsEventsChangeNoOthers(t *testing.T) {
 	}
 }
 
-// again makes the rows anew.
+// again inserts the rows again.
 func (w *deliveryDB) again() {
 	w.t.Helper()
 	for _, table := range []string{"stream_deliveries", "stream_listeners", "webhook_events", "webhook_deliveries"} {
@@ -143,7 +143,8 @@ func (w *deliveryDB) again() {
 	w.exec(streamRows)
 }
 
-// A look finds what can be fetched or acknowledged of one stream and of a part of the guilds.
+// A query finds the events of one stream, in a part of the guilds, that can be fetched or
+// acknowledged.
 func TestALookAtAStreamFindsItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -156,7 +157,7 @@ func TestALookAtAStreamFindsItsOwn(t *testing.T) {
 	due := dbtest.Value[time.Time](t, w.DB, `SELECT due_at FROM stream_deliveries WHERE stream_id = 'm' AND event_id = '4194304-due'`)
 	statements := []string{findInTime, findByGuild}
 	if w.DB.Distributed() {
-		statements = statements[:1] // a coordinator never goes from guild to guild
+		statements = statements[:1] // a coordinator never searches guild by guild
 	}
 	start, all := streamed{DueAt: now.AddDate(0, 0, -60)}, []string{"A-due", "A-again", "A-apart", "B-due", "B-again", "B-apart"}
 	for _, c := range []struct {
@@ -210,7 +211,7 @@ func TestALookAtAStreamFindsItsOwn(t *testing.T) {
 	}
 }
 
-// find runs a look for what can be fetched of a part of stream m.
+// find runs a query for the events of a part of stream m that can be fetched.
 func (w *deliveryDB) find(statement string, now time.Time, after streamed, p Part, limit int) (found []streamed) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
@@ -232,14 +233,14 @@ func (w *deliveryDB) wantFound(about string, found []streamed, want []string) {
 	}
 }
 
-// A change of a stream, or of one event of it, changes no other.
+// A change of a stream, or of one of its events, changes no other stream.
 func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	tell := func(context.Context, *db.Tx) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		return errors.Join(BackfillStreams(ctx, w.DB, w.cfg.Log), ctx.Err()) // one that does not end has failed
+		return errors.Join(BackfillStreams(ctx, w.DB, w.cfg.Log), ctx.Err()) // fails if the backfill does not end
 	}
 	for _, c := range []struct {
 		about, before string

@@ -16,8 +16,7 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// addStream begins the stream mirror, from which nobody has fetched for so long, and
-// returns its id.
+// addStream creates the stream mirror, whose last fetch was unfetched ago, and returns its id.
 func (w *deliveryDB) addStream(unfetched time.Duration) string {
 	w.t.Helper()
 	id := db.NewID()
@@ -27,15 +26,16 @@ func (w *deliveryDB) addStream(unfetched time.Duration) string {
 	return id
 }
 
-// A fetch beside a unit that works on its stream is noted, whatever becomes of that unit;
-// where that ends the stream, the fetch finds none. RELIABILITY.md, Events.
+// A fetch at the same time as a unit of work on its stream is stored, whether that unit of work
+// commits or not; if the unit of work deletes the stream, the fetch finds no stream.
+// RELIABILITY.md, Events.
 func TestAFetchIsNotedBesideWhatWorksOnItsStream(t *testing.T) {
 	t.Parallel()
 	dies := errors.New("the unit dies")
 	for name, c := range map[string]struct {
 		statement string
-		fails     error // the unit
-		refused   bool  // the fetch
+		fails     error // error of the unit of work
+		refused   bool  // the fetch finds no stream
 	}{
 		"a walk":            {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, nil, false},
 		"a walk that dies":  {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, dies, false},
@@ -77,8 +77,8 @@ func TestAFetchIsNotedBesideWhatWorksOnItsStream(t *testing.T) {
 	}
 }
 
-// addWaiting has events wait for a stream, so many in each of some guilds, which belong
-// to a shard of two. They happened n seconds ago or a little less.
+// addWaiting adds waiting events for a stream: each events in each of the given number of guilds,
+// which belong to one of two shards. The events happened ago seconds ago, or a little later.
 func (w *deliveryDB) addWaiting(stream string, shard, guilds, each, ago int) {
 	w.t.Helper()
 	rows := fmt.Sprintf(`SELECT (4194304::bigint * (2 * g + %d))::text AS guild, format('%d-%%s-%%s', g, e) AS event,
@@ -90,15 +90,15 @@ func (w *deliveryDB) addWaiting(stream string, shard, guilds, each, ago int) {
 		SELECT guild, $1, event, at, at FROM (`+rows+`) r`, stream)
 }
 
-// entriesRead is how many entries of its indexes and rows of itself a session has read of
-// stream_deliveries, of late.
+// entriesRead is a query for the number of index entries and rows of stream_deliveries that the
+// session has recently read.
 const entriesRead = `
 	SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(i.indexrelid)), 0) + pg_stat_get_xact_tuples_returned('stream_deliveries'::regclass)
 	FROM pg_index i
 	WHERE i.indrelid = 'stream_deliveries'::regclass`
 
-// A shard that nobody fetches slows none of the others, however much waits for it: what
-// they fetch is found behind it, each event once. RELIABILITY.md, Events.
+// A shard that nobody fetches does not delay other shards, however many events wait for it: fetches
+// of the other shards find their events behind it, each event once. RELIABILITY.md, Events.
 func TestAShardThatNobodyFetchesSlowsNoOther(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -154,7 +154,7 @@ func (w *deliveryDB) fetched() (got Fetched) {
 	return got
 }
 
-// An answer of a stream holds a megabyte of events at most, and one event however large it is.
+// A response of a stream holds at most a megabyte of events, but always one event, however large.
 func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -172,15 +172,15 @@ func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
 	}
 }
 
-// Large events come in the order in which they have waited, whatever their guild: one
-// guild's backlog does not keep another's away for good.
+// Large events come in the order of their waiting time, whatever their guild: the backlog of one
+// guild does not delay another guild's events forever.
 func TestLargeEventsOfAStreamComeOldestFirst(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	id := w.addStream(0)
 	for _, g := range []struct {
 		guild   string
-		minutes int // since its events happened
+		minutes int // age of its events
 	}{{"1", 1}, {"9", 10}} {
 		for i := range 30 {
 			event := g.guild + "-" + fmt.Sprint(i)
@@ -201,7 +201,7 @@ func TestLargeEventsOfAStreamComeOldestFirst(t *testing.T) {
 	}
 }
 
-// idsOf are the ids of events as addWaiting made them.
+// idsOf returns the ids of events as addWaiting made them.
 func idsOf(got Fetched) (ids []string) {
 	for _, payload := range got.Events {
 		id, _, _ := strings.Cut(strings.TrimPrefix(string(payload), `{"id":"`), `"`)
@@ -210,10 +210,9 @@ func idsOf(got Fetched) (ids []string) {
 	return ids
 }
 
-// The cost of a stream follows events, never the number of guilds: a fetch and its
-// acknowledgement take as many statements for forty guilds as for one. The events of a
-// guild come in the order in which they happened.
-// RELIABILITY.md, Events.
+// The cost of a stream depends on the number of events, never on the number of guilds: a fetch and
+// its acknowledgement take as many statements for forty guilds as for one. The events of a guild
+// come in the order in which they happened. RELIABILITY.md, Events.
 func TestAFetchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -224,7 +223,7 @@ func TestAFetchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
 		t.Helper()
 		w.addWaiting(id, 0, guilds, 40/guilds, 1000)
 		before := sent.Load()
-		for _, settle := range []int{0, 40} { // at first all comes back
+		for _, settle := range []int{0, 40} { // in the first round all events are returned
 			var got Fetched
 			dbtest.Do(t, through, func(ctx context.Context, tx *db.Tx) (err error) {
 				got, err = FetchStream(ctx, tx, of, "caller", 100, time.Minute)
@@ -249,23 +248,22 @@ func TestAFetchOfManyGuildsTakesAsManyStatementsAsOfOne(t *testing.T) {
 		}
 		return sent.Load() - before
 	}
-	round(1) // prepares the statements, and is noted
+	round(1) // prepares the statements and stores the fetch
 	if one, many := round(1), round(40); many > one+2 {
 		t.Errorf("they take %d statements for forty guilds, %d for one", many, one)
 	}
 }
 
-// A backlog that has come since the statistics were made is not read for each event of a
-// fetch, an acknowledgement or a return.
-// RELIABILITY.md, Events.
+// A backlog that has come since the statistics were made is not read again for each event of a
+// fetch, an acknowledgement or a return. RELIABILITY.md, Events.
 func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 	t.Parallel()
 	const pages = `
 		SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)), 0) + pg_stat_get_xact_blocks_fetched('stream_deliveries'::regclass)
 		FROM pg_index i
 		WHERE i.indrelid = 'stream_deliveries'::regclass`
-	// To read a guild for each event takes 27,000 and more. How many dead entries of an
-	// index a search meets goes by what other transactions of the server are open.
+	// Reading all events of a guild for each event takes 27,000 reads and more. The number of dead
+	// index entries that a search reads depends on the other open transactions of the server.
 	const most = 10_000
 	for name, c := range map[string]struct {
 		guilds int
@@ -302,7 +300,7 @@ func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 					return err
 				})
 			}
-			for range 8 { // the sixth time a plan is made for any values
+			for range 8 { // from the sixth run on, Postgres uses a plan for any values
 				reads("a fetch", func(ctx context.Context, tx *db.Tx) error {
 					got, err := FetchStream(ctx, tx, of, "caller", 100, time.Minute)
 					ids = idsOf(got)
@@ -321,12 +319,12 @@ func TestABacklogIsNotReadForEachEventOfAFetch(t *testing.T) {
 	}
 }
 
-// An acknowledgement locks events by guild and id, whatever the order of its lists: one
-// that waits for an event has locked those before it, and none behind it.
-// RELIABILITY.md, Events.
+// An acknowledgement locks events in the order of guild and id, whatever the order of its lists:
+// while it waits for one event, it has locked those before it and none after it. RELIABILITY.md,
+// Events.
 func TestAcknowledgementsLockEventsInOneOrder(t *testing.T) {
 	t.Parallel()
-	var guilds []string // those of addWaiting
+	var guilds []string // the guilds of addWaiting
 	for n := range 5 {
 		guilds = append(guilds, fmt.Sprint(2*4194304*(n+1)))
 	}
@@ -365,7 +363,7 @@ func TestAcknowledgementsLockEventsInOneOrder(t *testing.T) {
 						}
 						free = append(free, some...)
 					}
-					// As texts, the ids of the guilds are in the order 2, 3, 4, 5, 1.
+					// As texts, the ids of the guilds have the order 2, 3, 4, 5, 1.
 					if want := []string{"0-1-1", "0-1-2", "0-3-1", "0-3-2", "0-4-1", "0-4-2", "0-5-1", "0-5-2"}; !slices.Equal(free, want) {
 						t.Errorf("free are %v, want %v", free, want)
 					}
