@@ -36,7 +36,7 @@ var folders = []string{
 	"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew on Apple silicon
 	"/opt/homebrew/Cellar/postgresql*/*/bin",             //
 	"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
-	"/usr/local/Cellar/postgresql*/*/bin",                //
+	"/usr/local/Cellar/postgresql*/*/bin",                // the versions of Homebrew on Apple silicon
 	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",     // Homebrew on Linux
 	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
 	"/usr/local/pgsql/bin",                               // built from source
