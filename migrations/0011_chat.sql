@@ -32,7 +32,6 @@ CREATE TABLE chat_intents (
     try_at        timestamptz,
     tries         integer     NOT NULL DEFAULT 0,
     created_at    timestamptz NOT NULL DEFAULT now(),
-    settled_at    timestamptz,
     PRIMARY KEY (guild_id, id)
 );
 

@@ -131,17 +131,17 @@ func (p piece) note(ctx context.Context, tx *db.Tx, now time.Time) error {
 	if *p.Result == WorkDone {
 		_, err = db.Exec(ctx, tx, `
 			UPDATE chat_intents
-			SET message_id = $3, settled_at = NULL, state = 'sending', lease_until = CASE WHEN state = 'unknown' THEN $4 ELSE lease_until END
+			SET message_id = $3, state = 'sending', lease_until = CASE WHEN state = 'unknown' THEN $4 ELSE lease_until END
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND state IN ('sending', 'unknown')`, p.GuildID, *p.IntentID, *p.MessageID, now)
 	} else {
 		_, err = db.Exec(ctx, tx, `
 			UPDATE chat_intents
-			SET state = 'refused', first_sent_at = NULL, settled_at = $3
+			SET state = 'refused', first_sent_at = NULL
 			WHERE guild_id = $1
 			  AND id = $2
-			  AND state = 'unknown'`, p.GuildID, *p.IntentID, now)
+			  AND state = 'unknown'`, p.GuildID, *p.IntentID)
 	}
 	return fault.Wrap(err, "note the answer to work", p.ID, "of guild", p.GuildID)
 }

@@ -106,7 +106,7 @@ var ErrTaken = errors.New("the message is being sent by somebody else")
 func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	in, err := db.Get[Intent](ctx, tx, `
 		UPDATE chat_intents i
-		SET state = 'sending', lease_until = was.lease, lease_gen = i.lease_gen + 1, settled_at = NULL,
+		SET state = 'sending', lease_until = was.lease, lease_gen = i.lease_gen + 1,
 		    first_sent_at = coalesce(i.first_sent_at, was.now), try_at = CASE WHEN i.kind <> 'ticket_message' THEN was.lease END
 		FROM (
 			SELECT guild_id, id, first_sent_at, now() AS now, now() + make_interval(secs => $3) AS lease, coalesce(first_sent_at < now() - make_interval(secs => $4), false) AS late
@@ -249,7 +249,7 @@ func RecordResult(ctx context.Context, tx *db.Tx, in Intent, state, messageID st
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE chat_intents
 		SET state = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN 'sending' ELSE $4 END,
-		    message_id = coalesce(nullif($5, ''), message_id), settled_at = now(),
+		    message_id = coalesce(nullif($5, ''), message_id),
 		    lease_until = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN lease_until END,
 		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END,
 		    try_at = CASE WHEN $4 <> 'sent' THEN try_at END

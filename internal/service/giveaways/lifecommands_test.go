@@ -313,7 +313,7 @@ func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
 			}
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE chat_intents SET `+dbtest.Earlier(interval, "first_sent_at", "lease_until",
-					"created_at", "settled_at", "try_at"))
+					"created_at", "try_at"))
 			}
 			if err == nil {
 				l.room.pass(d)
