@@ -9,7 +9,7 @@ CREATE TABLE giveaways (
         CONSTRAINT giveaways_source CHECK (source IN ('api', 'bot')),
     bot_run           boolean     NOT NULL DEFAULT false, -- a record of the bot made or named it: the bot runs it
     status            text COLLATE "C" NOT NULL
-        CONSTRAINT giveaways_status CHECK (status IN ('scheduled', 'active', 'paused', 'drawing', 'ended')),
+        CONSTRAINT giveaways_status CHECK (status IN ('scheduled', 'active', 'paused', 'drawing', 'ended', 'cancelled')),
     prize             text        NOT NULL
         CONSTRAINT giveaways_prize_length CHECK (char_length(prize) BETWEEN 1 AND 200),
     description       text
@@ -29,7 +29,7 @@ CREATE TABLE giveaways (
     metadata          jsonb       NOT NULL DEFAULT '{}',
     starts_at         timestamptz NOT NULL,
     ends_at           timestamptz NOT NULL,
-    paused_at         timestamptz,                        -- resuming moves ends_at by the time since then
+    paused_at         timestamptz,                        -- the pause, or a change of ends_at in it: resuming moves ends_at by the time since then
     ended_at          timestamptz,
     ended_by_token_id text COLLATE "C",                   -- the token that ended it; null when its time was over
     created_at        timestamptz NOT NULL DEFAULT now(),
@@ -38,7 +38,7 @@ CREATE TABLE giveaways (
     -- nothing else is added. frozen: the entries never change again.
     pot               text        NOT NULL DEFAULT 'open'
         CONSTRAINT giveaways_pot CHECK (pot IN ('open', 'gathering', 'frozen')),
-    drawing_at        timestamptz,                        -- when drawing began
+    drawing_at        timestamptz,                        -- when drawing began; of one that came in over, when its entries were closed
     -- When a giveaway in status drawing is next worked on. An imported one is due at once.
     redraw_at         timestamptz NOT NULL DEFAULT now(),
     rounds            integer     NOT NULL DEFAULT 0,     -- draws so far; each has a row in giveaway_draws

@@ -48,6 +48,7 @@ const (
 	GiveawayUpdated      = "giveaway.updated"
 	GiveawayEnded        = "giveaway.ended"
 	GiveawayRerolled     = "giveaway.rerolled"
+	GiveawayCancelled    = "giveaway.cancelled"
 	MemberForgotten      = "member.forgotten"
 	WebhookFailing       = "webhook.failing"
 	WebhookRecovered     = "webhook.recovered"
@@ -64,7 +65,7 @@ const (
 var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
-	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
+	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled, GiveawayCancelled,
 	MemberForgotten, MemberJoined, MemberLeft, MemberUpdated,
 	WebhookFailing, WebhookRecovered, WebhookDisabled, TokenExpiring,
 }

@@ -26,6 +26,7 @@ var otherExamples = map[string]string{
 	"endGiveaway":    "demo-giveaway-0008",
 	"resumeGiveaway": "demo-giveaway-0006",
 	"rerollGiveaway": "demo-giveaway-0003",
+	"cancelGiveaway": "demo-giveaway-0009",
 }
 
 // Each example request of the document succeeds against the demo guild, and its response has the

@@ -22,6 +22,8 @@ var requestBodies = map[string]func() any{
 	"adjustBalances":           func() any { return new(gen.AdjustBalancesJSONRequestBody) },
 	"createGiveaway":           func() any { return new(gen.CreateGiveawayJSONRequestBody) },
 	"rerollGiveaway":           func() any { return new(gen.RerollGiveawayJSONRequestBody) },
+	"updateGiveaway":           func() any { return new(gen.UpdateGiveawayJSONRequestBody) },
+	"cancelGiveaway":           func() any { return new(gen.CancelGiveawayJSONRequestBody) },
 	"adjustXp":                 func() any { return new(gen.AdjustXPJSONRequestBody) },
 	"adjustXpOfMembers":        func() any { return new(gen.AdjustXPOfMembersJSONRequestBody) },
 	"assignTicket":             func() any { return new(gen.AssignTicketJSONRequestBody) },

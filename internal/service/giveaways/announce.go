@@ -136,7 +136,7 @@ func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) erro
 		UPDATE giveaways
 		SET message_id = $3, channel_id = $4, updated_at = `+next+`,
 		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0,
-		    edit_at = CASE WHEN status IN ('drawing', 'ended') THEN instant.at END
+		    edit_at = CASE WHEN status IN ('drawing', 'ended', 'cancelled') THEN instant.at END
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2

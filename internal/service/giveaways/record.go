@@ -52,6 +52,14 @@ type row struct {
 	EditFailures    int        `db:"edit_failures" json:"-"`
 }
 
+// running reports whether the giveaway can still be changed, cancelled or ended.
+func (g row) running() bool {
+	return g.Status == scheduled || g.Status == active || g.Status == paused
+}
+
+// over reports whether the giveaway has ended or was cancelled.
+func (g row) over() bool { return g.Status == ended || g.Status == cancelled }
+
 var (
 	members = transfer.ColumnsOf[row]("id", "source", "created_at")
 	columns = members.All()
@@ -108,7 +116,7 @@ var Records = transfer.Kind[row]{
 		SELECT ` + members.From("g", map[string]string{
 		"guild_id":  "g.guild_id",
 		"paused_at": "CASE WHEN status = 'paused' THEN paused_at END AS paused_at",
-		"ended_at":  "CASE WHEN status = 'ended' THEN ended_at END AS ended_at",
+		"ended_at":  "CASE WHEN status IN ('ended', 'cancelled') THEN ended_at END AS ended_at",
 	}) + `
 		FROM giveaways g
 		WHERE guild_id = $1`,
@@ -154,12 +162,12 @@ func complete(g *row, now time.Time) error {
 		g.EndsAt = wire.Bounded(g.StartsAt.Time.AddDate(0, 0, 7))
 	}
 	switch {
-	case g.Status != drawing && g.Status != ended && !g.EndsAt.Time.After(g.StartsAt.Time):
+	case g.running() && !g.EndsAt.Time.After(g.StartsAt.Time):
 		return transfer.Wrong("ends_at", "must lie after starts_at")
 	case g.Status != ended && len(g.Winners) > 0:
 		return transfer.Wrong("winners", "belong only to a giveaway with the status ended")
-	case g.Status != ended && g.EndedAt != nil:
-		return transfer.Wrong("ended_at", "belongs only to a giveaway with the status ended")
+	case !g.over() && g.EndedAt != nil:
+		return transfer.Wrong("ended_at", "belongs only to a giveaway with the status ended or cancelled")
 	case g.Status != paused && g.PausedAt != nil:
 		return transfer.Wrong("paused_at", "belongs only to a giveaway with the status paused")
 	case g.Status == paused && g.PausedAt == nil:
@@ -176,9 +184,10 @@ func complete(g *row, now time.Time) error {
 func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
-		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
+		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END,
+		    drawing_at = now()
 		WHERE guild_id = $1
-		  AND status IN ('drawing', 'ended')
+		  AND status IN ('drawing', 'ended', 'cancelled')
 		  AND pot = 'open'
 		  AND NOT (bot_run AND status = 'drawing')`, guild)
 	return fault.Wrap(err, "freeze the entries of giveaways of guild", guild)

@@ -181,7 +181,7 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toDrawing, by.GuildID, r.ID,
-		fault.New(fault.Refused, "giveaway_not_running", "only one that is active, paused or scheduled can be ended."),
+		errNotRunning("ended"),
 		by.ID)
 	if err != nil {
 		return nil, err
@@ -263,6 +263,7 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 		ReplacedUserIds: draw.Replaced,
 		NewUserIds:      draw.Drawn,
 		Reason:          body.Reason,
+		AuthorID:        body.AuthorID,
 	}); err != nil {
 		return nil, err
 	}
@@ -293,9 +294,9 @@ func showDraw(d record) gen.GiveawayDraw {
 	}
 }
 
-// showChange is show for an event, which also lists the changed members.
-func showChange(g row, changed []string) gen.GiveawayChange {
-	return gen.GiveawayChange{Giveaway: show(g), Changed: changed}
+// showChange is show for an event, which also lists the changed members and says who changed them.
+func showChange(g row, changed []string, author *string) gen.GiveawayChange {
+	return gen.GiveawayChange{Giveaway: show(g), Changed: changed, AuthorID: author}
 }
 
 func show(g row) gen.Giveaway {

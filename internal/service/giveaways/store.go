@@ -17,6 +17,7 @@ const (
 	paused    = "paused"
 	drawing   = "drawing"
 	ended     = "ended"
+	cancelled = "cancelled"
 )
 
 // The states of a giveaway's entries.
@@ -167,6 +168,22 @@ func found(err error, guild, id string) error {
 	return fault.Wrap(err, "read giveaway", id, "of guild", guild)
 }
 
+// edit stores prize, description, winner count, host, metadata and end of a giveaway that tx
+// has locked. If the end of a paused giveaway changes, the pause moves it from now on.
+func edit(ctx context.Context, tx *db.Tx, g row) (row, error) {
+	edited, err := db.Get[row](ctx, tx, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
+		UPDATE giveaways
+		SET prize = $3, description = $4, winner_count = $5, host_id = $6, metadata = $7, ends_at = $8,
+		    paused_at = CASE WHEN ends_at <> $8 THEN greatest(instant.at, paused_at) ELSE paused_at END,
+		    updated_at = `+next+`
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns, g.GuildID, g.ID, g.Prize, g.Description, g.WinnerCount, g.HostID, g.Metadata, g.EndsAt)
+	return edited, fault.Wrap(err, "change giveaway", g.ID, "of guild", g.GuildID)
+}
+
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 	text, err := members.JSON(g)
@@ -244,6 +261,17 @@ var (
 		  AND id = $2
 		  AND status = 'paused'
 		RETURNING ` + columns
+
+	toCancelled = `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
+		UPDATE giveaways
+		SET status = 'cancelled', pot = 'frozen', paused_at = NULL, react_at = NULL, failures = 0,
+		    ended_at = ` + next + `, updated_at = ` + next + `
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status IN ('scheduled', 'active', 'paused')
+		RETURNING ` + columns
 )
 
 // move runs one of the statements above with further arguments. It returns a NotFound fault if the
@@ -256,9 +284,14 @@ func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *
 		if err != nil {
 			return row{}, err
 		}
-		return row{}, refused.With("The giveaway is %s; %s", now.Status, refused.Message)
+		return row{}, refusedIn(now, refused)
 	}
 	return g, fault.Wrap(err, "move giveaway", id, "of guild", guild)
+}
+
+// refusedIn puts the giveaway's state before the words of refused.
+func refusedIn(g row, refused *fault.Error) error {
+	return refused.With("The giveaway is %s; %s", g.Status, refused.Message)
 }
 
 // pot returns all entrants of the giveaway, sorted by user id as text.

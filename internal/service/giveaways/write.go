@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"guildhall/gen"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
@@ -64,8 +65,11 @@ func takeOver(ctx context.Context, tx *db.Tx, guild string, ids []string) error 
 
 // errDrawn returns the refusal of a change that comes after the draw.
 func errDrawn(g *row) error {
-	if g.Status == ended {
+	switch g.Status {
+	case ended:
 		return fault.New(fault.Refused, "giveaway_not_active", "The giveaway has ended: its winners and entries do not change any more.")
+	case cancelled:
+		return fault.New(fault.Refused, "giveaway_not_active", "The giveaway was cancelled: its entries do not change any more.")
 	}
 	return fault.New(fault.Refused, "giveaway_not_active", "The giveaway is being drawn: its entries do not change any more.")
 }
@@ -87,7 +91,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	if err := complete(is, c.Now); err != nil {
 		return err
 	}
-	if is.Status == ended && is.EndedAt == nil {
+	if is.over() && is.EndedAt == nil {
 		at := wire.At(c.Now)
 		is.EndedAt = &at
 	}
@@ -96,10 +100,14 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		return nil
 	}
 	is.CreatedAt, is.UpdatedAt = was.CreatedAt, was.UpdatedAt
-	if was.Status == ended {
+	if was.over() {
 		is.EndedAt = was.EndedAt
 	}
-	if stays {
+	switch moved := !is.EndsAt.Alike(was.EndsAt); {
+	case stays && moved && !r.Gives("paused_at"): // the pause moves the new end from now on
+		at := transfer.Latest(wire.At(c.Now), was.PausedAt)
+		is.PausedAt = &at
+	case stays:
 		is.PausedAt = was.PausedAt // the giveaway may have been paused after the call began
 	}
 	if is.ChannelID == "" {
@@ -114,11 +122,15 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 // mayMove returns an error unless a record may change a giveaway from one status to the other.
 func mayMove(was, is *row) error {
 	switch {
+	case is.Status == cancelled && was.running():
+		return nil
+	case is.Status == cancelled && was.Status == ended:
+		return transfer.Wrong("status", "a record does not cancel a giveaway that has ended")
 	case was.Status == ended && (is.Status != ended || !slices.Equal(was.Winners, is.Winners)):
 		return errDrawn(was)
 	case was.Status == is.Status:
 		return nil
-	case is.Status == ended && was.BotRun:
+	case is.Status == ended && was.BotRun && was.Status != cancelled:
 		return nil
 	case is.Status == active && (was.Status == scheduled || was.Status == paused), is.Status == paused && was.Status == active:
 		return nil
@@ -142,8 +154,11 @@ type step struct {
 func steps(r *transfer.Row[row]) (list []step) {
 	if r.Was == nil {
 		list = append(list, step{typ: event.GiveawayCreated})
-		if r.Is.Status == ended {
+		switch r.Is.Status {
+		case ended:
 			list = append(list, step{typ: event.GiveawayEnded})
+		case cancelled:
+			list = append(list, step{typ: event.GiveawayCancelled})
 		}
 		return list
 	}
@@ -154,6 +169,8 @@ func steps(r *transfer.Row[row]) (list []step) {
 	case was == is:
 	case is == ended:
 		list = append(list, step{typ: event.GiveawayEnded})
+	case is == cancelled:
+		list = append(list, step{typ: event.GiveawayCancelled})
 	case is == paused:
 		list = append(list, step{typ: event.GiveawayPaused})
 	case was == paused:
@@ -172,7 +189,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 			r.At = wire.Bounded(r.At.Time.Add(time.Duration(n-1) * time.Millisecond))
 		}
 		r.Is.UpdatedAt = r.At
-		if r.Is.Status == ended && (r.Was == nil || r.Was.Status != ended) {
+		if r.Is.over() && (r.Was == nil || !r.Was.over()) {
 			c.Knows(refOf(c.By.GuildID, r.Is.ID))
 		}
 	}
@@ -181,6 +198,9 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	}
 	for _, r := range rows {
 		err := moveMessage(ctx, tx, r)
+		if err == nil && r.Is.Status == cancelled {
+			err = withdraw(ctx, tx, r.Is)
+		}
 		if err == nil && r.Is.Status == active && (r.Was == nil || r.Was.Status == scheduled) {
 			err = present(ctx, tx, r.Is)
 		}
@@ -220,7 +240,7 @@ var storing = `
 			SET ` + members.Set("g", nil) + `,
 			    reaction_after = CASE WHEN giveaways.message_id = g.message_id THEN reaction_after ELSE '' END,
 			    rounds = CASE WHEN g.status = 'ended' THEN greatest(rounds, 1) ELSE rounds END,
-			    pot = CASE WHEN g.status = 'ended' AND $4 THEN 'frozen' ELSE pot END,
+			    pot = CASE WHEN g.status IN ('ended', 'cancelled') AND $4 THEN 'frozen' ELSE pot END,
 			    drawing_at = CASE WHEN g.status = 'ended' THEN coalesce(drawing_at, instant.at) ELSE drawing_at END
 			FROM given g, instant
 			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND giveaways.id = ANY ($3)
@@ -231,7 +251,7 @@ var storing = `
 			       $4 AND g.source = 'bot',
 			       CASE WHEN g.status = 'ended' AND g.source = 'bot' THEN 1 ELSE 0 END,
 			       CASE WHEN NOT $4 THEN 'open'
-			            WHEN g.status = 'ended' THEN 'frozen'
+			            WHEN g.status IN ('ended', 'cancelled') THEN 'frozen'
 			            WHEN g.status = 'drawing' AND g.source = 'api' THEN 'gathering'
 			            ELSE 'open' END,
 			       CASE WHEN g.status IN ('drawing', 'ended') THEN instant.at END,
@@ -258,8 +278,11 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 		g, list := *stored[r.Is.ID], steps(r)
 		for i, s := range list {
 			e := event.Change{At: g.UpdatedAt.Time.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}
-			if s.typ == event.GiveawayUpdated {
-				e.Data = showChange(g, s.changed)
+			switch s.typ {
+			case event.GiveawayUpdated:
+				e.Data = showChange(g, s.changed, nil)
+			case event.GiveawayCancelled:
+				e.Data = gen.GiveawayCancellation{Giveaway: show(g)}
 			}
 			told[s.typ] = append(told[s.typ], e)
 		}

@@ -57,7 +57,7 @@ var parts = []part{
 		SELECT g.id
 		FROM giveaways g
 		JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
-		WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused') AND e.entered_at <= $3
+		WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused', 'cancelled') AND e.entered_at <= $3
 		LIMIT $4`, changes: []string{`
 		SELECT g.id
 		FROM giveaways g
@@ -68,7 +68,7 @@ var parts = []part{
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), gone AS (
 			DELETE FROM giveaway_entries e
 			USING giveaways held
-			WHERE held.guild_id = $1 AND held.id = ANY ($4) AND held.status IN ('scheduled', 'active', 'paused')
+			WHERE held.guild_id = $1 AND held.id = ANY ($4) AND held.status IN ('scheduled', 'active', 'paused', 'cancelled')
 			  AND e.guild_id = $1 AND e.giveaway_id = held.id AND e.user_id = $2 AND e.entered_at <= $3
 			RETURNING e.giveaway_id, e.entries
 		)
@@ -213,7 +213,7 @@ var knownGuilds = `
 }, " OR ") + ` OR EXISTS (
 	        SELECT FROM giveaways r
 	        JOIN giveaway_entries e ON e.guild_id = r.guild_id AND e.giveaway_id = r.id AND e.user_id = $1
-	        WHERE r.guild_id = g.id AND r.status IN ('scheduled', 'active', 'paused')))
+	        WHERE r.guild_id = g.id AND r.status IN ('scheduled', 'active', 'paused', 'cancelled')))
 	ORDER BY g.id`
 
 // anyRow returns a condition that probes an index, guild by guild, for such rows. Without the
