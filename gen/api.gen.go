@@ -113,6 +113,7 @@ func (e CreateWebhookEndpointRequestDelivery) Valid() bool {
 // Defines values for GiveawayStatusFilter.
 const (
 	GiveawayStatusFilterActive    GiveawayStatusFilter = "active"
+	GiveawayStatusFilterCancelled GiveawayStatusFilter = "cancelled"
 	GiveawayStatusFilterDrawing   GiveawayStatusFilter = "drawing"
 	GiveawayStatusFilterEnded     GiveawayStatusFilter = "ended"
 	GiveawayStatusFilterPaused    GiveawayStatusFilter = "paused"
@@ -123,6 +124,8 @@ const (
 func (e GiveawayStatusFilter) Valid() bool {
 	switch e {
 	case GiveawayStatusFilterActive:
+		return true
+	case GiveawayStatusFilterCancelled:
 		return true
 	case GiveawayStatusFilterDrawing:
 		return true
@@ -263,6 +266,7 @@ func (e GuildFileGiveawaySource) Valid() bool {
 // Defines values for GuildFileGiveawayStatus.
 const (
 	GuildFileGiveawayStatusActive    GuildFileGiveawayStatus = "active"
+	GuildFileGiveawayStatusCancelled GuildFileGiveawayStatus = "cancelled"
 	GuildFileGiveawayStatusDrawing   GuildFileGiveawayStatus = "drawing"
 	GuildFileGiveawayStatusEnded     GuildFileGiveawayStatus = "ended"
 	GuildFileGiveawayStatusPaused    GuildFileGiveawayStatus = "paused"
@@ -273,6 +277,8 @@ const (
 func (e GuildFileGiveawayStatus) Valid() bool {
 	switch e {
 	case GuildFileGiveawayStatusActive:
+		return true
+	case GuildFileGiveawayStatusCancelled:
 		return true
 	case GuildFileGiveawayStatusDrawing:
 		return true
@@ -737,6 +743,7 @@ func (e RecordGiveawaySource) Valid() bool {
 // Defines values for RecordGiveawayStatus.
 const (
 	RecordGiveawayStatusActive    RecordGiveawayStatus = "active"
+	RecordGiveawayStatusCancelled RecordGiveawayStatus = "cancelled"
 	RecordGiveawayStatusDrawing   RecordGiveawayStatus = "drawing"
 	RecordGiveawayStatusEnded     RecordGiveawayStatus = "ended"
 	RecordGiveawayStatusPaused    RecordGiveawayStatus = "paused"
@@ -747,6 +754,8 @@ const (
 func (e RecordGiveawayStatus) Valid() bool {
 	switch e {
 	case RecordGiveawayStatusActive:
+		return true
+	case RecordGiveawayStatusCancelled:
 		return true
 	case RecordGiveawayStatusDrawing:
 		return true
@@ -1120,6 +1129,7 @@ const (
 	WebhookDeliveryEventFilterCaseCreated           WebhookDeliveryEventFilter = "case.created"
 	WebhookDeliveryEventFilterCaseUpdated           WebhookDeliveryEventFilter = "case.updated"
 	WebhookDeliveryEventFilterEconomyBalanceChanged WebhookDeliveryEventFilter = "economy.balance_changed"
+	WebhookDeliveryEventFilterGiveawayCancelled     WebhookDeliveryEventFilter = "giveaway.cancelled"
 	WebhookDeliveryEventFilterGiveawayCreated       WebhookDeliveryEventFilter = "giveaway.created"
 	WebhookDeliveryEventFilterGiveawayDrawing       WebhookDeliveryEventFilter = "giveaway.drawing"
 	WebhookDeliveryEventFilterGiveawayEnded         WebhookDeliveryEventFilter = "giveaway.ended"
@@ -1158,6 +1168,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterCaseUpdated:
 		return true
 	case WebhookDeliveryEventFilterEconomyBalanceChanged:
+		return true
+	case WebhookDeliveryEventFilterGiveawayCancelled:
 		return true
 	case WebhookDeliveryEventFilterGiveawayCreated:
 		return true
@@ -1276,6 +1288,7 @@ const (
 	WebhookEventTypeCaseCreated           WebhookEventType = "case.created"
 	WebhookEventTypeCaseUpdated           WebhookEventType = "case.updated"
 	WebhookEventTypeEconomyBalanceChanged WebhookEventType = "economy.balance_changed"
+	WebhookEventTypeGiveawayCancelled     WebhookEventType = "giveaway.cancelled"
 	WebhookEventTypeGiveawayCreated       WebhookEventType = "giveaway.created"
 	WebhookEventTypeGiveawayDrawing       WebhookEventType = "giveaway.drawing"
 	WebhookEventTypeGiveawayEnded         WebhookEventType = "giveaway.ended"
@@ -1313,6 +1326,8 @@ func (e WebhookEventType) Valid() bool {
 	case WebhookEventTypeCaseUpdated:
 		return true
 	case WebhookEventTypeEconomyBalanceChanged:
+		return true
+	case WebhookEventTypeGiveawayCancelled:
 		return true
 	case WebhookEventTypeGiveawayCreated:
 		return true
@@ -1658,6 +1673,15 @@ type BotWorkRefusalRequest struct {
 	Reason string `json:"reason"`
 }
 
+// CancelGiveawayRequest Why a giveaway is cancelled.
+type CancelGiveawayRequest struct {
+	// AuthorID Who cancels it; attribution only, shown in the event.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// Reason Why.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Case A moderation case.
 type Case struct {
 	// CreatedAt When the case was created.
@@ -1913,6 +1937,30 @@ type EventEconomyBalanceChanged struct {
 	Type string `json:"type"`
 }
 
+// EventGiveawayCancelled A giveaway was cancelled and will not be drawn.
+type EventGiveawayCancelled struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway that was cancelled, and why.
+	Data GiveawayCancellation `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventGiveawayCreated A giveaway was created.
 type EventGiveawayCreated struct {
 	// APIVersion Version of the API.
@@ -2081,7 +2129,7 @@ type EventGiveawayStarted struct {
 	Type string `json:"type"`
 }
 
-// EventGiveawayUpdated A record of the bot's changed what is written of a giveaway, and not its status.
+// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed what is written of a giveaway, and not its status.
 type EventGiveawayUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2698,7 +2746,7 @@ type Giveaway struct {
 	// Description More about it.
 	Description *string `json:"description"`
 
-	// EndedAt When the winners were drawn.
+	// EndedAt When the winners were drawn, or it was cancelled.
 	EndedAt *wire.Time `json:"ended_at"`
 
 	// EndsAt When it ends.
@@ -2741,11 +2789,26 @@ type Giveaway struct {
 	Winners []string `json:"winners"`
 }
 
+// GiveawayCancellation A giveaway that was cancelled, and why.
+type GiveawayCancellation struct {
+	// Embedded struct due to allOf(#/components/schemas/Giveaway)
+	Giveaway `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// AuthorID Who cancelled it.
+	AuthorID *string `json:"author_id"`
+
+	// Reason Why.
+	Reason *string `json:"reason"`
+}
+
 // GiveawayChange A giveaway after a change, and what the change was.
 type GiveawayChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Giveaway)
 	Giveaway `yaml:",inline"`
 	// Embedded fields due to inline allOf schema
+	// AuthorID Who changed it.
+	AuthorID *string `json:"author_id"`
+
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
 }
@@ -2758,10 +2821,10 @@ type GiveawayDraw struct {
 	// EntriesHash SHA-256 of all entries of the giveaway, in lower-case hexadecimal.
 	EntriesHash string `json:"entries_hash"`
 
-	// EntryCount Entries in the pot, which leaves out those of the members in `excluded_user_ids`.
+	// EntryCount Entries in the pot, which leaves out those of earlier winners and of the members in `excluded_user_ids`.
 	EntryCount int64 `json:"entry_count"`
 
-	// ExcludedUserIds Everyone who was left out, sorted as text. Winners of earlier rounds are among them.
+	// ExcludedUserIds Members whom the call left out, sorted as text. Winners of earlier rounds are left out without being named.
 	ExcludedUserIds []string `json:"excluded_user_ids"`
 
 	// Origin Who caused the event. Lets an integrator skip its own writes.
@@ -2770,13 +2833,16 @@ type GiveawayDraw struct {
 	// Reason Why it was rerolled, if the caller said so.
 	Reason *string `json:"reason"`
 
+	// ReplacedUserIds Winners whose places they took, by position.
+	ReplacedUserIds []string `json:"replaced_user_ids"`
+
 	// Round Number of the draw, from 1.
 	Round int `json:"round"`
 
 	// Seed The 32 random bytes that the draw follows from, in lower-case hexadecimal.
 	Seed string `json:"seed"`
 
-	// Winners Who was drawn in this round, in the order of the drawing. They took the first places of the giveaway's `winners`.
+	// Winners Who was drawn in this round, in the order of the drawing.
 	Winners []string `json:"winners"`
 }
 
@@ -2845,6 +2911,9 @@ type GiveawayList struct {
 
 // GiveawayReroll A reroll.
 type GiveawayReroll struct {
+	// AuthorID Who rerolled, as the caller says.
+	AuthorID *string `json:"author_id"`
+
 	// Giveaway A giveaway.
 	Giveaway Giveaway `json:"giveaway"`
 
@@ -2995,7 +3064,7 @@ type GuildFileGiveaway struct {
 	// Description More about it.
 	Description *string `json:"description,omitempty"`
 
-	// EndedAt When the winners were drawn.
+	// EndedAt When the winners were drawn, or it was cancelled.
 	EndedAt *wire.Time `json:"ended_at,omitempty"`
 
 	// EndsAt When it ends.
@@ -3065,7 +3134,7 @@ type GuildFileGiveawayDraw struct {
 	EntriesHash string `json:"entries_hash"`
 
 	// EntryCount Entries in the pot.
-	EntryCount *int64 `json:"entry_count,omitempty"`
+	EntryCount int64 `json:"entry_count"`
 
 	// Excluded Who was left out.
 	Excluded []string `json:"excluded,omitempty"`
@@ -3075,9 +3144,6 @@ type GuildFileGiveawayDraw struct {
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
-
-	// PastWinners Who had won before.
-	PastWinners []string `json:"past_winners,omitempty"`
 
 	// Reason Why.
 	Reason *string `json:"reason,omitempty"`
@@ -3096,9 +3162,6 @@ type GuildFileGiveawayDraw struct {
 
 	// TokenID Token that asked for it.
 	TokenID *string `json:"token_id,omitempty"`
-
-	// Winners The winners after it.
-	Winners []string `json:"winners,omitempty"`
 }
 
 // GuildFileGiveawayDrawRecord Kind of the record.
@@ -4000,7 +4063,7 @@ type RecordGiveaway struct {
 	// Description More about it.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
-	// EndedAt When the winners were drawn.
+	// EndedAt When the winners were drawn, or it was cancelled.
 	EndedAt nullable.Nullable[wire.Time] `json:"ended_at,omitempty"`
 
 	// EndsAt When it ends.
@@ -4417,6 +4480,9 @@ type ReopenTicketRequest struct {
 
 // RerollGiveawayRequest How to reroll.
 type RerollGiveawayRequest struct {
+	// AuthorID Who rerolls; attribution only, shown in the event.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// Count Winners to replace, from the first on; more than there are means all. Default 1.
 	Count *int `json:"count,omitempty"`
 
@@ -4425,6 +4491,9 @@ type RerollGiveawayRequest struct {
 
 	// Reason Why.
 	Reason *string `json:"reason,omitempty"`
+
+	// ReplaceUserIds Winners to replace, in place of `count`; who is no winner now is 422 `not_a_winner`.
+	ReplaceUserIds []string `json:"replace_user_ids,omitempty"`
 }
 
 // RotateWebhookSecretRequest How the old secret ends.
@@ -4686,6 +4755,30 @@ type UpdateCaseRequest struct {
 
 	// Reason The new reason.
 	Reason *string `json:"reason,omitempty"`
+}
+
+// UpdateGiveawayRequest What to change; at least one member besides `author_id`.
+type UpdateGiveawayRequest struct {
+	// AuthorID Who edits it; attribution only, shown in the event.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// Description The new description; null clears it.
+	Description nullable.Nullable[string] `json:"description,omitempty"`
+
+	// EndsAt The new end; in the future and after the start.
+	EndsAt *wire.Time `json:"ends_at,omitempty"`
+
+	// HostID The new host; null clears it.
+	HostID nullable.Nullable[string] `json:"host_id,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
+
+	// Prize The new prize. Custom emoji are posted as they are.
+	Prize *string `json:"prize,omitempty"`
+
+	// WinnerCount How many winners to draw.
+	WinnerCount *int `json:"winner_count,omitempty"`
 }
 
 // UpdateGuildSettingsRequest What to change of the settings, at both levels; members that are left out stay. The level curve is the program's and can only be repeated.
@@ -5720,6 +5813,12 @@ type TransferBalanceJSONRequestBody = TransferBalanceRequest
 // CreateGiveawayJSONRequestBody defines body for CreateGiveaway for application/json ContentType.
 type CreateGiveawayJSONRequestBody = CreateGiveawayRequest
 
+// UpdateGiveawayJSONRequestBody defines body for UpdateGiveaway for application/json ContentType.
+type UpdateGiveawayJSONRequestBody = UpdateGiveawayRequest
+
+// CancelGiveawayJSONRequestBody defines body for CancelGiveaway for application/json ContentType.
+type CancelGiveawayJSONRequestBody = CancelGiveawayRequest
+
 // RerollGiveawayJSONRequestBody defines body for RerollGiveaway for application/json ContentType.
 type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 
@@ -5854,6 +5953,12 @@ type ServerInterface interface {
 	// GetGiveaway Get a giveaway
 	// (GET /giveaways/{id})
 	GetGiveaway(ctx echo.Context, id GiveawayID) error
+	// UpdateGiveaway Edit a giveaway
+	// (PATCH /giveaways/{id})
+	UpdateGiveaway(ctx echo.Context, id GiveawayID) error
+	// CancelGiveaway Cancel a giveaway
+	// (POST /giveaways/{id}/cancel)
+	CancelGiveaway(ctx echo.Context, id GiveawayID) error
 	// ListGiveawayDraws List draws
 	// (GET /giveaways/{id}/draws)
 	ListGiveawayDraws(ctx echo.Context, id GiveawayID, params ListGiveawayDrawsParams) error
@@ -6501,6 +6606,38 @@ func (w *ServerInterfaceWrapper) GetGiveaway(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGiveaway(ctx, id)
+	return err
+}
+
+// UpdateGiveaway converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateGiveaway(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id GiveawayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateGiveaway(ctx, id)
+	return err
+}
+
+// CancelGiveaway converts echo context to params.
+func (w *ServerInterfaceWrapper) CancelGiveaway(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id GiveawayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CancelGiveaway(ctx, id)
 	return err
 }
 
@@ -7515,6 +7652,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/giveaways", wrapper.ListGiveaways, options.OperationMiddlewares["listGiveaways"]...)
 	router.POST(options.BaseURL+"/giveaways", wrapper.CreateGiveaway, options.OperationMiddlewares["createGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id", wrapper.GetGiveaway, options.OperationMiddlewares["getGiveaway"]...)
+	router.PATCH(options.BaseURL+"/giveaways/:id", wrapper.UpdateGiveaway, options.OperationMiddlewares["updateGiveaway"]...)
+	router.POST(options.BaseURL+"/giveaways/:id/cancel", wrapper.CancelGiveaway, options.OperationMiddlewares["cancelGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id/draws", wrapper.ListGiveawayDraws, options.OperationMiddlewares["listGiveawayDraws"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/end", wrapper.EndGiveaway, options.OperationMiddlewares["endGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id/entries", wrapper.ListGiveawayEntries, options.OperationMiddlewares["listGiveawayEntries"]...)
@@ -8116,6 +8255,52 @@ type GetGiveawayResponseObject interface {
 type GetGiveaway200JSONResponse GiveawayEnvelope
 
 func (response GetGiveaway200JSONResponse) VisitGetGiveawayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateGiveawayRequestObject struct {
+	ID   GiveawayID `json:"id"`
+	Body *UpdateGiveawayJSONRequestBody
+}
+
+type UpdateGiveawayResponseObject interface {
+	VisitUpdateGiveawayResponse(w http.ResponseWriter) error
+}
+
+type UpdateGiveaway200JSONResponse GiveawayEnvelope
+
+func (response UpdateGiveaway200JSONResponse) VisitUpdateGiveawayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelGiveawayRequestObject struct {
+	ID   GiveawayID `json:"id"`
+	Body *CancelGiveawayJSONRequestBody
+}
+
+type CancelGiveawayResponseObject interface {
+	VisitCancelGiveawayResponse(w http.ResponseWriter) error
+}
+
+type CancelGiveaway200JSONResponse GiveawayEnvelope
+
+func (response CancelGiveaway200JSONResponse) VisitCancelGiveawayResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9242,6 +9427,12 @@ type StrictServerInterface interface {
 	// GetGiveaway Get a giveaway
 	// (GET /giveaways/{id})
 	GetGiveaway(ctx context.Context, request GetGiveawayRequestObject) (GetGiveawayResponseObject, error)
+	// UpdateGiveaway Edit a giveaway
+	// (PATCH /giveaways/{id})
+	UpdateGiveaway(ctx context.Context, request UpdateGiveawayRequestObject) (UpdateGiveawayResponseObject, error)
+	// CancelGiveaway Cancel a giveaway
+	// (POST /giveaways/{id}/cancel)
+	CancelGiveaway(ctx context.Context, request CancelGiveawayRequestObject) (CancelGiveawayResponseObject, error)
 	// ListGiveawayDraws List draws
 	// (GET /giveaways/{id}/draws)
 	ListGiveawayDraws(ctx context.Context, request ListGiveawayDrawsRequestObject) (ListGiveawayDrawsResponseObject, error)
@@ -10231,6 +10422,105 @@ func (sh *strictHandler) GetGiveaway(ctx echo.Context, id GiveawayID) error {
 		return err
 	} else if validResponse, ok := response.(GetGiveawayResponseObject); ok {
 		return validResponse.VisitGetGiveawayResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateGiveaway operation middleware
+func (sh *strictHandler) UpdateGiveaway(ctx echo.Context, id GiveawayID) error {
+	var request UpdateGiveawayRequestObject
+
+	request.ID = id
+
+	var body UpdateGiveawayJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateGiveaway(ctx.Request().Context(), request.(UpdateGiveawayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateGiveaway")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateGiveawayResponseObject); ok {
+		return validResponse.VisitUpdateGiveawayResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CancelGiveaway operation middleware
+func (sh *strictHandler) CancelGiveaway(ctx echo.Context, id GiveawayID) error {
+	var request CancelGiveawayRequestObject
+
+	request.ID = id
+
+	var body CancelGiveawayJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelGiveaway(ctx.Request().Context(), request.(CancelGiveawayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelGiveaway")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CancelGiveawayResponseObject); ok {
+		return validResponse.VisitCancelGiveawayResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -24,7 +24,6 @@ var ownLimits = map[string]string{
 	"BotStream.name":                           "a stream's name is part of a path",
 	"WebhookDeliveryAttempt.number":            "it counts attempts",
 	"GuildRecord.number":                       "the guild's later numbers need room below the largest integer",
-	"GuildFileGiveawayDraw.round":              "later rounds need room below the largest integer",
 	"BotWorkRefusalRequest.reason":             "a refusal is shown in a message that has other words",
 	"WalletLeaderboardEntry.rank":              "a page of a leaderboard ends at the 10,000th",
 	"LevelLeaderboardEntry.rank":               "a page of a leaderboard ends at the 10,000th",

@@ -84,25 +84,23 @@ CREATE TABLE giveaway_entries (
 -- The order of the list. The numeric order of ids is that of their length, then of their text.
 CREATE INDEX giveaway_entries_oldest ON giveaway_entries (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 
--- The record of one draw, never changed. With it and the entries anyone can repeat the
--- draw: the winners are drawn by the seed from the entrants who are neither in
--- past_winners nor in excluded, as internal/service/giveaways documents.
+-- The record of one draw, never changed. With the records and the entries anyone can repeat the
+-- draw: the winners are drawn by the seed from the entrants who had not won before and are not
+-- in excluded, as internal/service/giveaways documents. Nothing in a record grows with the rounds.
 CREATE TABLE giveaway_draws (
     guild_id     text COLLATE "C" NOT NULL,
     giveaway_id  text COLLATE "C" NOT NULL,
     round        integer     NOT NULL
-        CONSTRAINT giveaway_draws_round CHECK (round >= 1),
+        CONSTRAINT giveaway_draws_round CHECK (round BETWEEN 1 AND 1000),
     seed         bytea       NOT NULL
         CONSTRAINT giveaway_draws_seed CHECK (octet_length(seed) = 32),
     entries_hash bytea       NOT NULL
         CONSTRAINT giveaway_draws_entries_hash CHECK (octet_length(entries_hash) = 32),
-    entry_count  bigint -- entries of the round, without those of past_winners and excluded; null: counted when shown
+    entry_count  bigint      NOT NULL -- entries of the round, without those of earlier winners and of excluded
         CONSTRAINT giveaway_draws_entry_count CHECK (entry_count BETWEEN 0 AND 9007199254740991),
-    past_winners text[]      NOT NULL, -- everybody who had won it before this round
     excluded     text[]      NOT NULL, -- members whom the caller of a reroll left out
     drawn        text[]      NOT NULL, -- this round's winners, in the order of drawing
     replaced     text[]      NOT NULL, -- the winners whom they replace
-    winners      text[]      NOT NULL, -- the giveaway's winners after the round
     token_id     text COLLATE "C",     -- the token that asked for a reroll; null for the first draw
     reason       text,
     drawn_at     timestamptz NOT NULL DEFAULT now(),

@@ -165,7 +165,6 @@ CREATE TABLE chat_intents (
     try_at timestamp with time zone,
     tries integer NOT NULL DEFAULT 0,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
-    settled_at timestamp with time zone,
     CONSTRAINT chat_intents_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT chat_intents_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT chat_intents_kind CHECK ((kind = ANY (ARRAY['ticket_message'::text, 'giveaway_started'::text, 'giveaway_resumed'::text, 'giveaway_ended'::text, 'giveaway_rerolled'::text]))),
@@ -225,12 +224,10 @@ CREATE TABLE giveaway_draws (
     round integer NOT NULL,
     seed bytea NOT NULL,
     entries_hash bytea NOT NULL,
-    entry_count bigint,
-    past_winners text[] NOT NULL,
+    entry_count bigint NOT NULL,
     excluded text[] NOT NULL,
     drawn text[] NOT NULL,
     replaced text[] NOT NULL,
-    winners text[] NOT NULL,
     token_id text COLLATE "C",
     reason text,
     drawn_at timestamp with time zone NOT NULL DEFAULT now(),
@@ -238,7 +235,7 @@ CREATE TABLE giveaway_draws (
     CONSTRAINT giveaway_draws_guild_id_giveaway_id_fkey FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways(guild_id, id) ON DELETE CASCADE,
     CONSTRAINT giveaway_draws_entries_hash CHECK ((octet_length(entries_hash) = 32)),
     CONSTRAINT giveaway_draws_entry_count CHECK (((entry_count >= 0) AND (entry_count <= '9007199254740991'::bigint))),
-    CONSTRAINT giveaway_draws_round CHECK ((round >= 1)),
+    CONSTRAINT giveaway_draws_round CHECK (((round >= 1) AND (round <= 1000))),
     CONSTRAINT giveaway_draws_seed CHECK ((octet_length(seed) = 32))
 );
 
@@ -294,7 +291,7 @@ CREATE TABLE giveaways (
     CONSTRAINT giveaways_pot CHECK ((pot = ANY (ARRAY['open'::text, 'gathering'::text, 'frozen'::text]))),
     CONSTRAINT giveaways_prize_length CHECK (((char_length(prize) >= 1) AND (char_length(prize) <= 200))),
     CONSTRAINT giveaways_source CHECK ((source = ANY (ARRAY['api'::text, 'bot'::text]))),
-    CONSTRAINT giveaways_status CHECK ((status = ANY (ARRAY['scheduled'::text, 'active'::text, 'paused'::text, 'drawing'::text, 'ended'::text]))),
+    CONSTRAINT giveaways_status CHECK ((status = ANY (ARRAY['scheduled'::text, 'active'::text, 'paused'::text, 'drawing'::text, 'ended'::text, 'cancelled'::text]))),
     CONSTRAINT giveaways_winner_count CHECK (((winner_count >= 1) AND (winner_count <= 100)))
 ) WITH (fillfactor=85);
 

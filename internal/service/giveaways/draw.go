@@ -59,6 +59,7 @@ const drawTime = time.Minute
 // order describes what a draw has to do.
 type order struct {
 	count    int      // how many winners to draw
+	places   []int    // the positions of the winners to replace; nil: the first ones
 	all      bool     // refuse if fewer can be drawn
 	excluded []string // users who cannot win, besides all earlier winners
 	tokenID  *string  // the token that asked for the draw
@@ -66,8 +67,8 @@ type order struct {
 }
 
 // conduct draws one round of a giveaway that tx has locked, records the draw and stores the
-// winners: the new winners replace the first ones, the others stay. If all are required and there
-// are too few entrants, it returns a Refused fault and changes nothing.
+// winners: the new winners take the positions that o names, the others stay. If all are required
+// and there are too few entrants, it returns a Refused fault and changes nothing.
 func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error) {
 	past, err := pastWinners(ctx, tx, g)
 	if err != nil {
@@ -94,32 +95,20 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 		return row{}, record{}, fault.New(fault.Refused, "not_enough_entries",
 			"Winners to replace: %d; eligible entrants that remain: %d.", o.count, len(drawn))
 	}
-	count := weight(all, out)
+	winners, replaced := replace(g.Winners, o.places, drawn)
 	r := record{
 		Round:       g.Rounds + 1,
 		Seed:        seed,
 		EntriesHash: potHash(all),
-		EntryCount:  &count,
-		PastWinners: past,
+		EntryCount:  weight(all, out),
 		Excluded:    excluded,
 		Drawn:       drawn,
-		Replaced:    slices.Clone(g.Winners[:min(len(drawn), len(g.Winners))]),
-		Winners:     replace(g.Winners, drawn),
+		Replaced:    replaced,
 		TokenID:     o.tokenID,
 		Reason:      o.reason,
 	}
-	g, err = settle(ctx, tx, g, r)
+	g, err = settle(ctx, tx, g, r, winners)
 	return g, r, err
-}
-
-// pastWinners returns everyone who has ever won the giveaway: the present winners, those of the
-// last draw, and all earlier ones.
-func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
-	last, err := lastRecord(ctx, tx, g)
-	if err != nil {
-		return nil, err
-	}
-	return distinct(slices.Concat(g.Winners, last.PastWinners, last.Drawn)), nil
 }
 
 // distinct returns the ids sorted and without duplicates. It never returns nil.

@@ -46,7 +46,7 @@ func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 		}
 	}
 	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `
-		SELECT winners
+		SELECT drawn
 		FROM giveaway_draws
 		WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
 		s.t.Errorf("the record of giveaway %s says %v, the giveaway %v", id, drawn, g.Winners)
@@ -60,7 +60,7 @@ func (s giveawayDB) wantRepeatable(id string) {
 	s.t.Helper()
 	var records []record
 	if err := s.DB.Reader().SelectContext(context.Background(), &records, `
-		SELECT round, seed, entries_hash, entry_count, past_winners, excluded, drawn, replaced, winners, token_id, reason
+		SELECT round, seed, entries_hash, entry_count, excluded, drawn, replaced, token_id, reason
 		FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2 ORDER BY round`, guild, id); err != nil {
 		s.t.Fatal(err)
 	}
@@ -73,7 +73,8 @@ func (s giveawayDB) wantRepeatable(id string) {
 	for _, e := range all {
 		weights[e.UserID] = e.Entries
 	}
-	var won, winners []string
+	winners := s.firstWinners(id, records)
+	won := slices.Clone(winners)
 	for i, r := range records {
 		if r.Round != i+1 {
 			s.t.Errorf("record %d of giveaway %s says round %d", i+1, id, r.Round)
@@ -81,21 +82,48 @@ func (s giveawayDB) wantRepeatable(id string) {
 		if !bytes.Equal(r.EntriesHash, potHash(all)) {
 			s.t.Errorf("round %d of giveaway %s was drawn from other entries", r.Round, id)
 		}
-		if !slices.Equal(r.PastWinners, distinct(won)) {
-			s.t.Errorf("round %d of giveaway %s knows the past winners %v, there were %v", r.Round, id, r.PastWinners, won)
-		}
-		out := setOf(slices.Concat(r.PastWinners, r.Excluded)...)
-		if want := weight(all, out); *r.EntryCount != want {
-			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, *r.EntryCount, want)
+		out := setOf(slices.Concat(won, r.Excluded)...)
+		if want := weight(all, out); r.EntryCount != want {
+			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, r.EntryCount, want)
 		}
 		if again := repeat(r.Seed, weights, out, len(r.Drawn)); !slices.Equal(again, r.Drawn) {
 			s.t.Errorf("round %d of giveaway %s drew %v, repeated it draws %v", r.Round, id, r.Drawn, again)
 		}
-		if want := replace(winners, r.Drawn); !slices.Equal(r.Winners, want) {
-			s.t.Errorf("round %d of giveaway %s left the winners %v, want %v", r.Round, id, r.Winners, want)
+		for k, user := range r.Drawn {
+			if slices.Contains(won, user) {
+				s.t.Errorf("round %d of giveaway %s drew %s, who had won before", r.Round, id, user)
+			}
+			if k >= len(r.Replaced) {
+				winners = append(winners, user)
+			} else if at := slices.Index(winners, r.Replaced[k]); at >= 0 {
+				winners[at] = user
+			} else {
+				s.t.Errorf("round %d of giveaway %s replaced %s, who was no winner", r.Round, id, r.Replaced[k])
+			}
 		}
-		won, winners = append(won, r.Drawn...), r.Winners
+		won = append(won, r.Drawn...)
 	}
+	if g := s.get(id); len(records) > 0 && !slices.Equal(g.Winners, winners) {
+		s.t.Errorf("the records of giveaway %s leave the winners %v, it has %v", id, winners, g.Winners)
+	}
+}
+
+// firstWinners returns the winners that a giveaway came with, in the order of their positions:
+// those who are winners now, or were replaced, and were never drawn.
+func (s giveawayDB) firstWinners(id string, records []record) (list []string) {
+	list = slices.Clone(s.get(id).Winners)
+	for _, r := range slices.Backward(records) {
+		for k, user := range slices.Backward(r.Drawn) {
+			if at := slices.Index(list, user); at < 0 {
+				s.t.Errorf("round %d of giveaway %s drew %s, whom no later round replaced", r.Round, id, user)
+			} else if k < len(r.Replaced) {
+				list[at] = r.Replaced[k]
+			} else {
+				list = slices.Delete(list, at, at+1)
+			}
+		}
+	}
+	return list
 }
 
 func TestDraw(t *testing.T) {
@@ -374,7 +402,7 @@ func TestDrawOfAHundredThousand(t *testing.T) {
 	if g := s.get("a"); g.Rounds != 2 || len(distinct(g.Winners)) != 100 {
 		t.Errorf("after %d rounds there are %d winners", g.Rounds, len(distinct(g.Winners)))
 	}
-	first := dbtest.Value[db.Strings](s.t, s.DB, `SELECT winners FROM giveaway_draws WHERE round = 1`)
+	first := dbtest.Value[db.Strings](s.t, s.DB, `SELECT drawn FROM giveaway_draws WHERE round = 1`)
 	for _, w := range s.get("a").Winners {
 		if slices.Contains(first, w) || w == user(1) || w == user(2) {
 			t.Errorf("user %s won again or was excluded", w)

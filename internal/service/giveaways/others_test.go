@@ -32,9 +32,9 @@ const others = `
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 		SELECT $1, id, u, 1 FROM made, unnest(ARRAY['7001', '7002']) u
 	)
-	INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+	INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced,
 		entry_count, drawn_at)
-	SELECT $1, id, 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{7001}', '{}', '{7001}', 2, now()
+	SELECT $1, id, 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{7001}', '{}', 2, now()
 	FROM made
 	WHERE rounds > 0`
 

@@ -84,15 +84,13 @@ type record struct {
 	Round       int        `db:"round" json:"round"`
 	Seed        hash       `db:"seed" json:"seed"`
 	EntriesHash hash       `db:"entries_hash" json:"entries_hash"`
-	PastWinners db.Strings `db:"past_winners" json:"past_winners"`
 	Excluded    db.Strings `db:"excluded" json:"excluded"`
 	Drawn       db.Strings `db:"drawn" json:"drawn"`
 	Replaced    db.Strings `db:"replaced" json:"replaced"`
-	Winners     db.Strings `db:"winners" json:"winners"`
 	TokenID     *string    `db:"token_id" json:"token_id"`
 	Reason      *string    `db:"reason" json:"reason"`
 	DrawnAt     wire.Time  `db:"drawn_at" json:"drawn_at"`
-	EntryCount  *int64     `db:"entry_count" json:"entry_count"` // null in draws of the first release
+	EntryCount  int64      `db:"entry_count" json:"entry_count"`
 }
 
 var recordColumns = transfer.ColumnsOf[record]().All()

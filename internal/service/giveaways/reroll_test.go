@@ -59,6 +59,35 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 		s.WantEvent(t, "giveaway.rerolled", "")
 	})
+	t.Run("replaces the winners that are named, where they stand", func(t *testing.T) {
+		s := s.on(t)
+		id, before := s.ended(4, 9)
+		at := apitest.Path("id", id)
+		body := `{"replace_user_ids":` + quote([]string{before[3], before[1]}) + `,"author_id":"55"}`
+		after := s.winners(s.Do(t, "rerollGiveaway", body, at).Want(t, 200, ""))
+		if len(after) != 4 || after[0] != before[0] || after[2] != before[2] || slices.Contains(before, after[1]) || slices.Contains(before, after[3]) {
+			t.Errorf("the winners %v became %v", before, after)
+		}
+		s.WantEvent(t, "giveaway.rerolled", fmt.Sprintf(`{"data":{"replaced_user_ids":%s,"new_user_ids":%s,"author_id":"55"}}`,
+			quote([]string{before[1], before[3]}), quote([]string{after[1], after[3]})))
+		s.Do(t, "rerollGiveaway", body, at).WantError(t, 422, "not_a_winner")
+		s.Do(t, "rerollGiveaway", `{"replace_user_ids":`+quote(after)+`}`, at).WantError(t, 422, "not_enough_entries")
+		for _, both := range []string{`{"replace_user_ids":["1"],"count":1}`, `{"replace_user_ids":[]}`, `{"replace_user_ids":["1","1"]}`} {
+			s.Do(t, "rerollGiveaway", both, at).WantError(t, 400, "invalid_request")
+		}
+		s.Do(t, "rerollGiveaway", `{"replace_user_ids":null,"count":1}`, at).Want(t, 200, "")
+		s.WantEvent(t, "giveaway.rerolled", "")
+		s.WantNoEvent(t)
+	})
+	t.Run("refuses one that was drawn a thousand times", func(t *testing.T) {
+		s := s.on(t)
+		id, _ := s.ended(1, 9)
+		dbtest.Exec(t, s.DB(), `UPDATE giveaways SET rounds = 999 WHERE id = $1`, id)
+		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).Want(t, 200, "")
+		s.WantEvent(t, "giveaway.rerolled", "")
+		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "too_many_rerolls")
+		s.WantNoEvent(t)
+	})
 	t.Run("never draws who won before or is excluded", func(t *testing.T) {
 		s := s.on(t)
 		id, before := s.ended(1, 4)

@@ -176,8 +176,38 @@ func replaceable(count, winners, winnerCount int) int {
 	return min(count, winners)
 }
 
-// replace replaces the first winners by drawn and keeps the others.
-func replace(winners, drawn []string) []string {
-	kept := winners[min(len(drawn), len(winners)):]
-	return append(slices.Clone(drawn), kept...)
+// maxRounds is how many draws a giveaway has at most.
+const maxRounds = 1000
+
+// replace returns winners with drawn at the given positions, or at the first ones if places is
+// nil, and the winners who were there. Winners for whom there is no position come last.
+func replace(winners []string, places []int, drawn []string) (now, replaced []string) {
+	now, replaced = slices.Clone(winners), []string{}
+	for i, user := range drawn {
+		at := i
+		if places != nil {
+			at = places[i]
+		}
+		if at >= len(now) {
+			now = append(now, user)
+			continue
+		}
+		replaced = append(replaced, now[at])
+		now[at] = user
+	}
+	return now, replaced
+}
+
+// placesOf returns the positions of users among winners in ascending order, or the first user
+// who is no winner.
+func placesOf(winners, users []string) (places []int, stranger string) {
+	for _, user := range users {
+		at := slices.Index(winners, user)
+		if at < 0 {
+			return nil, user
+		}
+		places = append(places, at)
+	}
+	slices.Sort(places)
+	return places, ""
 }

@@ -282,18 +282,21 @@ func TestReplaceable(t *testing.T) {
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name                 string
-		winners, drawn, want []string
+		name                           string
+		winners, drawn, want, replaced []string
+		places                         []int
 	}{
-		{"takes the first places", []string{"a", "b", "c"}, []string{"x", "y"}, []string{"x", "y", "c"}},
-		{"takes all places", []string{"a", "b"}, []string{"x", "y"}, []string{"x", "y"}},
-		{"fills empty places", nil, []string{"x", "y"}, []string{"x", "y"}},
+		{"takes the first places", []string{"a", "b", "c"}, []string{"x", "y"}, []string{"x", "y", "c"}, []string{"a", "b"}, nil},
+		{"takes all places", []string{"a", "b"}, []string{"x", "y"}, []string{"x", "y"}, []string{"a", "b"}, nil},
+		{"fills empty places", nil, []string{"x", "y"}, []string{"x", "y"}, nil, nil},
+		{"takes given places", []string{"a", "b", "c"}, []string{"x", "y"}, []string{"x", "b", "y"}, []string{"a", "c"}, []int{0, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			before := slices.Clone(c.winners)
-			if got := replace(c.winners, c.drawn); !slices.Equal(got, c.want) {
-				t.Errorf("replace(%v, %v) is %v, want %v", c.winners, c.drawn, got, c.want)
+			got, replaced := replace(c.winners, c.places, c.drawn)
+			if !slices.Equal(got, c.want) || !slices.Equal(replaced, c.replaced) {
+				t.Errorf("replace(%v, %v, %v) is %v, %v, want %v, %v", c.winners, c.places, c.drawn, got, replaced, c.want, c.replaced)
 			}
 			if !slices.Equal(before, c.winners) {
 				t.Errorf("the winners before became %v", c.winners)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"time"
 
 	"guildhall/gen"
@@ -229,17 +228,16 @@ func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestO
 	return gen.ResumeGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
-// RerollGiveaway replaces the first winners with entrants who have never won. If there are too few,
-// it returns a Refused fault and changes nothing.
+// RerollGiveaway replaces the first winners, or the named ones, with entrants who have never won.
+// If there are too few, it returns a Refused fault and changes nothing.
 func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var body gen.RerollGiveawayRequest
 	if r.Body != nil {
 		body = *r.Body
 	}
-	count := 1
-	if body.Count != nil {
-		count = *body.Count
+	if body.Count != nil && body.ReplaceUserIds != nil {
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /count: does not go with replace_user_ids")
 	}
 	g, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
@@ -248,13 +246,12 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 	if g.Status != ended {
 		return nil, fault.New(fault.Refused, "giveaway_not_ended", "The giveaway is %s; only one that has ended can be rerolled.", g.Status)
 	}
-	g, draw, err := conduct(ctx, tx, g, order{
-		count:    replaceable(count, len(g.Winners), g.WinnerCount),
-		all:      true,
-		excluded: body.ExcludeUserIds,
-		tokenID:  &by.ID,
-		reason:   body.Reason,
-	})
+	o, err := orderOf(g, body)
+	if err != nil {
+		return nil, err
+	}
+	o.tokenID = &by.ID
+	g, draw, err := conduct(ctx, tx, g, o)
 	if err != nil {
 		return nil, err
 	}
@@ -273,6 +270,28 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 	return gen.RerollGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
+// orderOf says what a reroll that body asks for is to do.
+func orderOf(g row, body gen.RerollGiveawayRequest) (order, error) {
+	if g.Rounds >= maxRounds {
+		return order{}, fault.New(fault.Refused, "too_many_rerolls", "The giveaway was drawn %d times; it is not rerolled any more.", g.Rounds)
+	}
+	o := order{all: true, excluded: body.ExcludeUserIds, reason: body.Reason}
+	if len(body.ReplaceUserIds) > 0 {
+		places, stranger := placesOf(g.Winners, body.ReplaceUserIds)
+		if stranger != "" {
+			return order{}, fault.New(fault.Refused, "not_a_winner", "User %s is no winner of the giveaway now.", stranger)
+		}
+		o.count, o.places = len(places), places
+		return o, nil
+	}
+	count := 1
+	if body.Count != nil {
+		count = *body.Count
+	}
+	o.count = replaceable(count, len(g.Winners), g.WinnerCount)
+	return o, nil
+}
+
 func location(g row) string { return "/api/v1/giveaways/" + g.ID }
 
 func showEntry(e entry) gen.GiveawayEntry {
@@ -286,9 +305,10 @@ func showDraw(d record) gen.GiveawayDraw {
 		DrawnAt:         d.DrawnAt,
 		Seed:            hex.EncodeToString(d.Seed),
 		EntriesHash:     hex.EncodeToString(d.EntriesHash),
-		EntryCount:      *d.EntryCount,
-		ExcludedUserIds: distinct(slices.Concat(d.PastWinners, d.Excluded)),
+		EntryCount:      d.EntryCount,
+		ExcludedUserIds: d.Excluded,
 		Winners:         d.Drawn,
+		ReplacedUserIds: d.Replaced,
 		Reason:          d.Reason,
 		Origin:          gen.EventOrigin{Type: by.Type(), TokenID: by.TokenID(), KeyID: by.KeyID()},
 	}

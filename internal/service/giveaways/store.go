@@ -88,17 +88,9 @@ var (
 		  AND user_id = $5
 		LIMIT $3 OFFSET $4`
 
-	// Draws of the first release have no number of entries.
 	draws = `
-		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason, drawn_at,
-		       coalesce(entry_count, (
-		           SELECT coalesce(sum(e.entries), 0)::bigint
-		           FROM giveaway_entries e
-		           WHERE e.guild_id = $1
-		             AND e.giveaway_id = $2
-		             AND e.user_id <> ALL (d.past_winners || d.excluded)
-		       )) AS entry_count
-		FROM giveaway_draws d
+		SELECT ` + recordColumns + `
+		FROM giveaway_draws
 		WHERE guild_id = $1
 		  AND giveaway_id = $2
 		ORDER BY round
@@ -305,34 +297,26 @@ func pot(ctx context.Context, q db.Querier, g row) ([]entrant, error) {
 	return all, fault.Wrap(err, "read the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// lastRecord returns the past winners of the giveaway's newest draw and the winners drawn then. It
-// returns the zero record if there is no draw: nothing was drawn yet, or the giveaway was imported.
-func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
-	if g.Rounds == 0 {
-		return record{}, nil
-	}
-	r, err := db.Get[record](ctx, tx, `
-		SELECT round, past_winners, drawn
+// pastWinners returns everyone who ever won the giveaway: its winners, and everyone who was
+// replaced. A first round that the bot drew has no record, so those drawn alone would not do.
+func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
+	replaced, err := db.Select[string](ctx, tx, `
+		SELECT DISTINCT unnest(replaced)
 		FROM giveaway_draws
 		WHERE guild_id = $1
-		  AND giveaway_id = $2
-		ORDER BY round DESC
-		LIMIT 1`, g.GuildID, g.ID)
-	if err != nil && !db.Missing(err) {
-		return record{}, fault.Wrap(err, "read the last draw of giveaway", g.ID, "in guild", g.GuildID)
-	}
-	return r, nil
+		  AND giveaway_id = $2`, g.GuildID, g.ID)
+	return append(replaced, g.Winners...), fault.Wrap(err, "read who was replaced in giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // settle stores the record of a draw and the resulting winners of a giveaway that tx has locked.
 // Both rows get the same instant.
-func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
+func settle(ctx context.Context, tx *db.Tx, g row, r record, winners []string) (row, error) {
 	ended, err := db.Get[row](ctx, tx, `
 		WITH moment AS (
 			SELECT clock_timestamp() AS at
 		), moved AS (
 			UPDATE giveaways g
-			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0, edit_failures = 0,
+			SET status = 'ended', pot = 'frozen', winners = $8, rounds = $3, failures = 0, edit_failures = 0,
 			    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN coalesce(edit_at, moment.at) END,
 			    ended_at = coalesce(ended_at, `+db.Next("moment.at", "updated_at")+`),
 			    updated_at = `+db.Next("moment.at", "updated_at")+`
@@ -341,14 +325,14 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 			  AND id = $2
 			RETURNING `+columns+`
 		), kept AS (
-			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced,
 			                            token_id, reason, entry_count, drawn_at)
-			SELECT $1 /*: home.id */, moved.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, moved.updated_at
+			SELECT $1 /*: home.id */, moved.id, $3, $4, $5, $6, $7, $9, $10, $11, $12, moved.updated_at
 			FROM moved /*: moved JOIN guilds home ON home.id = $1 */
 		)
 		SELECT `+columns+`
 		FROM moved`,
-		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners,
+		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.Excluded, r.Drawn, db.Array(winners), r.Replaced,
 		r.TokenID, r.Reason, r.EntryCount)
 	return ended, fault.Wrap(err, "record draw", strconv.Itoa(r.Round), "of giveaway", g.ID, "in guild", g.GuildID)
 }

@@ -104,10 +104,10 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 			want: "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
 		},
 		{
-			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text,
+			query: `SELECT concat_ws('|', round, excluded::text, drawn::text, replaced::text, d.entry_count,
 					token_id, reason, rounds)
 				FROM giveaway_draws d JOIN giveaways g ON g.guild_id = d.guild_id AND g.id = giveaway_id`,
-			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
+			want: "2|{}|{43}|{41}|3|t|Left.|2",
 		},
 		{
 			query: `SELECT string_agg(concat_ws(' ', id, metadata), ' ; ' ORDER BY id)
@@ -183,7 +183,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		`"created_at":LATER,"updated_at":LATER,"ended_at":LATER}
 {"record":"giveaway","guild_id":"1","id":"p","prize":"x","channel_id":"5","status":"paused","paused_at":LATER}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g","user_id":"5","entered_at":LATER}
-{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g","round":1,"seed":"HASH","entries_hash":"HASH","drawn_at":LATER}
+{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g","round":1,"seed":"HASH","entries_hash":"HASH","entry_count":0,"drawn_at":LATER}
 {"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high",`+
 		`"first_reported_at":LATER,"last_reported_at":LATER}
 `, "LATER", `"9999-12-31T23:59:59.999Z"`), "HASH", strings.Repeat("0", 64)))
@@ -473,11 +473,11 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		},
 		"a draw again": {
 			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,` +
-				`"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`,
+				`"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `","entry_count":0}`,
 			want: "draw of this round already",
 		},
 		"a short seed": {
-			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`,
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00","entry_count":0}`,
 			want: "seed must have at least 64 characters",
 		},
 		"a listing again": {

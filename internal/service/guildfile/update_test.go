@@ -321,7 +321,7 @@ func TestADryRunRefusesWhatTheImportWould(t *testing.T) {
 	seed := strings.Repeat("0", 64)
 	draw := func(guild string) string {
 		return `{"record":"giveaway_draw","guild_id":"` + guild + `","giveaway_id":"n","round":1,"seed":"` + seed +
-			`","entries_hash":"` + seed + `"}`
+			`","entries_hash":"` + seed + `","entry_count":0}`
 	}
 	both := func(text string) (list [2][]guildfile.Outcome, errs [2]error) {
 		for i, dry := range []bool{true, false} {
@@ -378,7 +378,7 @@ func TestAnUpdateNamesTheFirstWrongLine(t *testing.T) {
 	fine := of(api.Guild, "case", `"user_id":"1","moderator_id":"2","type":"warn","number":7`) // a second attempt would find the number in use
 	entry := of("2", "giveaway_entry", `"giveaway_id":"n","user_id":"55"`)
 	message := of(api.Guild, "ticket_message", `"ticket_id":"n","content":"x"`)
-	draw := of("2", "giveaway_draw", `"giveaway_id":"n","round":1,"seed":"`+seed+`","entries_hash":"`+seed+`"`)
+	draw := of("2", "giveaway_draw", `"giveaway_id":"n","round":1,"seed":"`+seed+`","entries_hash":"`+seed+`","entry_count":0`)
 	for text, kind := range map[string]string{
 		fine + entry + "{\n":                  "giveaway_entry",
 		fine + entry + message:                "giveaway_entry",

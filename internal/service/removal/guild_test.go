@@ -29,8 +29,8 @@ var more = []string{
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
 	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,
-	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
-		SELECT guild_id, id, 9, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{}', '{}', '{}'
+	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced, entry_count)
+		SELECT guild_id, id, 9, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{}', 0
 		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
 	`INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'r')`,
 	`INSERT INTO idempotency_keys (token_id, key, fingerprint, guild_id) VALUES ('t', 'k', '\x01', $1)`,
