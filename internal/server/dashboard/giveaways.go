@@ -155,6 +155,8 @@ func (v *giveawayView) Outcome() string {
 		return "It has not ended."
 	case g.Status == "drawing":
 		return "It has ended, and its winners are being drawn."
+	case g.Status == "cancelled":
+		return "It was cancelled, and nothing was drawn."
 	case len(g.Winners) == 0 && g.EntrantCount == 0:
 		return "Nobody had entered, so nobody won."
 	case len(g.Winners) == 0:

@@ -79,7 +79,7 @@ type (
 )
 
 // States are the states of a giveaway.
-var States = []string{scheduled, active, paused, drawing, ended}
+var States = []string{scheduled, active, paused, drawing, ended, cancelled}
 
 // List returns a page of the guild's giveaways, newest first, and whether more follow. An empty
 // status lets all through.
@@ -91,7 +91,7 @@ func List(ctx context.Context, q db.Querier, guild, status string, p page.P) ([]
 
 // rowOf returns of the row of a giveaway what its entries and draws are read by.
 func rowOf(guild string, g Giveaway) row {
-	return row{GuildID: guild, ID: g.ID, EntrantCount: g.EntrantCount, WinnerCount: g.WinnerCount}
+	return row{GuildID: guild, ID: g.ID, EntrantCount: g.EntrantCount, WinnerCount: g.WinnerCount, Winners: g.Winners}
 }
 
 // EntrantsOf returns a page of a giveaway's entrants in the order in which they entered, and
@@ -123,6 +123,13 @@ func Verify(ctx context.Context, q db.Querier, guild string, shown Giveaway, p p
 		return nil, err
 	}
 	rows, _ = page.Cut(rows, p)
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	won, err := wonBefore(ctx, q, g, rows[0].Round)
+	if err != nil {
+		return nil, err
+	}
 	all, err := pot(ctx, q, g)
 	if err != nil {
 		return nil, err
@@ -130,19 +137,43 @@ func Verify(ctx context.Context, q db.Querier, guild string, shown Giveaway, p p
 	hash := potHash(all)
 	list := make([]Verdict, len(rows))
 	for i, r := range rows {
-		list[i] = Verdict{r.Round, r.difference(g, all, hash)}
+		list[i] = Verdict{r.Round, r.difference(g, won, all, hash)}
+		won = append(won, r.Drawn...)
 	}
 	return list, nil
 }
 
-// difference repeats a draw from the entries of its giveaway, sorted by user id, and returns the
-// first difference to the record; empty where there is none.
-func (r record) difference(g row, all []entrant, hash []byte) string {
+// wonBefore returns who had won a giveaway before a round: the winners of now and all who were
+// replaced, without those drawn in the round or later.
+func wonBefore(ctx context.Context, q db.Querier, g row, round int) ([]string, error) {
+	if round == 1 {
+		return nil, nil
+	}
+	won, err := pastWinners(ctx, q, g)
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := db.Select[string](ctx, q, `
+		SELECT unnest(drawn)
+		FROM giveaway_draws
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		  AND round >= $3`, g.GuildID, g.ID, round)
+	later := make(map[string]bool, len(drawn))
+	for _, id := range drawn {
+		later[id] = true
+	}
+	return slices.DeleteFunc(won, func(id string) bool { return later[id] }), fault.Wrap(err, "read who was drawn in giveaway", g.ID)
+}
+
+// difference repeats a draw from the entries of its giveaway, sorted by user id, without those who
+// had won before, and returns the first difference to the record; empty where there is none.
+func (r record) difference(g row, won []string, all []entrant, hash []byte) string {
 	if !bytes.Equal(hash, r.EntriesHash) {
 		return "the entries are not those that were drawn from: their fingerprint is " + hex.EncodeToString(hash)
 	}
-	out := make(map[string]bool, len(r.PastWinners)+len(r.Excluded))
-	for _, id := range slices.Concat(r.PastWinners, r.Excluded) {
+	out := make(map[string]bool, len(won)+len(r.Excluded))
+	for _, id := range slices.Concat(won, r.Excluded) {
 		out[id] = true
 	}
 	count := len(r.Drawn)

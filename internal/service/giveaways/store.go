@@ -299,8 +299,8 @@ func pot(ctx context.Context, q db.Querier, g row) ([]entrant, error) {
 
 // pastWinners returns everyone who ever won the giveaway: its winners, and everyone who was
 // replaced. A first round that the bot drew has no record, so those drawn alone would not do.
-func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
-	replaced, err := db.Select[string](ctx, tx, `
+func pastWinners(ctx context.Context, q db.Querier, g row) ([]string, error) {
+	replaced, err := db.Select[string](ctx, q, `
 		SELECT DISTINCT unnest(replaced)
 		FROM giveaway_draws
 		WHERE guild_id = $1
