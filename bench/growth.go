@@ -23,6 +23,7 @@ import (
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/levelling"
 	"guildhall/internal/service/tickets"
 )
 
@@ -148,7 +149,7 @@ func (p *population) poll(ctx context.Context, q lanes.Queue) error {
 func (p *population) sweeps() {
 	log := slog.New(slog.DiscardHandler)
 	maintainer := &leaderboard.Maintainer{DB: p.DB, Log: log}
-	expired := slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), dashboard.Expired())
+	expired := slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), levelling.Expired(), dashboard.Expired())
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
@@ -159,6 +160,7 @@ func (p *population) sweeps() {
 			return tickets.SweepIntents(ctx, tickets.Config{DB: p.DB, Chat: chat.NewStandIn(log)})
 		}},
 		{"poll for ticket channels", func(ctx context.Context) error { return p.poll(ctx, tickets.Channels) }},
+		{"moves of XP", func(ctx context.Context) error { return levelling.FoldMoves(ctx, p.DB) }},
 		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
 		{"pruning of all kinds", func(ctx context.Context) (err error) {
 			for _, o := range expired {

@@ -1388,6 +1388,24 @@ func (e WebhookEventType) Valid() bool {
 	}
 }
 
+// Defines values for XPPeriodKind.
+const (
+	XPPeriodKindMonth XPPeriodKind = "month"
+	XPPeriodKindWeek  XPPeriodKind = "week"
+)
+
+// Valid indicates whether the value is a known member of the XPPeriodKind enum.
+func (e XPPeriodKind) Valid() bool {
+	switch e {
+	case XPPeriodKindMonth:
+		return true
+	case XPPeriodKindWeek:
+		return true
+	default:
+		return false
+	}
+}
+
 // AckBotEventsRequest What has become of events that were fetched. At least one of the two lists is given; an empty one names none.
 type AckBotEventsRequest struct {
 	// EventIds Ids of events that are done with.
@@ -3245,10 +3263,13 @@ type GuildFileLevel struct {
 // GuildFileLevelRecord Kind of the record.
 type GuildFileLevelRecord string
 
-// GuildFileLevelling How levels are computed.
+// GuildFileLevelling How levels are computed, and whether XP is counted by week and month.
 type GuildFileLevelling struct {
 	// Curve The level curve, which is the same for every guild.
 	Curve *GuildFileCurve `json:"curve,omitempty"`
+
+	// Periods Whether XP is counted by week and month as well; false by default.
+	Periods *bool `json:"periods,omitempty"`
 }
 
 // GuildFileMember A person in the guild.
@@ -3364,7 +3385,7 @@ type GuildFileSettings struct {
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
-	// Levelling How levels are computed.
+	// Levelling How levels are computed, and whether XP is counted by week and month.
 	Levelling *GuildFileLevelling `json:"levelling,omitempty"`
 
 	// Modules Which modules are on; all of them by default.
@@ -3583,7 +3604,7 @@ type GuildSettings struct {
 	// Economy How the guild names its currency.
 	Economy EconomySettings `json:"economy"`
 
-	// Levelling How levels are computed.
+	// Levelling How levels are computed, and whether XP is counted by week and month.
 	Levelling LevellingSettings `json:"levelling"`
 
 	// Modules Which modules the guild has switched on.
@@ -3693,12 +3714,18 @@ type LevelLeaderboard struct {
 
 	// PerPage Size of the page.
 	PerPage int `json:"per_page"`
+
+	// Period The week or month that was asked for; null without `period`.
+	Period nullable.Nullable[LevelPeriod] `json:"period"`
 }
 
 // LevelLeaderboardEntry One place of the XP leaderboard.
 type LevelLeaderboardEntry struct {
 	// Level Level reached.
 	Level int `json:"level"`
+
+	// PeriodXP XP gained in the period; null without `period`.
+	PeriodXP *int `json:"period_xp"`
 
 	// Rank Place, from 1.
 	Rank int `json:"rank"`
@@ -3708,6 +3735,15 @@ type LevelLeaderboardEntry struct {
 
 	// UserID The member.
 	UserID string `json:"user_id"`
+}
+
+// LevelPeriod The week or month that was asked for; null without `period`.
+type LevelPeriod struct {
+	// End The day after its last one.
+	End string `json:"end"`
+
+	// Start Its first day.
+	Start string `json:"start"`
 }
 
 // LevelProgress How far the member is into the present level.
@@ -3730,6 +3766,9 @@ type LevelRank struct {
 	// Of How many members stand on the leaderboard.
 	Of int64 `json:"of"`
 
+	// PeriodXP XP gained in the period; null without `period`.
+	PeriodXP *int `json:"period_xp"`
+
 	// Rank Place on the leaderboard, from 1; equal members have different ranks.
 	Rank int64 `json:"rank"`
 
@@ -3744,6 +3783,9 @@ type LevelRank struct {
 type LevelRankEnvelope struct {
 	// Data A member's place on the XP leaderboard.
 	Data LevelRank `json:"data"`
+
+	// Period The week or month that was asked for; null without `period`.
+	Period nullable.Nullable[LevelPeriod] `json:"period"`
 }
 
 // LevelRecord XP and level of one member. A member with no activity has a zero record.
@@ -3800,10 +3842,13 @@ type LevelUp struct {
 	UserID string `json:"user_id"`
 }
 
-// LevellingSettings How levels are computed.
+// LevellingSettings How levels are computed, and whether XP is counted by week and month.
 type LevellingSettings struct {
 	// Curve From level L to L+1 costs `quadratic*L^2 + linear*L + base` XP.
 	Curve LevelCurve `json:"curve"`
+
+	// Periods Whether XP is counted by week and month as well.
+	Periods bool `json:"periods"`
 }
 
 // Me The token that made the call, and the API it reached.
@@ -4282,7 +4327,7 @@ type RecordSettings struct {
 	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// Levelling How levels are computed.
+	// Levelling How levels are computed, and whether XP is counted by week and month.
 	Levelling *GuildFileLevelling `json:"levelling,omitempty"`
 
 	// Modules Which modules are on; all of them by default.
@@ -5326,6 +5371,9 @@ type XPAdjustmentList struct {
 	Data []XPAdjustment `json:"data"`
 }
 
+// XPPeriodKind A calendar week or month.
+type XPPeriodKind string
+
 // CaseID defines model for CaseId.
 type CaseID = string
 
@@ -5379,6 +5427,12 @@ type WebhookID = string
 
 // WorkID defines model for WorkId.
 type WorkID = string
+
+// XPPeriod A calendar week or month.
+type XPPeriod = XPPeriodKind
+
+// XPPeriodAt defines model for XpPeriodAt.
+type XPPeriodAt = string
 
 // ListBotGuildsParams defines parameters for ListBotGuilds.
 type ListBotGuildsParams struct {
@@ -5602,12 +5656,24 @@ type GetLevellingLeaderboardParams struct {
 
 	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
+
+	// Period Counts only what was gained in a calendar week (ISO, from Monday) or month of the guild's time zone. Shown are those who gained more than nothing, most first, as far as the 10,000th. Needs `levelling.periods` in the guild's settings, from when on changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
+	Period *XPPeriod `form:"period,omitempty" json:"period,omitempty"`
+
+	// At A date in the guild's time zone, whose week or month is meant; today by default. Needs `period`.
+	At *XPPeriodAt `form:"at,omitempty" json:"at,omitempty"`
 }
 
 // GetLevellingRankParams defines parameters for GetLevellingRank.
 type GetLevellingRankParams struct {
 	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
+
+	// Period Counts only what was gained in a calendar week (ISO, from Monday) or month of the guild's time zone. Shown are those who gained more than nothing, most first, as far as the 10,000th. Needs `levelling.periods` in the guild's settings, from when on changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
+	Period *XPPeriod `form:"period,omitempty" json:"period,omitempty"`
+
+	// At A date in the guild's time zone, whose week or month is meant; today by default. Needs `period`.
+	At *XPPeriodAt `form:"at,omitempty" json:"at,omitempty"`
 }
 
 // ListLevelRecordsParams defines parameters for ListLevelRecords.
@@ -6866,6 +6932,20 @@ func (w *ServerInterfaceWrapper) GetLevellingLeaderboard(ctx echo.Context) error
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
 	}
 
+	// ------------- Optional query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "period", ctx.QueryParams(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter period: %s", err))
+	}
+
+	// ------------- Optional query parameter "at" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "at", ctx.QueryParams(), &params.At, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter at: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLevellingLeaderboard(ctx, params)
 	return err
@@ -6889,6 +6969,20 @@ func (w *ServerInterfaceWrapper) GetLevellingRank(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "present", ctx.QueryParams(), &params.Present, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter present: %s", err))
+	}
+
+	// ------------- Optional query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "period", ctx.QueryParams(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter period: %s", err))
+	}
+
+	// ------------- Optional query parameter "at" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "at", ctx.QueryParams(), &params.At, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter at: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments

@@ -133,6 +133,7 @@ var columns = map[string][]string{
 	"tickets.priority":                  {"Ticket.priority", "TicketPriority", "RecordTicket.priority", "GuildFileTicket.priority"},
 	"tickets.status":                    {"Ticket.status", "TicketStatusFilter", "RecordTicket.status", "GuildFileTicket.status"},
 	"wallets.balance":                   {"Wallet.balance"},
+	"xp_periods.kind":                   {"XpPeriodKind"},
 	"webhook_deliveries.state":          {"WebhookDelivery.status", "WebhookDeliveryDetail.status", "WebhookDeliveryStatusFilter"},
 	"webhook_deliveries.response_class": {"WebhookDeliveryResponseFilter"},
 	"webhook_endpoints.delivery":        {"WebhookEndpoint.delivery", "WebhookEndpointWithSecret.delivery", "CreateWebhookEndpointRequest.delivery"},
@@ -142,7 +143,7 @@ var columns = map[string][]string{
 var notShown = []string{
 	"api_tokens", "audit_log", "auth_epoch", "bot_keys", "bot_work", "chat_intents", "facts_turn", "guilds", "idempotency_keys", "oldest_program",
 	"rank_indexes", "rank_requests", "secret_key_check", "webhook_hours", "webhook_schedule", "giveaway_draws.entries_hash", "giveaway_draws.seed",
-	"giveaways.pot", "ticket_messages.internal", "webhook_deliveries.cause",
+	"giveaways.pot", "ticket_messages.internal", "webhook_deliveries.cause", "xp_periods.xp",
 }
 
 var (

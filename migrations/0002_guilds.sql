@@ -44,8 +44,12 @@ CREATE TABLE guild_settings (
     close_action         text        NOT NULL DEFAULT 'archive'
         CONSTRAINT guild_settings_close_action CHECK (close_action IN ('archive', 'delete')),
     timezone             text        NOT NULL DEFAULT 'UTC',
-    updated_at           timestamptz NOT NULL DEFAULT now()
+    updated_at           timestamptz NOT NULL DEFAULT now(),
+    xp_periods           boolean     NOT NULL DEFAULT false -- whether XP is counted by week and month
 );
+
+-- Each change of XP asks whether its guild counts weeks and months; most do not.
+CREATE INDEX guild_settings_xp_periods ON guild_settings (guild_id) INCLUDE (timezone) WHERE xp_periods;
 
 -- When any node may next ask the chat platform about a guild: one row, which limits the
 -- calls of all nodes together.

@@ -309,6 +309,7 @@ CREATE TABLE guild_settings (
     close_action text NOT NULL DEFAULT 'archive'::text,
     timezone text NOT NULL DEFAULT 'UTC'::text,
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    xp_periods boolean NOT NULL DEFAULT false,
     CONSTRAINT guild_settings_pkey PRIMARY KEY (guild_id),
     CONSTRAINT guild_settings_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT guild_settings_close_action CHECK ((close_action = ANY (ARRAY['archive'::text, 'delete'::text])))
@@ -750,6 +751,27 @@ END) STORED,
     CONSTRAINT webhook_schedule_disposition CHECK ((disposition = ANY (ARRAY['send'::text, 'pull'::text, 'hold'::text, 'drop'::text])))
 ) WITH (fillfactor=70, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_threshold=500);
 
+CREATE TABLE xp_moves (
+    guild_id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL,
+    timezone text NOT NULL,
+    users text[] NOT NULL,
+    deltas bigint[] NOT NULL
+);
+
+CREATE TABLE xp_periods (
+    guild_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    starts date NOT NULL,
+    xp bigint NOT NULL,
+    kept_until date NOT NULL,
+    CONSTRAINT xp_periods_pkey PRIMARY KEY (guild_id, user_id, kind, starts),
+    CONSTRAINT xp_periods_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT xp_periods_kind CHECK ((kind = ANY (ARRAY['week'::text, 'month'::text]))),
+    CONSTRAINT xp_periods_within_limit CHECK (((xp >= '-9007199254740991'::bigint) AND (xp <= '9007199254740991'::bigint)))
+) WITH (fillfactor=85);
+
 
 -- Indexes
 
@@ -800,6 +822,7 @@ CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw
 CREATE INDEX giveaways_to_edit ON public.giveaways USING btree (guild_id, edit_at) WHERE (edit_at IS NOT NULL);
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
+CREATE INDEX guild_settings_xp_periods ON public.guild_settings USING btree (guild_id) INCLUDE (timezone) WHERE xp_periods;
 CREATE INDEX guilds_changed ON public.guilds USING btree (updated_at, id);
 CREATE INDEX guilds_facts_due ON public.guilds USING btree (facts_due_at, id) WHERE (removed_at IS NULL);
 CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);
@@ -870,6 +893,9 @@ CREATE INDEX webhook_schedule_due ON public.webhook_schedule USING btree (lane, 
 CREATE INDEX webhook_schedule_failing ON public.webhook_schedule USING btree (failing_since) WHERE (failing_since IS NOT NULL);
 CREATE INDEX webhook_schedule_fetched ON public.webhook_schedule USING btree (fetched_at) WHERE (disposition = 'pull'::text);
 CREATE INDEX webhook_schedule_releasing ON public.webhook_schedule USING btree (guild_id, endpoint_id) WHERE releasing;
+CREATE INDEX xp_moves_guild ON public.xp_moves USING btree (guild_id);
+CREATE INDEX xp_periods_kept ON public.xp_periods USING btree (kept_until);
+CREATE INDEX xp_periods_ranked ON public.xp_periods USING btree (guild_id, kind, starts, ((- xp)), length(user_id), user_id) INCLUDE (xp) WHERE (xp > 0);
 
 -- Functions
 

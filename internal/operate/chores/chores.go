@@ -23,6 +23,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/levelling"
 	"guildhall/internal/service/records"
 	"guildhall/internal/service/removal"
 	"guildhall/internal/service/tickets"
@@ -128,6 +129,9 @@ func (c Config) sweeps() []lanes.Sweep {
 		}},
 		{Name: "tokens that expire", Interval: time.Hour, Run: func(ctx context.Context) error {
 			return webhooks.EmitExpiringTokens(ctx, d)
+		}},
+		{Name: "XP by week and month", Interval: time.Second, Run: func(ctx context.Context) error {
+			return levelling.FoldMoves(ctx, d)
 		}},
 		{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
 			return delivery.BackfillStreams(ctx, d, c.Log)

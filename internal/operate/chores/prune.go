@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/service/levelling"
 )
 
 const (
@@ -36,7 +37,7 @@ type pruner struct {
 
 func newPruner(d *db.DB, metrics prometheus.Registerer, others ...db.Expiry) *pruner {
 	return &pruner{
-		kinds: slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), others),
+		kinds: slices.Concat(idempotency.Expired(), chat.Expired(), audit.Expired(), usage.Expired(), levelling.Expired(), others),
 		oldest: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{
 			Name: "guildhall_expired_rows_oldest_seconds",
 			Help: "How long ago the oldest row of a table expired that is still there after a pruning, which runs once a minute.",

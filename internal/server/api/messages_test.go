@@ -175,7 +175,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reference":"ö"}`, 400, "body /reference: must be printable ASCII"},
 		{
 			"GET /api/v1/levelling/leaderboard?user_id=1", ``, 400,
-			"query user_id: is not a parameter of this operation; its parameters are page, per_page",
+			"query user_id: is not a parameter of this operation; its parameters are at, page, per_page, period, present",
 		},
 		{
 			"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":0,"ends_at":"2099-01-01T00:00:00Z"}`, 400,

@@ -190,9 +190,11 @@ type Economy struct {
 	CurrencySymbol string `db:"currency_symbol" json:"currency_symbol"`
 }
 
-// Levelling holds the level curve, which is the same for every guild.
+// Levelling holds the level curve, which is the same for every guild, and whether XP is counted
+// by week and month.
 type Levelling struct {
-	Curve Curve `db:"-" json:"curve"`
+	Curve   Curve `db:"-" json:"curve"`
+	Periods bool  `db:"xp_periods" json:"periods"`
 }
 
 // Tickets says what happens when a ticket is closed.
@@ -202,7 +204,7 @@ type Tickets struct {
 }
 
 const settingsColumns = `guild_id, moderation, economy, levelling, tickets, giveaways, network,
-	currency_name, currency_symbol, require_close_reason, close_action, timezone, updated_at`
+	currency_name, currency_symbol, require_close_reason, close_action, timezone, updated_at, xp_periods`
 
 // Settings returns the record kind of settings, with the level curve of this installation.
 func Settings(curve Curve) transfer.Kind[settings] {
@@ -241,7 +243,7 @@ func Settings(curve Curve) transfer.Kind[settings] {
 // defaults returns the settings of a new guild.
 func defaults(curve Curve) settings {
 	return settings{
-		Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
+		Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{Curve: curve},
 		Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC",
 	}
 }
@@ -275,9 +277,9 @@ func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tra
 	_, err := db.Exec(ctx, tx, `
 		UPDATE guild_settings
 		SET moderation = $2, economy = $3, levelling = $4, tickets = $5, giveaways = $6, network = $7,
-		    currency_name = $8, currency_symbol = $9, require_close_reason = $10, close_action = $11, timezone = $12, updated_at = $13
+		    currency_name = $8, currency_symbol = $9, require_close_reason = $10, close_action = $11, timezone = $12, updated_at = $13, xp_periods = $14
 		WHERE guild_id = $1`, c.By.GuildID, s.Moderation, s.Modules.Economy, s.Modules.Levelling, s.Modules.Tickets, s.Giveaways, s.Network,
-		s.CurrencyName, s.CurrencySymbol, s.RequireCloseReason, s.CloseAction, s.Timezone, s.UpdatedAt)
+		s.CurrencyName, s.CurrencySymbol, s.RequireCloseReason, s.CloseAction, s.Timezone, s.UpdatedAt, s.Periods)
 	return fault.Wrap(err, "write the settings of guild", c.By.GuildID)
 }
 
@@ -321,8 +323,8 @@ func replaceDefaults(ctx context.Context, tx *db.Tx, rows []settings) error {
 			WHERE guild_id = $1
 			  AND (moderation, economy, levelling, tickets, giveaways, network)
 			    = (true, true, true, true, true, true)
-			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
-			    = ('coins', '🪙', false, 'archive', 'UTC')`, s.GuildID); err != nil {
+			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone, xp_periods)
+			    = ('coins', '🪙', false, 'archive', 'UTC', false)`, s.GuildID); err != nil {
 			return fault.Wrap(err, "replace the default settings of guild", s.GuildID)
 		}
 	}

@@ -121,7 +121,7 @@ func showSettings(g settings) gen.GuildSettings {
 			Network:    g.Network,
 		},
 		Economy:   gen.EconomySettings{CurrencyName: g.CurrencyName, CurrencySymbol: g.CurrencySymbol},
-		Levelling: gen.LevellingSettings{Curve: gen.LevelCurve(g.Curve)},
+		Levelling: gen.LevellingSettings{Curve: gen.LevelCurve(g.Curve), Periods: g.Periods},
 		Tickets:   gen.TicketSettings{RequireCloseReason: g.RequireCloseReason, CloseAction: g.CloseAction},
 		Timezone:  g.Timezone,
 		UpdatedAt: g.UpdatedAt,
@@ -160,6 +160,7 @@ func tellSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve,
 	}{
 		{"modules", r.Was.Modules != r.Is.Modules},
 		{"economy", r.Was.Economy != r.Is.Economy},
+		{"levelling", r.Was.Levelling != r.Is.Levelling},
 		{"tickets", r.Was.Tickets != r.Is.Tickets},
 		{"timezone", r.Was.Timezone != r.Is.Timezone},
 	} {

@@ -48,7 +48,7 @@ func TestGetGuildSettings(t *testing.T) {
 		api.Do(t, "getGuildSettings", "").Want(t, 200, `{"data":{
 			"modules":{"moderation":true,"economy":false,"levelling":true,"tickets":false,"giveaways":true,"network":false},
 			"economy":{"currency_name":"feathers","currency_symbol":"🪶"},
-			"levelling":{"curve":{"base":100,"linear":50,"quadratic":5}},
+			"levelling":{"curve":{"base":100,"linear":50,"quadratic":5},"periods":false},
 			"tickets":{"require_close_reason":true,"close_action":"delete"},
 			"timezone":"Europe/Berlin","updated_at":"2026-01-02T03:04:05.000Z"}}`)
 	})

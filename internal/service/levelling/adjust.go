@@ -12,7 +12,7 @@ import (
 
 // adjustBatch makes a batch of changes of XP. economy/adjust.go explains what it shares with the
 // statement of balances. It contains the level curve, and emits an event for each change that
-// moves a level.
+// moves a level. Where the guild counts weeks and months it appends what was added to xp_moves.
 var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string

@@ -17,6 +17,18 @@ WITH given AS MATERIALIZED (
 	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
+), period_moves AS (
+	INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.at, s.timezone, m.users, m.deltas
+	FROM (
+		SELECT guild_id, min(at) AS at, array_agg(user_id) AS users, array_agg(xp) AS deltas
+		FROM moved
+		WHERE kept = 1 AND xp <> 0
+		GROUP BY guild_id
+	) m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
+	CROSS JOIN LATERAL (
+		SELECT timezone FROM guild_settings WHERE guild_id = m.guild_id /*: $9 */ AND xp_periods OFFSET 0
+	) s
 ), :rank, stepped AS MATERIALIZED (
 	SELECT s.*, CASE WHEN s.level > s.previous_level THEN 'xp.level_up' ELSE 'xp.level_down' END AS type
 	FROM (SELECT moved.*, :level_was AS previous_level, :level_is AS level FROM moved OFFSET 0) s

@@ -58,6 +58,7 @@ type holding struct {
 	At     time.Time `db:"at"`  // instant of the next change; after a change, of the last one
 	Before int64     `db:"before"`
 	XP     int64     `db:"total_xp"`
+	gained int64     // sum of the deltas of the call
 	moved  bool
 }
 
@@ -98,6 +99,9 @@ func (h *holding) judge(c *change) error {
 		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
 	}
 	h.moved, h.Before, h.XP = true, h.XP, after
+	if !c.exactly {
+		h.gained += c.xp
+	}
 	c.Applied, c.row = true, row{UserID: c.user, TotalXP: after, PreviousXP: h.Before, UpdatedAt: &at}
 	return nil
 }
@@ -106,16 +110,16 @@ func (h *holding) judge(c *change) error {
 func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
 	n := len(held)
 	users, instants := slices.Sorted(maps.Keys(held)), make([]string, n)
-	there, was, before, after := make([]bool, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	there, was, before, after, gained := make([]bool, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, user := range users {
 		h := held[user]
-		instants[i], before[i], after[i] = h.At.Format(time.RFC3339Nano), h.Before, h.XP
+		instants[i], before[i], after[i], gained[i] = h.At.Format(time.RFC3339Nano), h.Before, h.XP, h.gained
 		if there[i] = h.Was != nil; there[i] {
 			was[i] = *h.Was
 		}
 	}
 	got, err := db.Get[int](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
-		db.Integers(after), db.Array(instants))
+		db.Integers(after), db.Array(instants), db.Integers(gained))
 	if err != nil {
 		return fmt.Errorf("adjust the XP of %d members of guild %s: %w", n, guild, err)
 	}
@@ -126,12 +130,12 @@ func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holdin
 }
 
 // manyWritten writes the records after all changes. Their rank moves lead from the first XP to
-// the last.
+// the last. Where the guild counts weeks and months, the deltas are one row of xp_moves.
 var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 		WITH moved AS MATERIALIZED (
-			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at
-			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[], $7::timestamptz[])
-			     AS g (user_id, there, was, before, is_now, at)
+			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at, gained
+			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[], $7::timestamptz[], $8::bigint[])
+			     AS g (user_id, there, was, before, is_now, at, gained)
 		), changed AS (
 			UPDATE levels l
 			SET previous_xp = m.before, total_xp = m.is_now, updated_at = m.at
@@ -145,5 +149,11 @@ var manyWritten = leaderboard.Levels.Noted("moved", "$1", `
 			WHERE m.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
+		), period_moves AS (
+			INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+			SELECT $1 /*: home.id */, m.at, s.timezone, m.users, m.deltas
+			FROM (SELECT min(at) AS at, array_agg(user_id) AS users, array_agg(gained) AS deltas FROM moved WHERE gained <> 0) m /*: m JOIN guilds home ON home.id = $1 */
+			JOIN guild_settings s ON s.guild_id = $1 AND s.xp_periods
+			WHERE m.users IS NOT NULL
 		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)

@@ -65,30 +65,51 @@ func (*Service) ListLevelRecords(ctx context.Context, r gen.ListLevelRecordsRequ
 // maxListed is how many members a list of user_ids may name; it is the size of that page.
 const maxListed = 100
 
-// GetLevellingLeaderboard returns one page of the members with the most XP.
-// Ranks are positions: members with equal XP have different ranks.
+// GetLevellingLeaderboard returns one page of the members with the most XP, of all time or gained
+// in a week or month. Ranks are positions: members with equal XP have different ranks.
 func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
-	by := auth.Acting(ctx)
-	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage), Present: r.Params.Present}
+	by, asked := auth.Acting(ctx), r.Params
+	of, err := askedPeriod(ctx, db.Read(ctx), by.GuildID, asked.Period, asked.At)
+	if err != nil {
+		return nil, err
+	}
+	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(asked.Page, asked.PerPage), Present: asked.Present}
+	shown := gen.GetLevellingLeaderboard200JSONResponse{Page: q.Page, PerPage: q.PerPage, Period: of.show()}
+	if of != nil {
+		shown.Data, shown.HasMore, err = listGains(ctx, db.Read(ctx), by.GuildID, of, q.P, q.Present)
+		return shown, err
+	}
 	if err := s.pages.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	list, more := leaderboard.Entries(q, func(rank int, m leaderboard.Row) gen.LevelLeaderboardEntry {
+	shown.Data, shown.HasMore = leaderboard.Entries(q, func(rank int, m leaderboard.Row) gen.LevelLeaderboardEntry {
 		return gen.LevelLeaderboardEntry{Rank: rank, UserID: m.UserID, TotalXP: m.Points, Level: Level(m.Points)}
 	})
-	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
+	return shown, nil
 }
 
-// GetLevellingRank returns a member's place on the leaderboard. It returns NotFound for a member
-// without a record.
+// GetLevellingRank returns a member's place on the leaderboard, of all time or of a week or month.
+// It returns NotFound for a member who is not on it.
 func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
-	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID, r.Params.Present)
+	q, guild := db.Read(ctx), auth.Acting(ctx).GuildID
+	of, err := askedPeriod(ctx, q, guild, r.Params.Period, r.Params.At)
+	if err != nil {
+		return nil, err
+	}
+	if of != nil {
+		rank, err := rankGains(ctx, q, guild, r.UserID, of, r.Params.Present)
+		if err != nil {
+			return nil, err
+		}
+		return gen.GetLevellingRank200JSONResponse{Data: rank, Period: of.show()}, nil
+	}
+	p, err := leaderboard.Levels.Rank(ctx, q, guild, r.UserID, r.Params.Present)
 	if err != nil {
 		return nil, err
 	}
 	return gen.GetLevellingRank200JSONResponse{Data: gen.LevelRank{
 		Rank: p.Rank, UserID: r.UserID, TotalXP: p.Points, Level: Level(p.Points), Of: p.Of,
-	}}, nil
+	}, Period: of.show()}, nil
 }
 
 // AdjustXP adds to a member's XP or sets it, and emits one event when the level rises or falls,

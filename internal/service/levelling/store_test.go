@@ -28,7 +28,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 	dbtest.WantIndex(t, d, "levels_pkey", manyHeld, "1", db.Array([]string{"100007", "100008"}))
 	five := db.Integers([]int64{5, 5})
 	dbtest.WantIndex(t, d, "levels_pkey", manyWritten.For(0), "1", db.Array([]string{"100007", "100008"}), db.Booleans([]bool{true, false}),
-		five, five, five, db.Array([]string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"}))
+		five, five, five, db.Array([]string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"}), five)
 }
 
 // TestTiesStandInNumericOrder pins the tie-break: 9 before 10, which text order

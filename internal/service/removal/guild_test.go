@@ -48,6 +48,8 @@ var more = []string{
 	`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		VALUES ($1, 'r', now(), 't', 'o', 4, 'c', 'a')`,
 	`INSERT INTO usage_totals (guild_id, token_id, hour, class, requests) VALUES ($1, 't', now(), 2, 1)`,
+	`INSERT INTO xp_moves (guild_id, at, timezone, users, deltas) VALUES ($1, now(), 'UTC', '{7}', '{1}')`,
+	`INSERT INTO xp_periods (guild_id, user_id, kind, starts, xp, kept_until) VALUES ($1, '7', 'week', '2026-01-05', 1, '2027-03-08')`,
 	`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		VALUES ($1, 'e', 'https://example.com', '{case.created}', '', '')`,
 	`INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'v', 'case.created', '{}')`,

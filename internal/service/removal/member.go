@@ -71,6 +71,11 @@ func forgetIn(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user 
 		if err := leaveBoards(ctx, tx, guild, user); err != nil {
 			return at, err
 		}
+		for _, statement := range []string{dropMoves, dropPeriods} {
+			if _, err := db.Exec(ctx, tx, statement, guild, user); err != nil {
+				return at, fault.Wrap(err, "delete the XP by week and month of a member of guild", guild)
+			}
+		}
 	}
 	if at, err = db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`); err != nil {
 		return at, fault.Wrap(err, "read the instant at which a member is forgotten")

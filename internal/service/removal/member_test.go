@@ -36,6 +36,9 @@ var everything = []string{
 	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text
 			FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
+	`INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+		VALUES ($1, now(), 'UTC', ARRAY['7', $2, '8', $2], '{1,2,3,4}'), ($1, now(), 'UTC', ARRAY[$2], '{5}'), ($1, now(), 'UTC', '{9}', '{6}')`,
+	`INSERT INTO xp_periods (guild_id, user_id, kind, starts, xp, kept_until) VALUES ($1, $2, 'month', '2026-06-01', 3, '2027-10-01')`,
 	`INSERT INTO members (guild_id, user_id, name, folded, metadata) VALUES ($1, $2, 'm ' || $2, 'm ' || $2, jsonb_build_object('a', $2::text))`,
 	`INSERT INTO rank_indexes (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
 	`INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
@@ -231,7 +234,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	}
 	for _, statement := range []string{
 		"giveaway_entries", "giveaway_draws", "giveaways", "rank_checkpoints", "rank_indexes", "ticket_messages", "tickets", "cases",
-		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels", "members",
+		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels", "members", "xp_moves", "xp_periods",
 	} {
 		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
 	}
@@ -243,6 +246,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	for query, want := range map[string]string{
 		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                    "1",
 		`SELECT string_agg(author_id || counterparty_id, ' ') FROM ledger_entries WHERE guild_id = $1`:     "11",
+		`SELECT string_agg(concat(users, deltas), ' ' ORDER BY deltas) FROM xp_moves WHERE guild_id = $1`:  "{}{} {7,8}{1,3} {9}{6}",
 		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                 "3",
 		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`: "1 1",
 		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata)

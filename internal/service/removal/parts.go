@@ -154,6 +154,22 @@ var (
 	dropLevel  = leaderboard.Levels.Noted("moved", "$1", dropRow)
 )
 
+// The statements that delete what a member gained by week and month, after the level: a change
+// under way has then ended. A sweep that adds up the member's moves holds their rows until the
+// sums are stored, so the moves go first.
+const (
+	dropMoves = `
+		UPDATE xp_moves
+		SET (users, deltas) = (
+			SELECT coalesce(array_agg(e.user_id), '{}'), coalesce(array_agg(e.delta), '{}')
+			FROM unnest(users, deltas) AS e (user_id, delta)
+			WHERE e.user_id <> $2
+		)
+		WHERE guild_id = $1 AND $2 = ANY (users)`
+
+	dropPeriods = `DELETE FROM xp_periods WHERE guild_id = $1 AND user_id = $2`
+)
+
 const dropMember = `DELETE FROM members WHERE guild_id = $1 AND user_id = $2`
 
 // dropRecent deletes the newest ledger entries of the wallet that the transaction has deleted,
