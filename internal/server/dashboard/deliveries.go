@@ -49,7 +49,9 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 	if e.Pull() {
 		return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping waits to be fetched."), nil
 	}
-	c.awaitAttempt(e.ID, id)
+	if ping := c.awaitAttempt(e.ID, id); ping.State == delivery.StateDelivered && e.Waiting > 0 {
+		return c.back(c.path("webhooks", e.ID, "deliveries", id), "The ping has arrived. %s that waited are being sent.", e.Upto(e.Waiting)), nil
+	}
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
 }
 
@@ -64,10 +66,11 @@ func (c *call) sending() error {
 
 // awaitAttempt waits until a delivery was tried, for a moment only: the page
 // that follows reads itself again, and says what went wrong, if anything did.
-func (c *call) awaitAttempt(endpoint, id string) {
+func (c *call) awaitAttempt(endpoint, id string) webhooks.Logged {
 	ctx, cancel := context.WithTimeout(c.ctx, testTimeout)
 	defer cancel()
-	_, _ = webhooks.AwaitAttempt(ctx, c.cfg.DB.Reader(), c.guild.ID, endpoint, id)
+	d, _ := webhooks.AwaitAttempt(ctx, c.cfg.DB.Reader(), c.guild.ID, endpoint, id)
+	return d
 }
 
 func (c *call) wake() {
@@ -162,6 +165,7 @@ type webhookView struct {
 	Next       string
 	Typed      string
 	RecoverAt  string
+	Views      bool // the list has the views Tried and All
 	checked
 }
 
@@ -222,6 +226,10 @@ func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 	} else {
 		v.Filter.BelowID = ""
 	}
+	if v.Views = !e.Pull() && v.Filter.Status == "" && v.Filter.EventType == "" && v.Filter.ResponseClass == ""; v.Views {
+		view := q.Get("view")
+		v.Filter.Tried = view == "tried" || view != "all" && e.State() == webhooks.HealthFailing
+	}
 	var err error
 	if v.Maker, err = c.maker(audit.WebhookCreated, e.ID); err != nil {
 		return nil, err
@@ -234,7 +242,7 @@ func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 		rows = rows[:deliveriesPage]
 		last := rows[deliveriesPage-1]
 		next := url.Values{"below": {last.ID}, "below_at": {last.CreatedAt.UTC().Format(time.RFC3339Nano)}}
-		for _, name := range []string{"status", "event_type", "response_class", "since"} {
+		for _, name := range []string{"status", "event_type", "response_class", "since", "view"} {
 			if q.Get(name) != "" {
 				next.Set(name, q.Get(name))
 			}
@@ -256,7 +264,10 @@ type deliveryView struct {
 	Headers  []string
 	Tries    []webhooks.Attempt
 	Curl     string
-	Problem  string // one sentence on what went wrong and how to mend it
+	// WaitsUntil is when the failing endpoint is tried next for which the delivery waits,
+	// never tried itself; nil for any other delivery.
+	WaitsUntil *time.Time
+	Problem    string // one sentence on what went wrong and how to mend it
 }
 
 func showDelivery(c *call, e endpointRow) (reply, error) {
@@ -283,6 +294,9 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 	}
 	if d.State != delivery.StateDelivered && !e.Pull() {
 		v.Problem = d.Problem(tries)
+	}
+	if d.State == delivery.StatePending && d.Attempts == 0 && e.State() == webhooks.HealthFailing && !e.Pull() {
+		v.WaitsUntil = e.Health.NextAttemptAt
 	}
 	return reply{page: "delivery", view: v, frame: frame{
 		Title: d.EventType, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -60,6 +61,9 @@ type Filter struct {
 	EventType     string
 	ResponseClass string    // of the last attempt
 	Since         time.Time // created at this time or later
+	// Tried selects the deliveries that were attempted. It does not combine with Status, EventType
+	// and ResponseClass.
+	Tried bool
 	// Selects deliveries older than the one with this id, which was created at this time.
 	BelowAt time.Time
 	BelowID string
@@ -110,6 +114,9 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Fil
 // its own: a prepared statement's plan has to hold for every value, and a
 // condition that may be switched off cannot be looked up in an index.
 func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
+	if f.Tried {
+		return triedQuery(guild, endpoint, f, limit, offset)
+	}
 	class := f.ResponseClass
 	if class == "2xx" && f.Status == "" {
 		f.Status = delivery.StateDelivered // equivalent, and supported by an index
@@ -131,6 +138,35 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 		query += fmt.Sprintf(" AND (created_at, id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	return query + `
+			ORDER BY created_at DESC, id DESC
+			LIMIT $4 OFFSET $5`, args
+}
+
+// triedQuery is pageQuery for the deliveries that were attempted. It merges those that were
+// delivered with those of each other class of responses, each read in the order of an index.
+func triedQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
+	args, below := []any{guild, endpoint, f.Since, limit, offset}, ""
+	if f.BelowID != "" {
+		args, below = append(args, f.BelowAt, f.BelowID), " AND (created_at, id) < ($6, $7)"
+	}
+	conditions := []string{"state = 'delivered'"}
+	for _, class := range ResponseClasses[1:] {
+		conditions = append(conditions, "state <> 'delivered' AND response_class <> '2xx' AND response_class = '"+class+"'")
+	}
+	var parts []string
+	for _, tried := range conditions {
+		parts = append(parts, `(
+				SELECT guild_id, id, created_at
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3 AND `+tried+below+`
+				ORDER BY created_at DESC, id DESC
+				LIMIT $4::bigint + $5::bigint)`)
+	}
+	return `
+			SELECT guild_id, id
+			FROM (` + strings.Join(parts, `
+				UNION ALL `) + `
+			) tried
 			ORDER BY created_at DESC, id DESC
 			LIMIT $4 OFFSET $5`, args
 }

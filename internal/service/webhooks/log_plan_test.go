@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,14 @@ func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 	} {
 		query, args := pageQuery("1", "w1", c.f, 26, 0)
 		dbtest.WantIndex(t, d.DB, c.index, query, args...)
+	}
+	for _, f := range []Filter{{Tried: true}, {Tried: true, BelowAt: time.Now(), BelowID: "d7"}} {
+		query, args := pageQuery("1", "w1", f, 26, 0)
+		plan := dbtest.Plan(t, d.DB, query, args...)
+		if !strings.Contains(plan, " using webhook_deliveries_state_log ") || strings.Count(plan, " using webhook_deliveries_class ") != 4 ||
+			strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort Method") {
+			t.Errorf("what was tried is not merged from indexes:\n%s", plan)
+		}
 	}
 }
 
