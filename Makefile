@@ -167,6 +167,7 @@ reproducible: release ## build the release once more in another folder, and fail
 
 .PHONY: bin/guildhall
 bin/guildhall:
+	@[ -e $@ ] || echo 'Compiling guildhall: a minute or two, the first time.'
 	@go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/guildhall
 
 .PHONY: bin/postgres

@@ -9,6 +9,26 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
+// A dry run says that nothing of the file was kept, and one record is no records.
+func TestAnImportSaysWhatWasKept(t *testing.T) {
+	t.Parallel()
+	url := dbtest.New(t).URL
+	load := func(args ...string) string {
+		t.Helper()
+		file := `{"record":"guild","id":"77","name":"The Harbour"}` + "\n"
+		return call(t, file, append([]string{"import", "-", "--database-url", url}, args...)...).ok(t)
+	}
+	const counted = "guild: 1 created, 0 updated, 0 unchanged, 0 kept\n"
+	for _, c := range []struct{ flags, want string }{
+		{"--update --dry-run", counted + "This was a dry run: nothing of it was kept.\n"},
+		{"", "Imported 1 record.\n"},
+	} {
+		if out := load(strings.Fields(c.flags)...); out != c.want {
+			t.Errorf("import %s prints %q, want %q", c.flags, out, c.want)
+		}
+	}
+}
+
 // An import whose COMMIT got no response may have committed; repeating it with added balances would
 // double them. So the error does not say that nothing was stored.
 func TestAnImportOfUnknownOutcomeSaysSo(t *testing.T) {

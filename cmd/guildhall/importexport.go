@@ -64,7 +64,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return nothingKept(name, err)
 	}
-	return output.Say(io.out, "Imported %d records.", sum.Records)
+	return output.Say(io.out, "Imported %s.", output.Count(sum.Records, "record"))
 }
 
 // Validate refuses flags that need --update.
@@ -93,6 +93,9 @@ func (c *importCommand) print(io streams, outcomes []guildfile.Outcome) error {
 		if err := output.Say(io.out, "%s: %d created, %d updated, %d unchanged, %d kept", o.Record, o.Created, o.Updated, o.Unchanged, o.Kept); err != nil {
 			return err
 		}
+	}
+	if c.DryRun {
+		return output.Say(io.out, "This was a dry run: nothing of it was kept.")
 	}
 	return nil
 }

@@ -531,7 +531,7 @@ func TestAllTokensAreRevoked(t *testing.T) {
 		return call(t, "", append([]string{"token", "revoke", "--all", "--database-url", url}, args...)...)
 	}
 	revoke("--guild", "404").refused(t, 1, "no guild 404")
-	if out := revoke("--guild", guild).ok(t); !strings.Contains(out, "2 tokens are revoked") {
+	if out := revoke("--guild", guild).ok(t); !strings.Contains(out, "Revoked 2 tokens.") {
 		t.Error(out)
 	}
 	for _, secret := range others {
@@ -539,6 +539,14 @@ func TestAllTokensAreRevoked(t *testing.T) {
 			t.Errorf("%d %s", res.StatusCode, body)
 		}
 	}
+	var one struct{ ID, Token string }
+	if err := json.Unmarshal([]byte(call(t, "", "token", "create", "--database-url", url, "--guild", guild, "--name", "one",
+		"--all-scopes", "--json").ok(t)), &one); err != nil {
+		t.Fatal(err)
+	}
+	alone := []string{"token", "revoke", one.ID, "--database-url", url, "--guild"}
+	call(t, "", append(alone, "404")...).refused(t, 1, "No such token.")
+	call(t, "", append(alone, guild)...).ok(t)
 	token(t, url)
 	if out := revoke("--every-guild", "--json").ok(t); strings.Join(strings.Fields(out), "") != `{"revoked":1}` {
 		t.Error(out)

@@ -82,7 +82,7 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 	command("recover", endpoint, "--since", "").refused(t, 2, "--since")
 	command("recover", endpoint, "--since", "soon").refused(t, 2, "soon")
 	command("recover", "nobody", "--since", "2h").refused(t, 1, "No such webhook endpoint.")
-	if out := command("recover", endpoint, "--since", "2h").ok(t); out != "1 deliveries are queued again.\n" {
+	if out := command("recover", endpoint, "--since", "2h").ok(t); out != "Queued 1 delivery again.\n" {
 		t.Errorf("recover prints %q", out)
 	}
 	var again gen.WebhookRecovery

@@ -192,7 +192,7 @@ type tokenRevoke struct {
 	connection
 	ID         string `arg:"" optional:"" help:"The token's id."`
 	All        bool   `help:"Revoke every token of --guild, or of --every-guild, instead of one."`
-	Guild      string `xor:"whose" help:"With --all: the guild." placeholder:"ID"`
+	Guild      string `xor:"whose" help:"The guild: of all its tokens, or of the one." placeholder:"ID"`
 	EveryGuild bool   `xor:"whose" help:"With --all: all tokens of this installation."`
 	JSON       bool   `help:"Print one JSON object."`
 }
@@ -208,8 +208,8 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 		return usageError{errors.New("revoke takes a token's id, or --all with --guild or --every-guild")}
 	case c.All && !whose:
 		return usageError{errors.New("--all needs --guild or --every-guild")}
-	case c.ID != "" && (c.All || whose):
-		return usageError{errors.New("revoke takes a token's id or --all, not both")}
+	case c.ID != "" && (c.All || c.EveryGuild):
+		return usageError{errors.New("revoke takes a token's id, or --all with --guild or --every-guild, not both")}
 	}
 	d, _, err := c.open(ctx)
 	if err != nil {
@@ -219,9 +219,11 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 	if c.All {
 		return c.revokeAll(ctx, d, io)
 	}
-	guild, err := auth.GuildOf(ctx, d, c.ID)
-	if err != nil {
-		return err
+	guild := c.Guild
+	if guild == "" {
+		if guild, err = auth.GuildOf(ctx, d, c.ID); err != nil {
+			return err
+		}
 	}
 	if err := auth.Revoke(ctx, d, guild, c.ID); err != nil {
 		return err
@@ -237,5 +239,5 @@ func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, revokedTokens{n}, "%d tokens are revoked. No node accepts them any more.", n)
+	return io.tell(c.JSON, revokedTokens{n}, "Revoked %s. No node accepts a revoked token any more.", output.Count(int64(n), "token"))
 }

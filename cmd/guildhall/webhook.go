@@ -281,7 +281,7 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		return io.tell(c.JSON, gen.WebhookRecovery{QueuedCount: n}, "%d deliveries are queued again.", n)
+		return io.tell(c.JSON, gen.WebhookRecovery{QueuedCount: n}, "Queued %s again.", output.Count(int64(n), "delivery"))
 	})
 }
 

@@ -29,6 +29,19 @@ func Say(w io.Writer, format string, args ...any) error {
 	return err
 }
 
+// Count returns a number with its noun, in the plural unless the number is 1.
+func Count(n int64, noun string) string {
+	stem, y := strings.CutSuffix(noun, "ry")
+	switch {
+	case n == 1 || noun == "settings":
+	case y:
+		noun = stem + "ries"
+	default:
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // JSON prints one value as indented JSON, with unprintable characters escaped.
 func JSON(w io.Writer, v any) error {
 	var out bytes.Buffer

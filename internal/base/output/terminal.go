@@ -2,7 +2,6 @@ package output
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -44,7 +43,7 @@ func Progress(w io.Writer, size int64) (progress func(bytes, records int64), don
 		progressbar.OptionSetDescription("Importing"), progressbar.OptionSetWidth(30),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	progress = func(bytes, records int64) {
-		b.Describe(fmt.Sprintf("Importing, %d records", records))
+		b.Describe("Importing, " + Count(records, "record"))
 		_ = b.Set64(bytes) // an error of the progress bar does not stop the command
 	}
 	return progress, func() { _ = b.Finish() }

@@ -100,6 +100,9 @@ func malformed(body []byte) error {
 	if !ok {
 		return errors.New("must be well-formed JSON")
 	}
+	if bytes.HasPrefix(body, []byte("\xef\xbb\xbf")) {
+		return errors.New("must be well-formed JSON; it begins with a byte order mark (U+FEFF): save or send it without one")
+	}
 	end := min(max(int(at.Offset)-1, 0), len(body))
 	line := 1 + bytes.Count(body[:end], []byte("\n"))
 	column := 1 + utf8.RuneCount(body[bytes.LastIndexByte(body[:end], '\n')+1:end])

@@ -54,9 +54,9 @@ var half = regexp.MustCompile(`^(\d{4}-\d\d-\d\d|\d{9,13}(\.\d+)?)$`)
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || !form.MatchString(s) {
-		const wanted = "must be an existing RFC 3339 date and time with offset"
+		const wanted = "must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z"
 		if half.MatchString(s) {
-			return time.Time{}, errors.New(wanted + ", such as 2026-01-31T00:00:00Z, and neither a date alone nor a number of seconds")
+			return time.Time{}, errors.New(wanted + ", and neither a date alone nor a number of seconds")
 		}
 		return time.Time{}, errors.New(wanted)
 	}

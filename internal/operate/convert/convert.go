@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // --timezone names a zone where the machine knows none
+
+	"guildhall/internal/base/output"
 )
 
 // Options are the flags of a conversion. An empty option stands for the format's default.
@@ -359,7 +361,7 @@ func (r *conversion) finish() error {
 func (r *conversion) reasons() string {
 	var texts []string
 	for _, f := range r.report.LeftOut[:min(len(r.report.LeftOut), 3)] {
-		texts = append(texts, count(f.Count, "item")+" "+f.Why)
+		texts = append(texts, output.Count(f.Count, "item")+" "+f.Why)
 	}
 	return cond(len(texts) > 0, ": ", "") + strings.Join(texts, "; ")
 }

@@ -142,12 +142,12 @@ func (r *Report) Print(w io.Writer) error {
 	kinds := make([]string, 0, len(r.Written))
 	for _, kind := range slices.Sorted(maps.Keys(r.Written)) {
 		written += r.Written[kind]
-		kinds = append(kinds, count(r.Written[kind], strings.ReplaceAll(kind, "_", " ")))
+		kinds = append(kinds, output.Count(r.Written[kind], strings.ReplaceAll(kind, "_", " ")))
 	}
 	if written == 0 {
 		kinds = []string{"nothing"}
 	}
-	lines := []string{fmt.Sprintf("%s: %s, %s: %s written.", r.Format, count(int64(len(r.Files)), "file"), count(items, r.items), strings.Join(kinds, ", "))}
+	lines := []string{fmt.Sprintf("%s: %s, %s: %s written.", r.Format, output.Count(int64(len(r.Files)), "file"), output.Count(items, r.items), strings.Join(kinds, ", "))}
 	for _, list := range []struct {
 		label string
 		of    []*Finding
@@ -187,19 +187,6 @@ func names(paths map[string]int64) string {
 		all = append(all[:5], "…")
 	}
 	return strings.Join(all, ", ")
-}
-
-// count returns a number with its noun, in the plural unless it is 1.
-func count(n int64, thing string) string {
-	stem, y := strings.CutSuffix(thing, "ry")
-	switch {
-	case n == 1 || thing == "settings":
-	case y:
-		thing = stem + "ries"
-	default:
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // lost writes what was left out or changed as JSON, one value a line.

@@ -6,6 +6,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/output"
 )
 
 // How many wallets with their ledgers, and how many guilds, one statement reads at most.
@@ -44,9 +45,9 @@ func (x *examination) books(ctx context.Context) Finding {
 	case err != nil:
 		return fail("the books could not be added up: %v", err)
 	case len(wrong) > 0:
-		return fail("%d of %d wallets are not the sum of their ledger", len(wrong), wallets).about(wrong)
+		return fail("of %s the balance of %d is not the sum of the ledger", output.Count(int64(wallets), "wallet"), len(wrong)).about(wrong)
 	}
-	return ok("%d wallets are the sum of their ledgers", wallets)
+	return ok("%s: each is the sum of its ledger", output.Count(int64(wallets), "wallet"))
 }
 
 // balance is the balance of a wallet and the sum of its ledger. Each is null if there is no such

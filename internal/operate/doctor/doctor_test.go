@@ -276,11 +276,11 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"no bot": {nil, doctor.Platform, doctor.Warn, "stand-in"},
 		"a bot with its rights": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, always|toLock)
-		}, doctor.Platform, doctor.OK, "1 guilds"},
+		}, doctor.Platform, doctor.OK, "1 guild"},
 		"a bot in a guild that deletes channels": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
 			s.platform(t, chattest.Token).Admit(guild, always|toDelete)
-		}, doctor.Platform, doctor.OK, "1 guilds"},
+		}, doctor.Platform, doctor.OK, "1 guild"},
 		"a bot that may not delete channels": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
 			s.platform(t, chattest.Token).Admit(guild, always|toLock)
@@ -290,7 +290,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Platform, doctor.Warn, guild + " (Manage Roles, Create Public Threads, Create Private Threads)"},
 		"a bot that administers": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, 8)
-		}, doctor.Platform, doctor.OK, "1 guilds"},
+		}, doctor.Platform, doctor.OK, "1 guild"},
 		"a bot without a right": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, always&^(1<<6)|toLock)
 		}, doctor.Platform, doctor.Warn, guild + " (Add Reactions)"},
@@ -435,14 +435,14 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				VALUES ($1, 'i', 'giveaway_ended', 'g', '1', 'x', 'n', now() - interval '2 hours', now() + interval '9 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "2h0m"},
 
-		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
+		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallet: each is the sum"},
 		"a wallet with more than its ledger": {func(t *testing.T, s *installed) {
 			s.wallet(t, 6, 3, 2)
 		}, doctor.Books, doctor.Fail, guild + "/7"},
 		"a ledger without a wallet": {func(t *testing.T, s *installed) {
 			s.wallet(t, 5, 3, 2)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets`)
-		}, doctor.Books, doctor.Fail, "1 of 1 wallets are not the sum of their ledger: " + guild + "/7"},
+		}, doctor.Books, doctor.Fail, "of 1 wallet the balance of 1 is not the sum of the ledger: " + guild + "/7"},
 		"a wallet among thousands": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `
@@ -451,7 +451,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
-		}, doctor.Books, doctor.Fail, "2 of 999 wallets are not the sum of their ledger: " + guild + "/777, " + guild + "/333"},
+		}, doctor.Books, doctor.Fail, "of 999 wallets the balance of 2 is not the sum of the ledger: " + guild + "/777, " + guild + "/333"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

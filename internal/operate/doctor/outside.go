@@ -17,6 +17,7 @@ import (
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/delivery"
@@ -117,7 +118,7 @@ func (x *examination) platform(ctx context.Context) Finding {
 	if err != nil && !errors.Is(err, stop) {
 		return fail("the chat platform knows the bot, but could not be asked what it may do: %v", err)
 	}
-	of := fmt.Sprintf("%d guilds", asked)
+	of := output.Count(int64(asked), "guild")
 	if left > 0 {
 		of = fmt.Sprintf("the first %d guilds (--guild asks about others)", asked)
 	}

@@ -35,6 +35,7 @@ const (
 	unreachable outcome = "unreachable"
 	badAddress  outcome = "address_not_allowed"
 	badResponse outcome = "invalid_response"
+	longHeaders outcome = "headers_too_large"
 
 	// These outcomes are of deliveries that are not sent at all.
 	badPayload outcome = "invalid_payload"
@@ -78,7 +79,7 @@ func (r result) failure(at time.Time) *Failure {
 // outcomes are all classes, for metrics that start at zero.
 var outcomes = []outcome{
 	delivered, redirected, gone, throttled, clientError, serverError, timedOut, noName, refused, reset,
-	badTLS, unreachable, badAddress, badResponse, badPayload, internal,
+	badTLS, unreachable, badAddress, badResponse, longHeaders, badPayload, internal,
 }
 
 // classify returns the class of an attempt's result: by the status of the receiver if there is one,
@@ -131,6 +132,9 @@ func classify(status int, err error) outcome {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return reset
+	// net/http has a type for neither: the first is of HTTP/1.1, the second of HTTP/2.
+	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "header list larger than"):
+		return longHeaders
 	default:
 		return badResponse
 	}
@@ -172,6 +176,8 @@ func advice(o outcome, status int, quiet time.Duration) string {
 		return "The URL must lead to a public address."
 	case badResponse:
 		return "The receiver's answer was not valid HTTP."
+	case longHeaders:
+		return fmt.Sprintf("The headers of the receiver's answer are larger than %d KiB.", egress.MaxHeaders>>10)
 	case endpointDeleted:
 		return "The endpoint was deleted."
 	case badPayload:

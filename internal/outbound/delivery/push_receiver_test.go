@@ -243,11 +243,16 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		}
 	})
 
+	verbose := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Set-Cookie", strings.Repeat("x", 40<<10))
+	})
+
 	cases := []struct {
 		url  string
 		want outcome
 	}{
 		{w.receive(status(200)).URL, delivered},
+		{verbose.URL, longHeaders},
 		{w.receive(status(202)).URL, delivered},
 		{w.receive(status(400)).URL, clientError},
 		{w.receive(status(401)).URL, clientError},

@@ -22,8 +22,9 @@ const MaxExcerpt = 2 << 10
 const (
 	connectTimeout = 5 * time.Second
 
-	maxBody    = 64 << 10 // bytes of a response's body that are read
-	maxHeaders = 32 << 10
+	maxBody = 64 << 10 // bytes of a response's body that are read
+	// MaxHeaders is how many bytes the headers of a response may have.
+	MaxHeaders = 32 << 10
 
 	// idleTimeout is shorter than the idle timeouts of usual receivers, so that no request is sent
 	// over a connection that the receiver is just closing.
@@ -65,7 +66,7 @@ func through(g *Guard, authorities *x509.CertPool, plain bool) *http.Client {
 			},
 			TLSHandshakeTimeout:    AttemptTimeout,
 			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxHeaders,
+			MaxResponseHeaderBytes: MaxHeaders,
 			MaxIdleConns:           maxIdle,
 			MaxIdleConnsPerHost:    maxIdlePerHost,
 			IdleConnTimeout:        idleTimeout,

@@ -103,9 +103,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		// Instants.
 		{
 			"GET /api/v1/cases?since=2026-01-01T00:00:00+02:00", ``, 400,
-			"query since: must be an existing RFC 3339 date and time with offset; in a query, write + as %2B",
+			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z; in a query, write + as %2B",
 		},
-		{"GET /api/v1/cases?since=yesterday", ``, 400, "query since: must be an existing RFC 3339 date and time with offset"},
+		{"GET /api/v1/cases?since=2026-01-01%2000:00:00Z", ``, 400, "query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z"},
+		{"GET /api/v1/cases?since=2026-01-01T00:00:00", ``, 400, "query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z"},
+		{
+			"GET /api/v1/cases?since=yesterday", ``, 400,
+			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z",
+		},
 		{
 			"GET /api/v1/cases?since=2026-01-01", ``, 400,
 			"with offset, such as 2026-01-31T00:00:00Z, and neither a date alone nor a number of seconds",
@@ -143,6 +148,13 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{'user_id':1}`, 400, "it is not at line 1, column 2"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5} {}`, 400, "body: must be one JSON value and nothing after it"},
 		{"POST /api/v1/economy/adjust", `[]`, 400, "body: must be an object"},
+		{"POST /api/v1/economy/adjust", `null`, 400, "body: must be an object"},
+		{
+			"POST /api/v1/economy/adjust", "\xef\xbb\xbf{}", 400,
+			"body: must be well-formed JSON; it begins with a byte order mark (U+FEFF): save or send it without one",
+		},
+		{"POST /api/v1/tickets/x/close", ` null `, 404, "No such ticket."},
+		{"POST /api/v1/giveaways/x/reroll", `null`, 404, "No such giveaway."},
 		{"POST /api/v1/economy/adjust", ``, 400, "body: is required"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","user_id":"2","delta":5}`, 400, "body /user_id: must be given once"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"\ud800","delta":5}`, 400, "lone surrogates"},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -36,6 +37,9 @@ func parseHead(rs *reqState, large *largeBodyPermits) (err error) {
 	}
 	if len(rs.body) > 0 && !isJSON(req.Header) {
 		return errMedia
+	}
+	if !rs.op.BodyMust && string(bytes.TrimSpace(rs.body)) == "null" { // what some clients send for no body
+		rs.body = nil
 	}
 	if !rs.op.LongPoll {
 		if rs.key, err = idempotencyKey(req.Header); err != nil {

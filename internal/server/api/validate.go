@@ -22,6 +22,9 @@ const maxParameters = 100
 
 var integerPattern = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
+// lostPlus matches an instant whose offset's + was decoded as a space.
+var lostPlus = regexp.MustCompile(`T\S* \d\d:?\d\d$`)
+
 // validateRequest checks path, query and body against the operation's schemas. The problems of a
 // write are only reported within its transaction, because a repeat must get the first response, and
 // a refusal is stored under the key.
@@ -142,7 +145,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 			found = append(found, at(place, schema.Visit(p.Schema.Value, float64(n)))...)
 		default:
 			wrong := at(place, schema.Visit(p.Schema.Value, values[0]))
-			if p.Schema.Value.Format == "date-time" && strings.Contains(values[0], " ") {
+			if p.Schema.Value.Format == "date-time" && lostPlus.MatchString(values[0]) {
 				for i := range wrong {
 					wrong[i] = wrong[i].With("; in a query, write + as %2B")
 				}

@@ -151,6 +151,9 @@ func recoverWebhook(c *call, e endpointRow) (reply, error) {
 		return reply{}, err
 	}
 	c.wake()
+	if n == 1 {
+		return c.back(c.path("webhooks", e.ID), "1 failed delivery is queued again."), nil
+	}
 	return c.back(c.path("webhooks", e.ID), "%s failed deliveries are queued again.", number(n)), nil
 }
 

@@ -66,5 +66,6 @@ var remedies = map[string]string{
 	"tls":                 "No trusted TLS connection could be made: check the receiver’s certificate, its chain and its names.",
 	"unreachable":         "No network leads to the receiver: check where its name points to.",
 	"address_not_allowed": "The receiver’s name leads to an address that may not be called: it must be a public one.",
+	"headers_too_large":   "The headers of the receiver’s answer are larger than 32 KiB: answer with fewer or shorter ones, such as cookies.",
 	"invalid_response":    "What the receiver answered is not HTTP: check what listens at this port.",
 }

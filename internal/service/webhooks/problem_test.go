@@ -29,6 +29,7 @@ func TestEachCauseHasItsSentence(t *testing.T) {
 		"no HTTP":            {"invalid_response", 0, "is not HTTP"},
 		"a status below 100": {"invalid_response", 99, "is not HTTP"},
 		"a private address":  {"address_not_allowed", 0, "must be a public one"},
+		"large headers":      {"headers_too_large", 0, "larger than 32 KiB"},
 		"no network":         {"unreachable", 0, "No network leads to the receiver"},
 	} {
 		var status *int
