@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -108,7 +109,49 @@ func TestComposeStartsTheProgram(t *testing.T) {
 	}
 	p := begin(t, t.TempDir(), env, program.Command...)
 	p.says(t, `"msg":"ready"`)
+	p.says(t, "this node runs them, as it was started with --migrate")
 	if _, log := p.text(); strings.Contains(log, "no settings of this program") {
 		t.Errorf("variables are handed on that are no settings: %s", log)
+	}
+}
+
+// The drop-in copies a renewed certificate at each start and reload, readable for the
+// program alone, to where the documents have /etc/guildhall/env look for it.
+func TestTheDropInHandsOverTheCertificate(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployFolder, "systemd", "guildhall.service.d", "certificate.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copying := regexp.MustCompile(`(?m)^(ExecStartPre|ExecReload)=\+/bin/sh -ec '(.*)'$`).FindAllStringSubmatch(string(text), -1)
+	if len(copying) != 2 || copying[0][2] != copying[1][2] || copying[0][1] == copying[1][1] {
+		t.Fatalf("it copies by %q, want the same at start and reload", copying)
+	}
+	from, to := t.TempDir(), t.TempDir()
+	command := strings.NewReplacer("%%", "%", "%t/guildhall", to, "/etc/guildhall", from).Replace(copying[0][2])
+	for _, content := range []string{"first", "renewed"} {
+		for _, name := range []string{"tls.crt", "tls.key"} {
+			if err := os.WriteFile(filepath.Join(from, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.CommandContext(t.Context(), "sh", "-ec", command).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, name := range []string{"tls.crt", "tls.key"} {
+			got, err := os.ReadFile(filepath.Join(to, name))
+			info, failed := os.Stat(filepath.Join(to, name))
+			if err != nil || failed != nil || string(got) != content || info.Mode() != 0o400 {
+				t.Errorf("%s is %q, %v, %v", name, got, info, err)
+			}
+		}
+	}
+	for _, page := range []string{"install.md", "two-nodes.md"} {
+		text, err := os.ReadFile(filepath.Join("../../docs/operate", page))
+		for _, setting := range []string{"GUILDHALL_TLS_CERT=/run/guildhall/tls.crt", "GUILDHALL_TLS_KEY=/run/guildhall/tls.key"} {
+			if err != nil || !strings.Contains(string(text), setting) {
+				t.Errorf("%s does not say %s, %v", page, setting, err)
+			}
+		}
 	}
 }

@@ -100,7 +100,7 @@ type migrateCommand struct {
 // Help says when to run the command.
 func (c *migrateCommand) Help() string {
 	return "The servers refuse a schema that is too old for their statements, and run on a newer one unless it has lost what they need. " +
-		"Run the new release's migrate before its servers start, and once more when the old ones have stopped."
+		"Run the new release's migrate before its servers start, and once more when the old ones have stopped; servers that run with --migrate need neither."
 }
 
 func (c *migrateCommand) Run(ctx context.Context, io streams) error {

@@ -56,6 +56,7 @@ type node struct {
 	databaseURL string
 	listenURL   string // URL of the same database without a pooler
 	drain       time.Duration
+	finish      bool // whether contracting migrations wait that this node runs later
 	chat        chat.Platform
 	log         *slog.Logger
 	lines       *logging.Writer // the writer behind log
@@ -181,6 +182,12 @@ func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vi
 	if err := n.startOps(working, g, vital, s); err != nil {
 		return err
 	}
+	if n.finish {
+		g.Go(func() error {
+			db.Finish(working, n.listenURL, finishAfter, n.finished)
+			return nil
+		})
+	}
 	g.Go(func() error { return times.Watch(working) })
 	g.Go(func() error { return standbys.Watch(working) })
 	if n.ready != nil {
@@ -298,6 +305,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		if err != nil {
 			return fault.Wrap(err, "GUILDHALL_TLS_CERT")
 		}
+		n.metrics.MustRegister(pair.Metric())
 		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ type serveCommand struct {
 	listenURL
 	roles
 	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
-	Migrate  bool                                                                              `help:"Bring the database up to this program's schema first."`
+	Migrate  bool                                                                              `help:"Bring the database up to this program's schema first, and an hour later take away what only the release before needed."`
 }
 
 // Run serves until ctx ends.
@@ -55,7 +55,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
 	if c.Migrate {
-		if err := db.Migrate(ctx, cmp.Or(c.ListenURL, c.DatabaseURL)); err != nil {
+		if err := db.Expand(ctx, cmp.Or(c.ListenURL, c.DatabaseURL)); err != nil {
 			return err
 		}
 	}
@@ -69,6 +69,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	case note != "":
 		log.Warn(note)
 	}
+	log.Info("schema", "version", schema.Version, "known", db.SchemaVersion(), "migrations", whoMigrates(c.Migrate))
 	warnOfSchema(log, schema)
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
@@ -81,6 +82,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	}
 	n := &node{
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, lines: lines, drain: drainTimeout,
+		finish: c.Migrate && schema.Waits != 0,
 	}
 	return n.run(ctx)
 }

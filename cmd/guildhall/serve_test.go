@@ -164,6 +164,7 @@ func (s *serving) answers(t *testing.T, url, token string, status int) string {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t))
+	s.says(t, "`guildhall migrate` runs them, before the first node of a release starts")
 
 	t.Run("answers over TLS, and over plain HTTP only to refuse", func(t *testing.T) {
 		t.Parallel()

@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // certificateInterval is how often the files are polled. The documents promise that a renewed
@@ -39,6 +41,14 @@ func Load(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Metric returns the gauge of the instant at which the certificate in use expires.
+func (c *Pair) Metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "guildhall_certificate_expiration_timestamp_seconds",
+		Help: "When the certificate that this node serves expires, in seconds since 1970.",
+	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) })
 }
 
 // reload reads the files and reports whether their contents have changed.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // served returns the certificate that a server with the pair presents.
@@ -62,6 +64,12 @@ func TestARenewedPairIsTakenUpWhenItFitsTogether(t *testing.T) {
 		}
 		if changed := !served(t, p).Equal(first); changed != step.taken {
 			t.Errorf("%s: another certificate is served: %t", step.about, changed)
+		}
+		metrics := prometheus.NewRegistry()
+		metrics.MustRegister(p.Metric())
+		shown, err := metrics.Gather()
+		if err != nil || len(shown) != 1 || shown[0].GetMetric()[0].GetGauge().GetValue() != float64(served(t, p).NotAfter.Unix()) {
+			t.Errorf("%s: the metric shows %v, %v, want %v", step.about, shown, err, served(t, p).NotAfter)
 		}
 	}
 }

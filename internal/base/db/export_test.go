@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"io/fs"
+	"time"
 )
 
 // Exported for tests that use dbtest.
@@ -19,10 +20,31 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 	if err != nil {
 		return Schema{}, err
 	}
-	if err := h.migrate(ctx, url); err != nil {
+	if err := h.migrate(ctx, url, true); err != nil {
 		return Schema{}, err
 	}
 	return h.check(ctx, pool)
+}
+
+// ExpandWith is Expand, and CheckSchema after it, of a program with these migrations.
+func ExpandWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Schema, error) {
+	h, err := readHistory(files)
+	if err != nil {
+		return Schema{}, err
+	}
+	if err := h.migrate(ctx, url, false); err != nil {
+		return Schema{}, err
+	}
+	return h.check(ctx, pool)
+}
+
+// FinishWith is Finish of a program with these migrations.
+func FinishWith(ctx context.Context, url string, files fs.FS, tried func(Schema, error)) error {
+	h, err := readHistory(files)
+	if err == nil {
+		h.finish(ctx, url, 10*time.Millisecond, tried)
+	}
+	return err
 }
 
 // Together returns the statement that deletes the expired rows of all guilds.

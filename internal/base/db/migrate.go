@@ -32,9 +32,45 @@ const (
 //
 // Before a contracting migration it stops without an error while programs run that do not know the
 // migration; CheckSchema reports that.
-func Migrate(ctx context.Context, url string) error { return known().migrate(ctx, url) }
+func Migrate(ctx context.Context, url string) error { return known().migrate(ctx, url, true) }
 
-func (h history) migrate(ctx context.Context, url string) error {
+// Expand is Migrate for a node that starts: on a database that is in use it leaves out the
+// contracting migrations, so that the release before can still be started instead. Finish
+// runs them.
+func Expand(ctx context.Context, url string) error { return known().migrate(ctx, url, false) }
+
+// Finish calls Migrate at each interval until no contracting migration waits any more, or
+// until ctx ends. After each try it calls tried with the schema that it found, or with the
+// error.
+func Finish(ctx context.Context, url string, interval time.Duration, tried func(Schema, error)) {
+	known().finish(ctx, url, interval, tried)
+}
+
+func (h history) finish(ctx context.Context, url string, interval time.Duration, tried func(Schema, error)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var s Schema
+		err := h.migrate(ctx, url, true)
+		if err == nil {
+			s, err = h.checkAt(ctx, url)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		tried(s, err)
+		if err == nil && s.Waits == 0 {
+			return
+		}
+	}
+}
+
+func (h history) migrate(ctx context.Context, url string, contract bool) error {
 	pool, err := h.migrationPool(url)
 	if err != nil {
 		return err
@@ -46,7 +82,7 @@ func (h history) migrate(ctx context.Context, url string) error {
 	}
 	defer unlock()
 	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
-		return h.up(ctx, pool)
+		return h.up(ctx, pool, contract)
 	})
 	if err != nil {
 		return fault.Wrap(err, "migrate")
@@ -74,7 +110,8 @@ func (h history) migrationPool(url string) (*sql.DB, error) {
 
 // up runs the migrations that may run now: all ordinary migrations, then the contracting
 // migrations in their order, up to the first that a running older program does not know.
-func (h history) up(ctx context.Context, pool *sql.DB) error {
+// Where contract is false, contracting migrations run on a new database only.
+func (h history) up(ctx context.Context, pool *sql.DB, contract bool) error {
 	if err := h.checkIdentity(ctx, pool); err != nil {
 		return err
 	}
@@ -82,7 +119,11 @@ func (h history) up(ctx context.Context, pool *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	if _, err := ordinary.Up(ctx); err != nil || len(h.contracts) == 0 {
+	before, err := ordinary.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := ordinary.Up(ctx); err != nil || len(h.contracts) == 0 || before > 0 && !contract {
 		return err
 	}
 	files, err := fs.Sub(h.files, migrations.Contract)

@@ -294,3 +294,46 @@ func TestEachTryOfAMigrationHasItsOwnSession(t *testing.T) {
 		}
 	}
 }
+
+// A node that is started with --migrate runs the ordinary migrations at its start, and the
+// contracting ones later: until then the release before starts on the database, also with
+// --migrate. On a new database nothing waits.
+// RELIABILITY.md, Operation.
+func TestANodeThatMigratesLeavesTheWayBackOpen(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t, "template0")
+	pool := pooled(t, url)
+	expand := func(files fstest.MapFS) db.Schema {
+		t.Helper()
+		s, err := db.ExpandWith(t.Context(), url, pool, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	expand(withMigrations(t, nil))
+	if s := expand(nextRelease(t, nil)); s.Waits != first || s.Version != added {
+		t.Fatalf("the schema is at %d, migration %d waits", s.Version, s.Waits)
+	}
+	if s := expand(withMigrations(t, nil)); !s.Newer() {
+		t.Errorf("the release before finds the schema at %d", s.Version)
+	}
+	execAll(t, pool, `SELECT added, metadata FROM cases`,
+		`INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('of-old', 0, now() + interval '1 hour')`)
+	var waits []int64
+	err := db.FinishWith(t.Context(), url, nextRelease(t, nil), func(s db.Schema, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		if waits = append(waits, s.Waits); len(waits) == 2 {
+			execAll(t, pool, `DELETE FROM auth_nodes`)
+		}
+	})
+	if err != nil || !slices.Equal(waits, []int64{first, first, 0}) {
+		t.Errorf("after the tries %v wait, %v", waits, err)
+	}
+	fresh := dbtest.Empty(t, "template0")
+	if s, err := db.ExpandWith(t.Context(), fresh, pooled(t, fresh), nextRelease(t, nil)); err != nil || s.Waits != 0 {
+		t.Errorf("on a new database migration %d waits, %v", s.Waits, err)
+	}
+}

@@ -121,11 +121,14 @@ func (s Schema) Unfinished() string {
 	case s.Waits == 0:
 		return ""
 	case len(s.Older) == 0:
-		return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again", s.Waits)
+		return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again%s", s.Waits, orWait)
 	}
-	return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped",
-		s.Waits, strings.Join(s.Older, ", "))
+	return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped%s",
+		s.Waits, strings.Join(s.Older, ", "), orWait)
 }
+
+// orWait says who finishes an upgrade without a command.
+const orWait = "; a node that was started with --migrate does that by itself, an hour after its start"
 
 // Newer reports whether a newer program has migrated the database.
 func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
@@ -163,12 +166,16 @@ func OldestProgram(ctx context.Context, q Querier) (int64, error) {
 // CheckSchema returns the schema state of the database at url. If this program cannot run on the
 // database, it returns an error that names the command to run.
 func CheckSchema(ctx context.Context, url string) (Schema, error) {
+	return known().checkAt(ctx, url)
+}
+
+func (h history) checkAt(ctx context.Context, url string) (Schema, error) {
 	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
 	if err != nil {
 		return Schema{}, err
 	}
 	defer pool.Close()
-	return known().check(ctx, pool)
+	return h.check(ctx, pool)
 }
 
 func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) {
