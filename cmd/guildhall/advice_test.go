@@ -1,0 +1,156 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+)
+
+// textsFor returns the files that people read for advice: the documents, what is installed,
+// the contract, and the program's sources, which hold its messages.
+func textsFor(t *testing.T) map[string]string {
+	t.Helper()
+	texts := make(map[string]string)
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "generated", "testdata", "bin", "dist"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".md", ".go", ".html", ".yaml", ".service", ".conf"}, filepath.Ext(path)) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		texts[path] = string(text)
+		return err
+	})
+	if err != nil || len(texts) < 200 {
+		t.Fatalf("%d files, %v", len(texts), err)
+	}
+	return texts
+}
+
+var (
+	quotedCommand = regexp.MustCompile("`guildhall ([a-z][^`]*)`")
+	typedCommand  = regexp.MustCompile(`(?m)(?:^|[;|&] *)\s*(?:bin/|docker compose exec (?:-T )?guildhall /)?guildhall ([a-z][^\n;|&#>]*)`)
+)
+
+// Each command that a document or a message of the program shows is there, with its flags.
+func TestAdviceNamesCommandsThatThereAre(t *testing.T) {
+	t.Parallel()
+	model, found := commandLine(t), 0
+	for path, text := range textsFor(t) {
+		shown := quotedCommand.FindAllStringSubmatch(text, -1)
+		if filepath.Ext(path) == ".md" {
+			for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+				if m[1] == "sh" {
+					shown = append(shown, typedCommand.FindAllStringSubmatch(m[2], -1)...)
+				}
+			}
+		}
+		for _, m := range shown {
+			found++
+			if wrong := misses(model.Node, strings.Fields(m[1])); wrong != "" {
+				t.Errorf("%s advises guildhall %s: %s", path, m[1], wrong)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// misses says what the command line lacks of the words of a command; empty: nothing.
+func misses(at *kong.Node, words []string) string {
+	var flags []*kong.Flag
+	for i, word := range words {
+		flags = append(flags, at.Flags...)
+		if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
+			name, _, _ = strings.Cut(name, "=")
+			name = strings.TrimRight(name, ".,)]")
+			if name != "help" && !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == name }) {
+				return "there is no flag --" + name
+			}
+			continue
+		}
+		child := slices.IndexFunc(at.Children, func(n *kong.Node) bool { return n.Name == word })
+		switch {
+		case child >= 0:
+			at = at.Children[child]
+		case len(at.Children) > 0 && i == 0, len(at.Children) > 0 && !strings.HasPrefix(words[i-1], "--") && !strings.Contains(word, "|"):
+			return "there is no command " + word
+		}
+	}
+	return ""
+}
+
+// Each setting that a document or a message of the program names is there.
+func TestAdviceNamesSettingsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := append(variables(reflect.TypeFor[commands]()), foreign...)
+	name := regexp.MustCompile(`\bGUILDHALL_[A-Z][A-Z0-9_]*[A-Z0-9]\b`)
+	// What the examples, the tests and make take, and Kubernetes' own.
+	others := regexp.MustCompile(`^GUILDHALL_(TEST_.*|URL|TOKEN|CA|BOT_KEY|TLS_PORT.*)$`)
+	found := 0
+	for path, text := range textsFor(t) {
+		for _, variable := range name.FindAllString(text, -1) {
+			found++
+			if !slices.Contains(known, variable) && !others.MatchString(variable) {
+				t.Errorf("%s names %s, which is no setting", path, variable)
+			}
+		}
+	}
+	if found < 300 {
+		t.Errorf("only %d settings were found", found)
+	}
+}
+
+// The calls of the page about writes work by copying, and repeat as it says.
+func TestTheCallsOfThePageAboutWritesWork(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	const file = "docs/integrate/writes.md"
+	dir := started(t)
+	call := one(t, codeOf(t, file, "Idempotency keys: one attempt"), "sh")
+	call = strings.Replace(call, "curl ", "curl --silent --show-error --include ", 1)
+	shell(t, dir, ". .guildhall/env", call)
+	wantMatch(t, "a repeat", shell(t, dir, ". .guildhall/env", call), `(?i)(?s)^HTTP/\S+ 200.*Idempotent-Replay: true`)
+
+	body := strings.TrimSpace(one(t, codeOf(t, file, "References: once, for ever"), "json"))
+	pays := regexp.MustCompile(`-d '[^']*'`).ReplaceAllLiteralString(call, "-d '"+body+"'")
+	for _, c := range []struct{ key, pattern string }{
+		{"order-1001/2", `^HTTP/\S+ 200`}, {"order-1001/3", `(?i)(?s)^HTTP/\S+ 200.*Idempotent-Replay: true`},
+	} {
+		wantMatch(t, "a payment", shell(t, dir, ". .guildhall/env", strings.Replace(pays, "order-1001/1", c.key, 1)), c.pattern)
+	}
+	out := shell(t, dir, ". .guildhall/env", `curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" `+
+		`"$GUILDHALL_URL/economy/ledger?reference=order-1001"`)
+	wantMatch(t, "the ledger", out, `"reference":"order-1001"`)
+	if strings.Count(out, `"reference"`) != 1 {
+		t.Errorf("the payment is booked more than once: %s", out)
+	}
+}
+
+// The commands of the page about guild files work by copying.
+func TestTheCommandsOfThePageAboutFilesWork(t *testing.T) {
+	t.Parallel()
+	const file = "docs/bot/import.md"
+	dir, url := t.TempDir(), dbtest.New(t).URL
+	program := "guildhall() { " + asProgram + "=1 GUILDHALL_DATABASE_URL='" + url + "' '" + os.Args[0] + "' \"$@\"; }"
+	blocks := codeOf(t, file, "")
+	writeFile(t, dir, "harbour.ndjson", one(t, blocks, "json"))
+	wantMatch(t, "import", shell(t, dir, program, one(t, blocks, "sh")), `^Imported 2 records\.\n$`)
+	update := one(t, codeOf(t, file, "Into a guild that has some of it"), "sh")
+	wantMatch(t, "import --update", shell(t, dir, program, update), `(?s)wallet: 0 created, 0 updated, 1 unchanged, 0 kept\n.*dry run`)
+}
