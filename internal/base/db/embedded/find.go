@@ -34,9 +34,9 @@ var folders = []string{
 	"/usr/libexec/postgresql*",                           // Alpine
 	"/usr/lib/postgresql*/bin",                           // SUSE, Alpine
 	"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew on Apple silicon
-	"/opt/homebrew/Cellar/postgresql*/*/bin",             //
+	"/opt/homebrew/Cellar/postgresql*/*/bin",             // and its versions
 	"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
-	"/usr/local/Cellar/postgresql*/*/bin",                // the versions of Homebrew on Apple silicon
+	"/usr/local/Cellar/postgresql*/*/bin",                // and its versions
 	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",     // Homebrew on Linux
 	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
 	"/usr/local/pgsql/bin",                               // built from source
