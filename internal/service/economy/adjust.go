@@ -9,22 +9,24 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// adjustBatch makes a batch of adjustments. Wallet, ledger entry and event bear one instant,
-// which is later than the instant of the wallet's previous change, so a wallet's ledger stands
-// in the order of effects. The ledger entry and the event share an id, which begins with that
-// instant (see getEntry) and ends like the id that was minted for the change. Functions of an instant are immutable only AT TIME ZONE,
-// and a coordinator accepts no other functions there.
+// adjustBatch applies a batch of adjustments. Wallet, ledger entry and event have the same instant,
+// which is later than the instant of the wallet's previous change: so the ledger of a wallet has
+// the order of its effects. The ledger entry and the event have the same id. The id begins with the
+// instant (see getEntry) and ends like the id that was generated for the change. Functions of an
+// instant are immutable only AT TIME ZONE, and a coordinator accepts only immutable functions
+// there.
 //
-// The UPDATE locks, judges and changes a wallet. It skips these changes, which fall back and
-// are made as AdjustBalances makes several: the wallet is missing, the balance forbids the
-// change, the reference or the key has a row, or an earlier change of the batch has the same
-// reference. If another transaction is about to use a reference or a key, or holds a row for
-// 10 ms, the whole statement fails and every change of the batch falls back.
+// The UPDATE locks a wallet, decides the change and applies it. The UPDATE leaves out a change if
+// the wallet does not exist, the balance forbids the change, the reference or the key already has a
+// row, or an earlier change of the batch has the same reference. A change that is left out falls
+// back and is made like the changes of AdjustBalances. If another transaction is inserting the same
+// reference or key, or holds the lock of a row for longer than 10 ms, the whole statement fails and
+// every change of the batch falls back.
 //
-// number BETWEEN … is true for every row. Postgres expects few rows to satisfy the condition,
-// and so looks wallets up by index. A subquery in brackets is evaluated for each row and not
-// joined. The subquery around the first array hides the length of the arrays: Postgres would
-// plan short arrays anew each time.
+// number BETWEEN … is true for every row. Because of the condition, Postgres expects few rows and
+// reads wallets by index. A subquery in brackets is evaluated for each row and not joined. The
+// subquery around the first array hides the length of the arrays: otherwise Postgres would make a
+// new plan for short arrays each time.
 var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string
@@ -32,14 +34,14 @@ var (
 	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL, "told", telling(batch.Guild))
 )
 
-// adjustedRow is the statement's result for an applied change: the columns of its ledger
-// entry that the statement has set.
+// adjustedRow is the statement's result for an applied change: the columns of the ledger entry that
+// the statement has set.
 type adjustedRow struct {
 	batch.Row
 	entry
 }
 
-// adjustEach makes changes of several wallets in one statement.
+// adjustEach applies changes of several wallets in one statement.
 func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
 	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, func(c *change, m adjustedRow) {
 		c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = m.ID, m.BalanceAfter, m.CreatedAt

@@ -19,11 +19,11 @@ func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, u::text, 10 * g + u
 		FROM generate_series(1, 3) g, generate_series(1, 5) u`)
 	for _, guilds := range []int{1, 3} {
-		if guilds > 1 && dbtest.Coordinator(t) { // which no program asks of distributed tables
+		if guilds > 1 && dbtest.Coordinator(t) { // the service never reads several guilds from distributed tables
 			continue
 		}
 		var queries []*lookup
-		for n := range 40 { // each twice and more, and some of members without a row
+		for n := range 40 { // each member twice or more, and some members without a row
 			queries = append(queries, &lookup{guild: strconv.Itoa(1 + n%guilds), wallet: row{UserID: strconv.Itoa(7 - n%7)}})
 		}
 		queries = append(queries, asked("1", `{"odd\,NULL`), asked("1", "5"))
@@ -46,9 +46,9 @@ func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
 	}
 }
 
-// Rows are looked up one by one through the index, also where few are there, and
-// planned once, whatever Postgres believes of the guilds: a connection keeps its
-// plans, and planning takes longer than the read.
+// The rows are found one by one through the index, also in a small table, and the statement is
+// planned once, whatever Postgres estimates: a connection keeps its plans, and planning takes
+// longer than reading.
 func TestWalletsAreReadByIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

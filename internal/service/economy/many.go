@@ -21,9 +21,9 @@ import (
 // exactly.
 const maxBalance = 1<<53 - 1
 
-// AdjustBalances makes adjustments in their order, all of them or none: the first refused
-// adjustment refuses the call. It needs one statement a step and not one a change: it locks the
-// wallets, judges the changes, and writes the wallets and the ledger.
+// AdjustBalances makes the adjustments in the given order, all of them or none: if one is refused,
+// the whole call is refused. AdjustBalances needs one statement for each step, not for each change:
+// lock the wallets, decide the changes, and write the wallets and the ledger.
 func (*Service) AdjustBalances(ctx context.Context, r gen.AdjustBalancesRequestObject) (gen.AdjustBalancesResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	of, note := batch.ChangeOf(ctx, event.From(by)), by.Note()
@@ -59,7 +59,7 @@ func referencesDiffer(list []*change) error {
 	return nil
 }
 
-// adjustAll makes changes of one guild in their order. It passes a refusal through refused, with
+// adjustAll makes changes of one guild in their order. A refusal is passed to refused together with
 // the index of the refused change.
 func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i int, err error) error) error {
 	m, err := hold(ctx, tx, list)
@@ -74,24 +74,24 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return write(ctx, tx, m)
 }
 
-// many holds the changes of one call, and the wallets and used references that they concern.
+// many holds the changes of one call, and their wallets and used references.
 type many struct {
 	list    []*change
 	uses    map[string]entry    // ledger entries by used reference
 	wallets map[string]*holding // by member
 }
 
-// holding is a wallet that is locked until the unit ends.
+// holding is a wallet that is locked until the unit of work ends.
 type holding struct {
 	UserID  string    `db:"user_id"`
-	Was     *int64    `db:"was"` // balance before the call; nil: the wallet does not exist
-	At      time.Time `db:"at"`  // instant of the next change; after a change, of the last one
+	Was     *int64    `db:"was"` // balance before the call; nil if the wallet does not exist
+	At      time.Time `db:"at"`  // instant for the next change; after a change, the instant of the last change
 	Balance int64     `db:"balance"`
 	changed bool
 }
 
-// hold locks the wallets, in the order in which every statement locks them, and reads the used
-// references. If another unit uses a reference after that, write finds it.
+// hold locks the wallets, in the same order as every other statement, and reads the used
+// references. If another unit of work uses a reference after that, write finds the conflict.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
 	var references []string
@@ -114,8 +114,8 @@ func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
 	return m, err
 }
 
-// manyHeld looks up and locks wallet by wallet: Postgres does not join a subquery that locks in
-// another way. The clock is read after the wallet is locked.
+// manyHeld finds and locks the wallets one by one: Postgres has no other plan for a subquery that
+// locks. The clock is read after the wallet is locked.
 var manyHeld = `
 		SELECT g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
 		FROM unnest((SELECT $2::text[])) AS g (user_id)
@@ -123,9 +123,9 @@ var manyHeld = `
 			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) w ON true`
 
-// judge decides a change after the earlier changes of the call. It returns a refusal when the
-// balance would leave its limits, or when the guild has used the reference for another change.
-// Ledger entries of one member are a millisecond apart.
+// judge decides a change after the earlier changes of the call. judge returns a refusal if the
+// balance would leave its limits, or if the guild has used the reference for another change. The
+// ledger entries of one member are a millisecond apart.
 func (m *many) judge(c *change) error {
 	if c.entry.Reference != nil {
 		if was, used := m.uses[*c.entry.Reference]; used {
@@ -148,7 +148,7 @@ func (m *many) judge(c *change) error {
 	return nil
 }
 
-// beyond returns the refusal of a change after which the balance would leave its limits.
+// beyond returns the refusal of a change that would move the balance beyond its limits.
 func beyond(balance, delta int64) error {
 	switch after := balance + delta; {
 	case after < 0:
@@ -159,8 +159,8 @@ func beyond(balance, delta int64) error {
 	return nil
 }
 
-// otherThan refuses a change whose reference was used by the ledger entry was, unless the change
-// repeats that entry: same member, delta and counterparty. Reasons are not compared.
+// otherThan refuses a change whose reference already belongs to the ledger entry was, unless the
+// change repeats that entry: the same member, delta and counterparty. Reasons are not compared.
 func otherThan(c, was entry) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Refused, "reference_already_used", format, args...)
@@ -180,8 +180,8 @@ func otherThan(c, was entry) error {
 	return nil
 }
 
-// write stores the wallets and ledger entries, and emits an event for each change. It returns
-// db.Again when another unit has inserted a wallet or used a reference meanwhile.
+// write stores the wallets and ledger entries, and emits an event for each change. If another unit
+// of work has inserted a wallet or used a reference meanwhile, write returns db.Again.
 func write(ctx context.Context, tx *db.Tx, m *many) error {
 	var rows []entry
 	references := 0
@@ -246,9 +246,9 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	}
 }
 
-// manyWritten writes the wallets after all changes (wallets_after), whose rank moves lead from
-// the first balance to the last, and a ledger entry and an event for each change (moved).
-// References are inserted in their order, so that two calls do not deadlock.
+// manyWritten writes the wallets after all changes, and a ledger entry and an event for each change
+// (step moved). In the rank index, each wallet moves once, from its first balance to its last (step
+// wallets_after). References are inserted in sorted order, so that two calls do not deadlock.
 var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 		WITH wallets_after AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at

@@ -41,7 +41,7 @@ func bodyOf(list []asked) string {
 	return string(b)
 }
 
-// effect is what an adjustment leaves behind that does not depend on when it was made.
+// effect is the part of an adjustment's result that does not depend on the time.
 type effect struct {
 	UserID   string `json:"user_id"`
 	Balance  int64  `json:"balance"`
@@ -56,10 +56,9 @@ type effect struct {
 	} `json:"ledger_entry"`
 }
 
-// Adjustments that are made in one call leave behind, and are answered, what they would
-// be one by one: answers, wallets, ledger, events, references; and where one is refused,
-// its refusal and nothing else.
-// RELIABILITY.md, Writes.
+// The adjustments of one call have the same effects as single adjustments in the same order:
+// responses, wallets, ledger, events and references. If one is refused, the call returns its
+// refusal and changes nothing. RELIABILITY.md, Writes.
 func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 	t.Parallel()
 	server, guild := apitest.New(t), 2000
@@ -98,7 +97,7 @@ func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 	})
 }
 
-// draw is a list of adjustments of few members with few references, each once.
+// draw draws a list of adjustments of few members with few references, each reference once.
 func draw(rt *rapid.T) []asked {
 	list := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) asked {
 		return asked{
@@ -113,7 +112,7 @@ func draw(rt *rapid.T) []asked {
 		case a.Reference == "":
 		case seen[a.Reference]:
 			list[i].Reference = ""
-		default: // of one member and delta, so that most repeats are true ones
+		default: // the same member and delta, so that most repeated references are true repeats
 			list[i].UserID, list[i].Delta = "1", int64(len(a.Reference))+rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(rt, "other")
 		}
 		seen[a.Reference] = true
@@ -121,7 +120,8 @@ func draw(rt *rapid.T) []asked {
 	return list
 }
 
-// oneByOne makes adjustments until one is refused, and says which and how.
+// oneByOne makes adjustments until one is refused, and returns the index and the code of the
+// refusal.
 func oneByOne(t *testing.T, api *apitest.API, list []asked) (effects []effect, refused int, code string) {
 	for i, a := range list {
 		got := api.Do(t, "adjustBalance", a.body())
@@ -136,7 +136,7 @@ func oneByOne(t *testing.T, api *apitest.API, list []asked) (effects []effect, r
 	return effects, 0, ""
 }
 
-// wantSameBooks holds what two guilds have in their tables against each other.
+// wantSameBooks fails the test unless two guilds have the same rows in their tables.
 func wantSameBooks(t *testing.T, rt *rapid.T, single, together *apitest.API) {
 	t.Helper()
 	for _, query := range []string{
@@ -156,7 +156,7 @@ func wantSameBooks(t *testing.T, rt *rapid.T, single, together *apitest.API) {
 		}
 	}
 	for _, query := range []string{
-		// Effects stand in the order of their instants, which wallets and events bear as well.
+		// The ledger has the order of its instants, which wallets and events have too.
 		`SELECT count(*) FROM (SELECT user_id, delta, balance_after,
 				balance_after - delta - lag(balance_after, 1, 0::bigint) OVER w AS gap,
 				date_trunc('milliseconds', created_at) <= date_trunc('milliseconds', lag(created_at) OVER w) AS late
@@ -250,9 +250,8 @@ func TestAdjustBalances(t *testing.T) {
 	})
 }
 
-// Calls over the same members, in any order and with the same references, beside single
-// changes: each payment is made once, and no call waits for another in a ring.
-// RELIABILITY.md, Writes.
+// Concurrent calls with the same members, in any order and with the same references, and concurrent
+// single changes: each payment is made once, and no calls deadlock. RELIABILITY.md, Writes.
 func TestManyAdjustmentsRace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -295,9 +294,8 @@ func TestManyAdjustmentsRace(t *testing.T) {
 	}
 }
 
-// References are claimed in one order, whatever that of the adjustments: a call that
-// waits for its first one has claimed none behind it.
-// RELIABILITY.md, Writes.
+// References are inserted in sorted order, whatever the order of the adjustments: a call that waits
+// for its first reference has inserted no later one. RELIABILITY.md, Writes.
 func TestManyAdjustmentsClaimTheirReferencesInOneOrder(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -316,7 +314,7 @@ func TestManyAdjustmentsClaimTheirReferencesInOneOrder(t *testing.T) {
 		}()
 		testutil.Eventually(t, "the call waits", func() bool { return dbtest.Waiting(t, api.DB()) == 1 })
 		return api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '100ms'`); err != nil { // which no lock needs
+			if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '100ms'`); err != nil { // no lock needs to wait that long
 				return err
 			}
 			_, err := tx.ExecContext(ctx, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'c')`, api.Guild)

@@ -19,17 +19,17 @@ import (
 
 var system = batch.Change{By: event.System("1")}
 
-// pay adjusts one wallet by one coin, in a unit of its own.
+// pay adds one coin to a wallet, in a unit of work of its own.
 func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d, user, 1) }
 
-// give adjusts one wallet, in a unit of its own.
+// give changes one wallet, in a unit of work of its own.
 func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		return adjustAlone(ctx, tx, &change{Change: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
 	})
 }
 
-// listen gives guild 1 an endpoint, without which an event is told to nobody.
+// listen adds an endpoint to guild 1, because without an endpoint no event is stored.
 func listen(t *testing.T, d *db.DB) {
 	t.Helper()
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
@@ -43,8 +43,8 @@ func listen(t *testing.T, d *db.DB) {
 	})
 }
 
-// giveInTheEnd is give for writers that may make each other wait longer than a statement
-// may take: it comes back, as a client does.
+// giveInTheEnd calls give until it succeeds, as a client does: concurrent writers may have to wait
+// longer than the timeout of a statement.
 func giveInTheEnd(ctx context.Context, d *db.DB, user string, delta int64) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; {
 		if err = give(ctx, d, user, delta); !db.Unavailable(err) || db.Uncertain(err) {
@@ -54,8 +54,8 @@ func giveInTheEnd(ctx context.Context, d *db.DB, user string, delta int64) (err 
 	return err
 }
 
-// race lets 16 writers pay each users[i%len] in turn, rounds times a writer, and
-// calls look again and again until they are done, and once after.
+// race runs 16 writers, each of which pays to users[i%len] rounds times. Meanwhile race calls look
+// again and again, and once more at the end.
 func race(t *testing.T, d *db.DB, rounds int, users []string, look func() error) {
 	t.Helper()
 	ctx := context.Background()
@@ -81,8 +81,8 @@ func race(t *testing.T, d *db.DB, rounds int, users []string, look func() error)
 	}
 }
 
-// copier keeps a copy of the ledger as the document tells callers to: it asks
-// again from a while before the newest row it has, and drops what it knows.
+// copier copies the ledger as the API document tells callers to: each request starts some time
+// before the newest row of the copy, and rows that the copy has already are dropped.
 type copier struct {
 	d       *db.DB
 	user    *string
@@ -95,7 +95,7 @@ func (c *copier) poll() error {
 	ctx := context.Background()
 	f := filter{UserID: c.user}
 	if c.newest != nil {
-		f.Since = c.newest.Add(-c.overlap).Truncate(time.Millisecond) // as it was shown
+		f.Since = c.newest.Add(-c.overlap).Truncate(time.Millisecond) // the precision that the API shows
 	}
 	for number := 1; ; number++ {
 		p := page.Of(number, 100)
@@ -130,8 +130,8 @@ func (c *copier) missing(t *testing.T) (n, all int) {
 	return n, len(ids)
 }
 
-// A member's own ledger needs no overlap: its rows appear in the order of their
-// instants. And whoever reads the newest row reads the balance.
+// The copy of a single member's ledger needs no overlap, because its rows become visible in the
+// order of their instants. The balance of the newest row is the balance of the wallet.
 // RELIABILITY.md, Events.
 func TestAHotWalletsLedgerStandsInTheOrderOfEffects(t *testing.T) {
 	t.Parallel()
@@ -170,8 +170,8 @@ func newestRowIsTheBalance(d *db.DB, user string) error {
 	})
 }
 
-// wantOrderOfEffects: sorted by what callers see of their instants, each row of
-// a wallet builds on the one before.
+// wantOrderOfEffects checks each wallet: with the rows sorted by the instants that callers see, the
+// balance after each row is the previous balance plus the delta.
 func wantOrderOfEffects(t *testing.T, d *db.DB) {
 	t.Helper()
 	var wrong []string
@@ -191,7 +191,7 @@ func wantOrderOfEffects(t *testing.T, d *db.DB) {
 	}
 }
 
-// wantEventsInOrder: an event is stamped with the instant of its ledger row.
+// wantEventsInOrder checks that each event has the instant of its ledger entry.
 func wantEventsInOrder(t *testing.T, d *db.DB) {
 	t.Helper()
 	var n, all int
@@ -212,8 +212,8 @@ func wantEventsInOrder(t *testing.T, d *db.DB) {
 	}
 }
 
-// The loop that the document shows misses nothing of many wallets.
-// RELIABILITY.md, Events.
+// A copy of many wallets made with the loop of the API document misses no row. RELIABILITY.md,
+// Events.
 func TestACopyWithTheOverlapMissesNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -230,8 +230,8 @@ func TestACopyWithTheOverlapMissesNothing(t *testing.T) {
 	wantOrderOfEffects(t, d)
 }
 
-// A clock that stands still or goes back does not turn the order round, and
-// what callers see of two instants differs too.
+// A clock that stops or goes back does not change the order of the ledger, and any two instants
+// that callers see are different.
 func TestAnInstantIsLaterThanTheOneBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -26,9 +26,8 @@ const (
 	payingWith = "GUILDHALL_TEST_PAY_TOKEN"
 )
 
-// TestPayOrders is no test but the process that TestPaymentsAreMadeOnceForEver
-// kills: it remembers nothing, and pays every order until each is known to be
-// paid.
+// TestPayOrders is not a test but the process that TestPaymentsAreMadeOnceForEver kills: the
+// process stores nothing, and pays all orders until it knows that each is paid.
 func TestPayOrders(t *testing.T) {
 	t.Parallel()
 	base := os.Getenv(payingURL)
@@ -44,7 +43,7 @@ func TestPayOrders(t *testing.T) {
 	}
 }
 
-// pay says whether the order is paid, by this call or by one before.
+// pay reports whether the order is paid, by this call or an earlier one.
 func pay(t *testing.T, client *http.Client, base string, order int) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"user_id":"%d","delta":%d,"reference":"order %d"}`, 1+order%5, perOrder, order)
@@ -68,8 +67,8 @@ func pay(t *testing.T, client *http.Client, base string, order int) bool {
 		res.StatusCode == http.StatusUnprocessableEntity && response.Error.Code == "reference_already_used"
 }
 
-// A client that is killed at any moment and begins anew, on the same day and on
-// days on which no key is known any more, pays each order once.
+// A client is killed at random moments and starts again, on the same day and on later days when its
+// idempotency keys have expired. It pays each order once.
 func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(payingURL) != "" {
@@ -94,14 +93,13 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 			if err := client.Start(); err != nil {
 				t.Fatal(err)
 			}
-			if day == 7 && try == 2 { // and at last one comes to its end
+			if day == 7 && try == 2 { // the last process runs to its end
 				if err := client.Wait(); err != nil {
 					t.Fatalf("the client: %v\n%s", err, &out)
 				}
 				continue
 			}
-			// It dies some payments after it has begun to pay; where it has none left
-			// to make, in the midst of asking.
+			// The process is killed after some payments; if no payment is left, while it checks.
 			ended := make(chan struct{})
 			go func() { _ = client.Wait(); close(ended) }()
 			enough := before + 1 + rand.IntN(4)
@@ -121,7 +119,7 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 				midway++
 			}
 		}
-		// A day passes: the keys of the one before are worth nothing.
+		// A day passes, and the idempotency keys expire.
 		dbtest.Exec(t, a.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '25 hours'`, "created_at"))
 	}
 	if midway == 0 {

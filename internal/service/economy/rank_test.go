@@ -15,15 +15,13 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// Ranks by the leaderboard's rank index are those of the sorted wallets while balances
-// are adjusted, newcomers who race for their first coin included.
-// RELIABILITY.md, Writes.
+// While balances change, ranks from the leaderboard's rank index are equal to those of the sorted
+// wallets, also while several new members get their first coins at once. RELIABILITY.md, Writes.
 func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	listen(t, d)
-	// Those who have spent it all stand behind the place at which a newcomer would
-	// if no coins were a place.
+	// Members with a balance of zero rank behind the position of a new member.
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
 		`INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 0 FROM generate_series(9000, 9200) n`,
 		`INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
@@ -36,7 +34,7 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 			for !stop.Load() {
 				user := 1 + rand.Int64N(300)
 				if rand.IntN(3) == 0 {
-					user = newest.Load() + 1 // with luck, several at once
+					user = newest.Load() + 1 // sometimes for several writers at once
 				}
 				if err := giveInTheEnd(context.Background(), d, strconv.FormatInt(user, 10), 1+rand.Int64N(60)); err != nil {
 					t.Error(err)

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Wallets is the record kind of wallets. The ledger is not part of a guild file: each imported
-// wallet begins a new ledger, with an entry whose note says so.
+// Wallets is the record kind of wallets. The ledger is not part of a guild file: an import starts a
+// new ledger for each wallet, with an entry whose note says so.
 var Wallets = transfer.Kind[moved]{
 	Name: "wallet", Schema: "GuildFileWallet", Table: "wallets", Columns: "guild_id, user_id, balance, updated_at", Order: "user_id",
 	Refusals: map[string]string{"wallets_pkey": "this user has a wallet in this guild already"},
@@ -71,8 +71,9 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	return db.CopyRows(ctx, tx, "ledger_entries", "guild_id, id, user_id, delta, balance_after, note, created_at", rows)
 }
 
-// setBalances sets balances as records say. It updates the wallets that exist, inserts the
-// others, and writes a ledger entry and an event for each. A new wallet of 0 has neither.
+// setBalances sets the balances of the wallets in the records. setBalances updates existing
+// wallets, inserts the others, and writes a ledger entry and an event for each. A new wallet with a
+// balance of 0 gets neither.
 func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	var users, entries, instants []string
 	var was, is []int64
@@ -103,7 +104,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 }
 
 var (
-	// setText sets balances. leaderboard.Noted and telling complete it.
+	// setText sets balances. leaderboard.Noted and telling add the other steps.
 	setText = `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN id END AS event_id,
@@ -138,8 +139,8 @@ var (
 // imported is the note of ledger entries that an import has written.
 const imported = "import"
 
-// References is the record kind of used references. They are part of a guild file although the
-// ledger is not, so that no reference is used a second time.
+// References is the record kind of used references. They are part of a guild file, although the
+// ledger is not, so that no reference is used twice after an import.
 var References = transfer.Kind[reference]{
 	Name: "reference", Schema: "GuildFileReference", Table: "ledger_references", Columns: "guild_id, reference", Order: "reference",
 	Refusals: map[string]string{"ledger_references_pkey": "this guild has used this reference already"},
@@ -162,7 +163,8 @@ const usedReferences = `
 		  AND reference = ANY ($2)
 		ORDER BY reference`
 
-// useReferences marks references as used. It returns db.Again when another unit has used one.
+// useReferences marks references as used. If another unit of work has used one of them,
+// useReferences returns db.Again.
 func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[reference]) error {
 	list := make([]string, len(rows))
 	for i, row := range rows {

@@ -12,9 +12,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// payments is what a guild's economy is, as its callers see it: balances, and for each
-// reference and each key what was answered first. It judges in the contract's order:
-// key, reference, balance.
+// payments is a model of a guild's economy as callers see it: the balances, and the first response
+// for each reference and each idempotency key. The model checks in the documented order: key,
+// reference, balance.
 type payments struct {
 	balance map[string]int64
 	used    map[string]answered // by reference
@@ -28,11 +28,11 @@ type answered struct {
 	delta  int64
 	status int
 	code   string
-	data   json.RawMessage // of a success
+	data   json.RawMessage // data of a successful response
 }
 
-// want is what the request has to be answered, and whether it is a replay. A success
-// that is none is known only by the balance that it leaves.
+// want returns the expected response to a request, and whether it is a replay. For a success that
+// is not a replay, only the balance is known.
 func (p *payments) want(key, reference string, now answered) (want answered, replayed bool) {
 	was, repeated := p.kept[key]
 	switch used, spent := p.used[reference]; {
@@ -50,7 +50,7 @@ func (p *payments) want(key, reference string, now answered) (want answered, rep
 	return answered{status: 200}, false
 }
 
-// note is that a request was answered so.
+// note adds a request and its response to the model.
 func (p *payments) note(key, reference string, now answered, replayed bool) {
 	if key != "" && now.status != 409 {
 		if _, repeated := p.kept[key]; !repeated {
@@ -66,9 +66,8 @@ func (p *payments) note(key, reference string, now answered, replayed bool) {
 	}
 }
 
-// Keys and references in any order: each change is made once, and each repeat is
-// answered as the change was.
-// RELIABILITY.md, Writes.
+// Requests with keys and references in any order: each change is made once, and each repeat gets
+// the response of the first request. RELIABILITY.md, Writes.
 func TestKeysAndReferencesAreRepeatedAsTheModelSays(t *testing.T) {
 	t.Parallel()
 	server, guild := apitest.New(t), 1000
@@ -97,7 +96,7 @@ func TestKeysAndReferencesAreRepeatedAsTheModelSays(t *testing.T) {
 	})
 }
 
-// pays sends an adjustment and holds its response against the model.
+// pays sends an adjustment and compares its response with the model.
 func pays(t *testing.T, rt *rapid.T, api *apitest.API, model *payments) {
 	t.Helper()
 	now := answered{user: rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "user"), delta: rapid.Int64Range(-2, 3).Draw(rt, "delta")}
@@ -128,7 +127,7 @@ func pays(t *testing.T, rt *rapid.T, api *apitest.API, model *payments) {
 	model.note(key, reference, now, replayed)
 }
 
-// A ledger entry is found by its id, also where the clock of its wallet was ahead.
+// A ledger entry is found by its id, even if the clock of its wallet was ahead.
 func TestALedgerEntryIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -1,5 +1,5 @@
-// Package economy keeps the members' balances and the ledger behind them: each
-// change of a balance writes one ledger row, in the same statement.
+// Package economy stores the members' balances and the ledger: each change of a balance writes one
+// ledger entry, in the same statement.
 package economy
 
 import (
@@ -35,7 +35,7 @@ func New(h batch.Host) *Service {
 	}
 }
 
-// GetWallet returns a member's balance, zero for one who has earned nothing.
+// GetWallet returns a member's balance; the balance of a member without a wallet is zero.
 func (s *Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
 	by := auth.Acting(ctx)
 	q := &lookup{guild: by.GuildID, wallet: row{UserID: r.UserID}}
@@ -49,8 +49,8 @@ func showWallet(w row) gen.Wallet {
 	return gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}
 }
 
-// GetEconomyLeaderboard lists the wallets, richest first; members with equal
-// balances by user id.
+// GetEconomyLeaderboard lists the wallets, the richest first. Members with equal balances are
+// sorted by user id.
 func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
 	by := auth.Acting(ctx)
 	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage), Present: r.Params.Present}
@@ -73,7 +73,8 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 	return gen.GetEconomyRank200JSONResponse{Data: gen.WalletRank{Rank: p.Rank, UserID: r.UserID, Balance: p.Points, Of: p.Of}}, nil
 }
 
-// ListWallets returns the wallets of several members, in the order asked, each member once.
+// ListWallets returns the wallets of several members, in the order of the request, each member
+// once.
 func (*Service) ListWallets(ctx context.Context, r gen.ListWalletsRequestObject) (gen.ListWalletsResponseObject, error) {
 	guild := auth.Acting(ctx).GuildID
 	var list []*lookup
@@ -89,13 +90,13 @@ func (*Service) ListWallets(ctx context.Context, r gen.ListWalletsRequestObject)
 	return gen.ListWallets200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
 }
 
-// maxListed is how many members a list of user_ids may name; it is the size of that page.
+// maxListed is how many members user_ids may name, and the size of the page.
 const maxListed = 100
 
-// AdjustBalance adds a delta to a member's balance and writes a ledger entry. It returns Refused
-// when the balance would leave its limits, or when the guild has used the reference for another
-// change; a repeat of the same change gets the earlier answer. Outside a unit of work the
-// change is batched with concurrent ones, or falls back.
+// AdjustBalance adds a delta to a member's balance and writes a ledger entry. If the balance would
+// leave its limits, or if the guild has used the reference for another change, the error is
+// Refused; a repeat of the same change gets the response of the first request. Outside a unit of
+// work, the change joins a batch of concurrent changes, or falls back.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.Acting(ctx)
 	c := asChange(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
@@ -105,8 +106,8 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	return showAdjusted(c.entry, c.replayed), nil
 }
 
-// change is a change of one balance. Id, balance and instant of its ledger entry are set when the
-// change is made.
+// change is a change of one balance. The id, balance and instant of its ledger entry are set when
+// the change is applied.
 type change struct {
 	batch.Change
 	entry    entry
@@ -122,9 +123,9 @@ func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *cha
 	}}
 }
 
-// Adjusted returns the response of the adjustment that has written a ledger entry. It returns
-// Refused when the entry is gone because its member was forgotten: the adjustment was made, but
-// its answer is gone.
+// Adjusted returns the response to the adjustment that has written a ledger entry. If the entry is
+// gone because its member was forgotten, the error is Refused: the adjustment was made, but its
+// response cannot be repeated.
 func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
 	e, err := entryOf(ctx, q, guild, id, at)
 	if db.Missing(err) {

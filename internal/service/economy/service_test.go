@@ -169,8 +169,7 @@ func TestDuplicatesHaveOneEffect(t *testing.T) {
 	api.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":10}}`)
 }
 
-// Many clients spend the last coins.
-// RELIABILITY.md, Writes.
+// Many clients spend the last coins at once. RELIABILITY.md, Writes.
 func TestBalanceRace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -202,8 +201,7 @@ func TestBalanceRace(t *testing.T) {
 	api.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":0}}`)
 }
 
-// The first coins of a member arrive from many sides at once.
-// RELIABILITY.md, Writes.
+// A member's first coins come from many clients at once. RELIABILITY.md, Writes.
 func TestFirstAdjustmentRace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -382,12 +380,12 @@ func TestReferences(t *testing.T) {
 	})
 }
 
-// A key names the ledger entry that its response is made from. When that is gone, the
-// change is not made again, and no repeat fails as if the service had.
+// An idempotency key refers to the ledger entry from which its response is made. If the entry is
+// deleted, a repeat neither makes the change again nor gets an internal error.
 func TestARepeatOfAChangeThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "") // a new wallet's key keeps its body
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "") // the key of a new wallet stores the whole response
 	for key, body := range map[string]string{
 		"bare": `{"user_id":"42","delta":5}`, "referred": `{"user_id":"42","delta":5,"reference":"gone"}`,
 	} {
@@ -402,14 +400,13 @@ func TestARepeatOfAChangeThatIsForgotten(t *testing.T) {
 		}
 	}
 	api.Do(t, "getWallet", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"balance":11}}`)
-	for _, table := range []string{"wallets", "ledger_entries"} { // as all of a member is forgotten
+	for _, table := range []string{"wallets", "ledger_entries"} { // the same deletions as when a member is forgotten
 		dbtest.Exec(t, api.DB(), `DELETE FROM `+table+` WHERE guild_id = $1 AND user_id = '42'`, api.Guild)
 	}
 }
 
-// Of many that bring one reference at once, for the same wallet and for others,
-// one is paid, and the same change is answered as the one that was made.
-// RELIABILITY.md, Writes.
+// When many requests bring the same reference at once, for one wallet and for others, only one is
+// paid; requests for the same change get the same response. RELIABILITY.md, Writes.
 func TestAReferenceIsTakenOnceUnderARace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -456,7 +453,7 @@ func TestGetEconomyRank(t *testing.T) {
 	api.Do(t, "getEconomyRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }
 
-// With present=true the leaderboard and its ranks leave those out who left the guild.
+// With present=true, the leaderboard and its ranks leave out members who have left the guild.
 func TestEconomyLeaderboardWithoutThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -484,7 +481,7 @@ func TestEconomyLeaderboardWithoutThoseWhoLeft(t *testing.T) {
 	api.Do(t, "getEconomyLeaderboard", "", present("true"), present("true")).WantError(t, 400, "invalid_request")
 }
 
-// Several wallets are read in one statement, in the order asked.
+// Several wallets are read in one statement and returned in the order of the request.
 func TestListWallets(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -498,7 +495,7 @@ func TestListWallets(t *testing.T) {
 	api.As(t, "economy:write").Do(t, "listWallets", "", ids("42")).WantError(t, 403, "insufficient_scope")
 }
 
-// An entry says who made it, and who acted through the caller; so does its event.
+// A ledger entry and its event name the caller, and the person who acted through the caller.
 func TestWhoMadeALedgerEntry(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -506,7 +503,7 @@ func TestWhoMadeALedgerEntry(t *testing.T) {
 	token := api.Do(t, "getMe", "").Str(t, "token.id")
 	key := bot.Do(t, "getMe", "").Str(t, "token.id")
 	byToken, byKey := `"origin":{"type":"api","token_id":"`+token+`","key_id":null}`, `"origin":{"type":"bot","token_id":null,"key_id":"`+key+`"}`
-	for range 2 { // a new wallet's change falls back, the second one is batched
+	for range 2 { // the first change creates the wallet and falls back, the second is batched
 		entry := api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":"77"}`).
 			Want(t, 200, `{"data":{"ledger_entry":{"author_id":"77",`+byToken+`}}}`).Str(t, "data.ledger_entry.id")
 		api.WantEvent(t, "economy.balance_changed", `{`+byToken+`,"data":{"author_id":"77","ledger_entry_id":"`+entry+`"}}`)

@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// All that an adjustment under a key touches lies on the shard of its guild, the
-// key, the ledger and the event among it.
+// An adjustment with an idempotency key touches only the shard of its guild: the key, the ledger
+// and the event are all stored there.
 func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
@@ -43,7 +43,7 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 			m := local.FindStringSubmatch(line)
 			switch {
 			case m == nil:
-			case strings.Contains(m[2], "port="+server.Port()+" "): // steps that read no table, on the coordinator itself
+			case strings.Contains(m[2], "port="+server.Port()+" "): // steps that read no table run on the coordinator itself
 			case m[2] != "":
 				nodes[m[2]] = true
 			case m[1] == "1":

@@ -27,7 +27,7 @@ type entry struct {
 	Delta        int64     `db:"delta"`
 	BalanceAfter int64     `db:"balance_after"`
 	Reason       *string   `db:"reason"`
-	Reference    *string   `db:"reference"` // the caller's own name of the change
+	Reference    *string   `db:"reference"` // the caller's name for the change
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
 	AuthorID     *string   `db:"author_id"`       // who acted through the caller
@@ -36,7 +36,7 @@ type entry struct {
 
 const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at, author_id, counterparty_id"
 
-// wallet returns the member's wallet, with a balance of zero where there is no row.
+// wallet returns the member's wallet, with a balance of zero if there is no row.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	w, err := db.Get[row](ctx, q, walletOf, guild, user)
 	switch {
@@ -53,10 +53,10 @@ const walletOf = `
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
 
-// lookup asks for a member's wallet; answer sets the wallet.
+// lookup is a request for a member's wallet; answerEach sets the wallet.
 type lookup struct {
 	guild  string
-	wallet row // a balance of zero where there is no row
+	wallet row // with a balance of zero if there is no row
 }
 
 func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
@@ -64,7 +64,7 @@ func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
 	return err
 }
 
-// answerEach answers several lookups in one statement.
+// answerEach reads the wallets of several lookups in one statement.
 func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	rows, err := db.Select[struct {
 		Number int `db:"number"`
@@ -80,9 +80,9 @@ func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	return nil
 }
 
-// walletsOf looks up wallet by wallet: without the OFFSET Postgres would read small tables whole.
-// The subquery around the first array hides the length of the arrays: Postgres would plan short
-// arrays anew each time.
+// walletsOf reads the wallets one by one: without the OFFSET, Postgres would read small tables
+// whole. The subquery around the first array hides the length of the arrays: otherwise Postgres
+// would make a new plan for short arrays each time.
 const walletsOf = `
 		SELECT g.number, w.*
 		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
@@ -104,8 +104,8 @@ const entryBy = `
 
 var errNoEntry = fault.New(fault.NotFound, "not_found", "No such ledger entry.")
 
-// getEntry returns the ledger entry with the id. The id begins with the millisecond of
-// the entry, which leads to its row in the primary key.
+// getEntry returns the ledger entry with the id. The id begins with the millisecond of the entry,
+// so its row can be found through the primary key.
 func getEntry(ctx context.Context, q db.Querier, guild, id string) (entry, error) {
 	at, ok := db.InstantOf(id)
 	if !ok {
@@ -123,14 +123,14 @@ const entryWithin = `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at >= $2 AND created_at < $3 AND id = $4`
 
-// use is a used reference with the ledger entry that used it. The entry is empty where it does
-// not exist: the reference was imported with the guild, or the member was forgotten.
+// use is a used reference with the ledger entry that used it. The entry is empty if it does not
+// exist: the reference was imported, or the member was forgotten.
 type use struct {
 	Name string `db:"name"`
 	entry
 }
 
-// usesOf returns the ledger entries of those references that are used.
+// usesOf returns the ledger entries of the used ones among the references.
 func usesOf(ctx context.Context, q db.Querier, guild string, references []string) (map[string]entry, error) {
 	rows, err := db.Select[use](ctx, q, usesBy, guild, db.Array(references))
 	uses := make(map[string]entry, len(rows))
@@ -171,7 +171,7 @@ var (
 	newestOfUser = page.Newest(ledger, "guild_id = $1 AND created_at >= $4 AND user_id = $5")
 )
 
-// referenced lists the ledger entry that has a reference, if there is one.
+// referenced selects the ledger entry with a given reference.
 const referenced = `
 		SELECT ` + entryColumns + `
 		FROM ledger_entries
@@ -181,7 +181,7 @@ const referenced = `
 		  AND ($6::text IS NULL OR user_id = $6)
 		LIMIT $2 OFFSET $3`
 
-// query returns the statement that lists the ledger entries of guild that pass f, and its
+// query returns the statement that lists the guild's ledger entries that match f, and its
 // arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset(), f.Since}
@@ -194,8 +194,7 @@ func query(guild string, f filter, p page.P) (string, []any) {
 	return newest.For(p), args
 }
 
-// entries returns one page of ledger entries, newest first, and one entry more when there is
-// one.
+// entries returns one page of ledger entries, newest first, and one more entry if there is one.
 func entries(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]entry, error) {
 	sql, args := query(guild, f, p)
 	list, err := db.Select[entry](ctx, q, sql, args...)

@@ -30,7 +30,7 @@ func arguments(changes []*change) []any {
 	return append(batch.Columns(changes), ownColumns(changes)...)
 }
 
-// forms are all of them.
+// forms returns all statements that change wallets.
 func forms() map[string]form {
 	return map[string]form{
 		"together": {text: adjustBatch, arguments: arguments},
@@ -42,8 +42,8 @@ func forms() map[string]form {
 	}
 }
 
-// Limits stand in the statements as numbers. A change that is made alone waits for
-// others, and changes that are made together give up soon.
+// The statements contain the limits as numbers. A single change waits for locks; changes in a batch
+// give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
 	for name, s := range forms() {
@@ -57,7 +57,7 @@ func TestStatementsHaveTheirLimits(t *testing.T) {
 	}
 }
 
-// Each stands whole, and is planned, as psql takes it and as a coordinator gets it.
+// psql accepts each statement, and Postgres can plan each statement, also with a coordinator.
 func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{"wallets": walletsOf}
@@ -67,8 +67,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	dbtest.WantPlanned(t, dbtest.New(t).DB, all)
 }
 
-// Each is a text that psql takes, with what the leaderboard notes and what is told as
-// variables.
+// psql accepts the text of each statement with its variables.
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -76,8 +75,8 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	dbtest.WantPsql(t, d.URL, adjustBatchSQL, adjustBatch.For(64), "rank", note, "told", telling(batch.Guild))
 }
 
-// Each of the store's reads goes through an index and in its order, whatever the
-// size of the guild and however deep the page.
+// Each query reads an index in the index's order, whatever the size of the guild and the number of
+// the page.
 func TestReadsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -121,14 +120,13 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 	}
 }
 
-// Postgres plans the statement of an adjustment once for a connection, however
-// few changes it is used for, and whatever it believes of the members of guilds:
-// planning takes longer than the change.
+// Postgres plans the statement of an adjustment once for each connection, for few changes and
+// whatever the statistics of members are, because planning takes longer than the change.
 func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	// Members who are in many guilds let Postgres expect several wallets of each
-	// member in the large one.
+	// With members in many guilds, Postgres estimates several wallets for each member of the large
+	// guild.
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
 		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, n::text, 5 FROM generate_series(2, 600) g, generate_series(1, 50) n`,
 		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT '1', n::text, 'e' FROM generate_series(1, 10000) n`,
@@ -137,7 +135,7 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 		`ANALYZE wallets, ledger_references`)
 	dbtest.WantOnePlan(t, d, len(forms()), "ledger_entries", func(ctx context.Context, tx *db.Tx, i int) error {
 		for name, s := range forms() {
-			// The statement that asks for the maintainer is planned by itself.
+			// The statement that also requests the rank index's Maintainer has a plan of its own.
 			reference := fmt.Sprint("new ", name, i)
 			c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
 			if _, err := tx.ExecContext(ctx, s.text.For(0), s.arguments([]*change{c})...); err != nil {
@@ -148,7 +146,7 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	})
 }
 
-// The bulk call's statements are planned once too.
+// The statements of a call with many adjustments are planned once, too.
 func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -163,10 +161,9 @@ func TestSeveralAdjustmentsArePlannedOnce(t *testing.T) {
 	})
 }
 
-// An adjustment looks everything up by index, however many guilds, rank indexes, endpoints and
-// requests there are; also when it asks for the leaderboards' maintainer. And also when it
-// was planned while there were few, since a connection keeps its plans: those of a
-// quiet night meet the rows of the day.
+// An adjustment reads every table by index, however many guilds, rank indexes, endpoints and
+// requests there are, also in the form that requests the Maintainer. A connection keeps its plans,
+// so the same must be true if the plan was made while the tables were nearly empty.
 func TestAnAdjustmentReadsByIndex(t *testing.T) {
 	t.Parallel()
 	for _, guilds := range []int{1, 5000} {
@@ -196,7 +193,7 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	held := &holding{UserID: "1"}
 	held.Was = &held.Balance
 	args := manyArguments(event.System("7"), []*holding{held, {UserID: "9"}}, []entry{{}})
-	for i := 6; i < 13; i++ { // it runs several times, and no row is there twice
+	for i := 6; i < 13; i++ { // the statement runs several times, with new values each time
 		args[i] = "{}"
 	}
 	args[16], args[17] = "{}", "{}" // authors and counterparties
@@ -205,7 +202,7 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	}
 	wantNoScan(t, dbtest.Plan(t, d, manyHeld, "7", db.Array([]string{"1", "2", "3"})))
 	for _, s := range forms() {
-		if s.alone { // as above
+		if s.alone { // as in the test above
 			continue
 		}
 		changes := make([]*change, 5)
@@ -227,15 +224,15 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 
 func wantNoScan(t *testing.T, plan string) {
 	t.Helper()
-	// A worker plans for the values, of so few wallets as are here.
+	// With so few wallets, the worker of a cluster plans for the given values.
 	if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") && !dbtest.Coordinator(t) ||
 		!strings.Contains(plan, "Index") || strings.Contains(plan, "guilds_pkey") && !dbtest.Coordinator(t) {
 		t.Errorf("a table is read whole, or the guild's row for nothing:\n%s", plan)
 	}
 }
 
-// A change whose result is within the limits, up to the limits themselves, is refused
-// by none; one that has met something that came while it was made is done once more.
+// A change whose result is within the limits, including the limits themselves, is not refused. If a
+// row was inserted while the change was being made, the change is tried again.
 func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	for delta, refused := range map[int64]string{
@@ -274,8 +271,8 @@ func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 	}
 }
 
-// Wallets are locked in one order, whatever that of the changes: two statements that
-// have the same wallets never wait for one another.
+// Wallets are locked in the same order, whatever the order of the changes: so two statements with
+// the same wallets do not deadlock.
 func TestWalletsAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -293,9 +290,9 @@ func TestWalletsAreLockedInOneOrder(t *testing.T) {
 	}
 }
 
-// The statement that changes several wallets leaves balances outside the limits, a used
-// reference, a key that its token has used and a wallet that is missing. A change that
-// is left fails none of those beside it.
+// The statement for several wallets leaves out changes with a balance beyond the limits, a used
+// reference, a key that its token has used, or a missing wallet. The other changes of the batch are
+// applied.
 func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, heard := range []bool{false, true} {
@@ -339,7 +336,7 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	}
 }
 
-// A change that is made alone is that of one wallet.
+// A statement for a single change has one wallet.
 func TestAChangeMadeAloneIsOfOneWallet(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -355,8 +352,8 @@ func TestAChangeMadeAloneIsOfOneWallet(t *testing.T) {
 	}
 }
 
-// Two changes of a batch that have one reference do not fail it: the first is made, and the
-// second is left, as one whose reference is used.
+// If two changes of a batch have the same reference, the first is applied and the second is left
+// out, like a change whose reference was used before. The batch does not fail.
 func TestAReferenceThatABatchHasTwiceIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	d, one, other := dbtest.New(t).DB, "one", "other"

@@ -12,9 +12,9 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// A change is told to an endpoint and to one of the bot's streams. A listener that wants
-// no balances, or not those that the bot itself has changed, is told nothing, nor is an
-// endpoint that is off; and then no event is kept.
+// A change is emitted to an endpoint and to a stream of the bot. A listener that does not subscribe
+// to balances, or that excludes the bot's own changes, gets no event, and neither does a disabled
+// endpoint. If nobody gets the event, the event is not stored.
 func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

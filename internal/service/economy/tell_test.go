@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// tellHow has a statement tell of changes that are given: user, event and balance
-// before, in guilds.
+// tellHow is a statement that emits events for given changes: user, event and previous balance, in
+// several guilds.
 const tellHow = `
 	WITH moved AS (
 		SELECT guild_id, user_id, event_id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
@@ -22,8 +22,8 @@ const tellHow = `
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS g (guild_id, user_id, event_id, was)
 	), `
 
-// The statement renders an event as event.Record does, and with all that the contract
-// has of a change.
+// The event made by the statement is the same as one made by event.Record, with all fields of the
+// API document.
 func TestAChangeTellsItsEventAsRecordDoes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -57,7 +57,7 @@ func TestAChangeTellsItsEventAsRecordDoes(t *testing.T) {
 	}
 }
 
-// One statement may tell of changes of several guilds, each to its own endpoints.
+// One statement can emit events of several guilds, each to its own endpoints.
 func TestAStatementTellsSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -13,8 +13,7 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// The event of each change has the trace in which that one was asked for, whatever
-// else is in its batch.
+// The event of each change has the trace of its own request, whatever else is in the batch.
 func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -23,7 +22,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 0 FROM generate_series(1, 4) n`, guild)
 		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
 	}
-	made := map[string]string{} // the trace by the ledger entry
+	made := map[string]string{} // the trace of each ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
 		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user, Delta: 1, Note: "test"}}
 		c.By.Trace = trace
@@ -39,7 +38,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		keyed, referenced, guilds := n&1 > 0, n&2 > 0, []string{"7", "7", "7"}
 		if n&4 > 0 {
 			if dbtest.Coordinator(t) {
-				break // a batch has one guild's there
+				break // with a coordinator, a batch has one guild
 			}
 			guilds[1] = "8"
 		}
@@ -76,7 +75,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 	}
 }
 
-// adjustAlone makes one change in a unit.
+// adjustAlone makes one change in a unit of work.
 func adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
 	return adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
 }

@@ -11,9 +11,9 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// TransferBalance takes coins from one member and gives them to another, both or neither. Both
-// ledger entries bear one instant, and the reference belongs to the entry of the member who
-// pays. A repeat under the reference gets the earlier answer.
+// TransferBalance moves coins from one member to another, in both wallets or in neither. Both
+// ledger entries have the same instant, and the reference belongs to the entry of the paying
+// member. A repeat with the same reference gets the response of the first request.
 func (*Service) TransferBalance(ctx context.Context, r gen.TransferBalanceRequestObject) (gen.TransferBalanceResponseObject, error) {
 	tx, by, b := db.Write(ctx), auth.Acting(ctx), r.Body
 	if b.FromUserID == b.ToUserID {
@@ -62,7 +62,7 @@ func transferBoth(ctx context.Context, tx *db.Tx, debit, credit *change) error {
 	return write(ctx, tx, m)
 }
 
-// ofMember names the member whom a refusal concerns.
+// ofMember adds the member to a refusal.
 func ofMember(c *change, err error) error {
 	f, ok := fault.As(err)
 	if !ok || f.Code == "reference_already_used" {
@@ -71,7 +71,7 @@ func ofMember(c *change, err error) error {
 	return f.With("Member %s: %s", c.entry.UserID, f.Message)
 }
 
-// creditOf returns the entry of the member who was paid by an earlier transfer. It is gone if
+// creditOf returns the entry of the paid member of an earlier transfer. The entry is missing if
 // that member was forgotten.
 func creditOf(ctx context.Context, q db.Querier, guild string, debit entry) (entry, error) {
 	e, err := db.Get[entry](ctx, q, paidBy, guild, debit.CreatedAt, *debit.Counterparty, debit.UserID)

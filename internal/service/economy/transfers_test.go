@@ -64,9 +64,8 @@ func TestTransferBalance(t *testing.T) {
 	api.As(t, "economy:read").Do(t, "transferBalance", transfer("42", "43", 1, "")).WantError(t, 403, "insufficient_scope")
 }
 
-// Transfers, adjustments, bulk calls and forgetting against a model: a transfer moves coins and
-// makes none.
-// RELIABILITY.md, Writes.
+// Random transfers, adjustments, calls with many adjustments, and deletions of members agree with a
+// model: a transfer moves coins and never creates any. RELIABILITY.md, Writes.
 func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -92,7 +91,7 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 				if err := removal.Members(t.Context(), api.DB()); err != nil {
 					rt.Fatal(err)
 				}
-				for reference, body := range used { // what it says of a forgotten member is gone
+				for reference, body := range used { // responses that concern a forgotten member are gone
 					if strings.Contains(body, `"`+to+`"`) {
 						used[reference] = ""
 					}
@@ -128,8 +127,8 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 	})
 }
 
-// Members who pay each other at once never wait for one another in a ring, and the sum stays.
-// RELIABILITY.md, Writes.
+// Members who pay each other at the same moment do not deadlock, and the sum of their balances
+// stays the same. RELIABILITY.md, Writes.
 func TestMembersPayEachOtherAtOnce(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
