@@ -9,5 +9,5 @@ func (b Board) Texts() map[string]string {
 	}
 }
 
-// Busy reports whether the next round comes sooner.
+// Busy reports whether the next round follows sooner than usual.
 func (k *Maintainer) Busy() bool { return k.busy }

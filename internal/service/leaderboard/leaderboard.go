@@ -29,7 +29,7 @@ import (
 
 // Board is one kind of leaderboard.
 type Board struct {
-	name, points            string // the table, whose name stands in rank_indexes too, and its column
+	name, points            string // the table, whose name is also a value in rank_indexes, and its column
 	first, deep, rank       string // statements of Page and Rank
 	draft, count, fold, big string // statements of the Maintainer
 	grown                   string
@@ -70,10 +70,10 @@ type Place struct {
 	Of     int64 `db:"of"` // number of members on the leaderboard
 }
 
-// Page returns one page of the guild's leaderboard, ordered by points, the most first, then by
-// user id. It returns one row more than the page holds when there is one. A deep page costs
-// little more than the first page. With present it leaves those out who have left the guild, and
-// ends as a Top does.
+// Page returns one page of the guild's leaderboard, ordered by points (most first), then by user
+// id. If there are more rows, Page returns one row more than the page has. A deep page costs little
+// more than the first page. With present, Page leaves out members who have left the guild, and
+// lists the first 10,000 members only (see Top).
 func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P, present bool) ([]Row, error) {
 	if present {
 		return b.present.Page(ctx, q, guild, p)
@@ -86,8 +86,8 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P, p
 	return rows, fault.Wrap(err, "read a page of the", b.name, "of guild", guild)
 }
 
-// Query asks for a page of a leaderboard. Answer sets Rows to the rows of the page, and one
-// more when there is one.
+// Query is a request for a page of a leaderboard. Answer sets Rows to the rows of the page, plus
+// one if there are more.
 type Query struct {
 	Guild string
 	page.P
@@ -106,7 +106,8 @@ func Entries[E any](q *Query, entry func(rank int, r Row) E) (entries []E, more 
 	return entries, more
 }
 
-// Answer answers queries about one guild. It reads a page once that several queries ask for.
+// Answer reads the pages of queries about one guild. If several queries request the same page,
+// Answer reads the page once.
 func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
 	type shown struct {
 		page.P
@@ -129,10 +130,10 @@ func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err err
 
 var errNotListed = fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
 
-// Rank returns the member's exact place on the guild's leaderboard. It is NotFound for a
-// member without a row. With a rank index it counts the rows from the last checkpoint before
-// the member and from the last checkpoint of all; without a rank index it counts all rows. With
-// present it is the place among those who have not left the guild, as of a Top.
+// Rank returns the member's exact place on the guild's leaderboard. If the member has no row, the
+// error is NotFound. With a rank index, Rank counts the rows from the last checkpoint before the
+// member, and from the last checkpoint of the leaderboard; without a rank index, Rank counts all
+// rows. With present, Rank counts only members who have not left the guild (see Top).
 func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string, present bool) (Place, error) {
 	if present {
 		return b.present.Rank(ctx, q, guild, user)

@@ -22,7 +22,7 @@ import (
 type board struct {
 	table, points string
 	ranks         leaderboard.Board
-	operation     string // one that reads it
+	operation     string // an operation that reads the leaderboard
 }
 
 var leaderboards = []board{
@@ -30,16 +30,16 @@ var leaderboards = []board{
 	{"levels", "total_xp", leaderboard.Levels, "getLevellingRank"},
 }
 
-// sql is text about the board.
+// sql puts the table and column of the board into a statement.
 func (b board) sql(text string) string {
 	return strings.NewReplacer("{board}", b.table, "{points}", b.points).Replace(text)
 }
 
-// sorted is the whole leaderboard of guild $1, sorted.
+// sorted selects the whole leaderboard of guild $1 in its order.
 const sorted = `SELECT user_id, {points} AS points FROM {board} WHERE guild_id = $1 ORDER BY {points} DESC, length(user_id), user_id`
 
-// The ways in which the tests change rows of guild $1, each noted. moved has the
-// columns that Noted asks for.
+// The ways in which the tests change rows of guild $1. Each records its moves. moved has the
+// columns that Noted requires.
 const (
 	leave = `moved AS (
 		DELETE FROM {board} WHERE guild_id = $1 AND user_id = $2 RETURNING user_id, {points} AS was, NULL::bigint AS is_now)`
@@ -60,23 +60,23 @@ const (
 		ON CONFLICT DO NOTHING RETURNING user_id, NULL::bigint AS was, {points} AS is_now
 	), moved AS (SELECT * FROM changed UNION ALL SELECT * FROM made)`
 
-	// holds the transactions that a draft waits for back for a while
+	// delays the transactions for which a draft waits
 	joinLate = `moved AS (
 		INSERT INTO {board} (guild_id, user_id, {points}) SELECT $1, (1000 + random() * 1000)::int::text, 20 FROM pg_sleep(0.03)
 		ON CONFLICT DO NOTHING RETURNING user_id, NULL::bigint AS was, {points} AS is_now)`
 
-	// members $2 to $3, $4 points more for each number
+	// inserts members $2 to $3; each has $4 points more than the member before
 	join = `moved AS (
 		INSERT INTO {board} (guild_id, user_id, {points}) SELECT $1, n::text, n * $4::bigint FROM generate_series($2::int, $3::int) n
 		RETURNING user_id, NULL::bigint AS was, {points} AS is_now)`
 
-	// members $2 to $3, $4 points more
+	// gives members $2 to $3 $4 points more
 	raise = `moved AS (
 		UPDATE {board} SET {points} = {points} + $4 WHERE guild_id = $1 AND user_id IN (SELECT n::text FROM generate_series($2::int, $3::int) n)
 		RETURNING user_id, {points} - $4 AS was, {points} AS is_now)`
 )
 
-// change runs one of these ways.
+// change changes rows in one of these ways.
 func (b board) change(t testing.TB, d *db.DB, way string, args ...any) {
 	t.Helper()
 	do(t, d, b.ranks.Noted("moved", "$1", `WITH `+b.sql(way)+`, :rank SELECT`).For(64), args...)
@@ -92,16 +92,16 @@ func do(t testing.TB, d *db.DB, query string, args ...any) {
 	}
 }
 
-// ask asks the maintainer for a look at everything, which else one change in 64 does,
-// and as often as has one where nobody reads.
+// ask requests the Maintainer for all leaderboards. Without ask, one change in 64 does so. The
+// requests are as many as a leaderboard needs that nobody reads.
 func ask(t testing.TB, d *db.DB) {
 	t.Helper()
 	do(t, d, `INSERT INTO rank_requests (guild_id, board)
 		SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b), generate_series(1, 32)`)
 }
 
-// compare holds pages and ranks against the sorted list of the same snapshot, and says
-// whether a rank index was in service.
+// compare compares pages and ranks with the sorted list of the same snapshot, and reports whether a
+// rank index was in use.
 func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	t.Helper()
 	err := d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -141,10 +141,9 @@ func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	return mapped
 }
 
-// TestPagesAreExactWhileRowsMove is the promise: whatever is written meanwhile,
-// ties, newcomers and leavers included, and in whatever step the rank index is being
-// made, counted or replaced, each page is the page of the sorted list.
-// RELIABILITY.md, Writes.
+// TestPagesAreExactWhileRowsMove checks that each page is the page of the sorted list, whatever is
+// written meanwhile (equal points, new members and deleted members included), and in every state of
+// the rank index: being drafted, counted or replaced. RELIABILITY.md, Writes.
 func TestPagesAreExactWhileRowsMove(t *testing.T) {
 	t.Parallel()
 	for _, b := range leaderboards {
@@ -180,7 +179,8 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			}
 			for range 2 {
 				wg.Go(func() {
-					// A short stretch and a low threshold: rank indexes are replaced all the time.
+					// Close checkpoints and a low threshold: rank indexes are replaced all the
+					// time.
 					k := &leaderboard.Maintainer{DB: d, Stretch: 7 + rand.IntN(3), Least: 50}
 					for !stop.Load() {
 						if err := k.Maintain(context.Background()); err != nil {
@@ -216,7 +216,7 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 	}
 }
 
-// The notes of moves do not pile up, and a rank index that has lost its shape is
+// Recorded moves do not accumulate, and a rank index whose checkpoints have grown far apart is
 // replaced.
 func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	t.Parallel()
@@ -275,8 +275,8 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	maintain(`SELECT count(*) FROM rank_indexes`, 1)
 }
 
-// A guild that has grown large asks for its rank index itself, and where no maintainer runs
-// for long the rank index is given up, so that neither moves nor notes pile up.
+// A guild that has grown large requests its own rank index. If no Maintainer runs for long, the
+// rank index is deleted, so that neither moves nor requests accumulate.
 func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -285,7 +285,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	wallets := leaderboards[0]
 	join := func(guild string, from, to int) {
 		t.Helper()
-		for ; from <= to; from += 64 { // as many as are ever changed together
+		for ; from <= to; from += 64 { // the maximum of changes in one statement
 			wallets.change(t, d, join, guild, from, min(from+63, to), 10)
 		}
 	}
@@ -321,8 +321,8 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	if n := read(`SELECT count(*) FROM rank_indexes`); n != 0 {
 		t.Errorf("%d rank indexes are left after 50,000 moves that nobody has added up", n)
 	}
-	// When it is given up is left to chance, since one change in 64 asks. From then on
-	// nothing is noted, and the statement that finds the guild crowded is the last to ask.
+	// The moment of the deletion is random, because one change in 64 sends a request. From then on
+	// no moves are recorded. The statement that finds too many requests sends the last one.
 	moves, notes := read(`SELECT count(*) FROM rank_moves`), read(`SELECT count(*) FROM rank_requests`)
 	for from := 1; from <= 5000; from += 64 {
 		wallets.change(t, d, raise, "1", from, min(from+63, 5000), 1+rand.IntN(9000))
@@ -339,7 +339,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	compare(t, d, wallets, "1")
 }
 
-// One statement may move rows of several guilds, each noted for its own rank index.
+// One statement may move rows of several guilds, and records the moves for each guild's rank index.
 func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -362,8 +362,8 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	}
 }
 
-// Moves are added up soon while somebody reads the leaderboard, over whichever node,
-// and else once there are many of them. Pages and ranks are exact all the while.
+// While a node reads the leaderboard, its moves are added up soon, otherwise only when there are
+// many. Pages and ranks are exact all the time.
 func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 	t.Parallel()
 	for _, b := range leaderboards {
@@ -390,7 +390,7 @@ func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 				t.Errorf("%s: %d moves wait %s, want %d", b.table, n, when, want)
 			}
 		}
-		request(1) // there is no rank index: it is drawn at once, though nobody reads
+		request(1) // without a rank index, one is drafted at once, even if nobody reads
 		testutil.Eventually(t, "a rank index", func() bool {
 			round()
 			return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE guild_id = '1' AND state = 'live'`) == 1
@@ -430,7 +430,7 @@ func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 	}
 }
 
-// A leaderboard that the maintainer fails at does not keep it from the others.
+// If the Maintainer fails at one leaderboard, it still serves the others.
 func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -447,13 +447,13 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 		t.Fatalf("the first round ends with %v", err)
 	}
 	testutil.Eventually(t, "the other guild has a rank index", func() bool {
-		_ = k.Maintain(t.Context()) // fails at guild 1 now and then
+		_ = k.Maintain(t.Context()) // fails at guild 1 sometimes
 		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE guild_id = '2' AND state = 'live'`) == 1
 	})
 }
 
-// Drafts that wait for a transaction keep nobody else's from coming into service, and a
-// round takes many of them further: after an upgrade there is one for each guild.
+// Drafts that wait for a transaction do not delay the drafts of other guilds, and one round
+// advances many drafts: after an upgrade there is one for each guild.
 func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -466,7 +466,7 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_indexes WHERE board = $1 AND state = 'live'`, board)
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.TakeTime(ctx, 0); err != nil { // the rounds take longer on a coordinator than a unit may wait
+		if err := tx.TakeTime(ctx, 0); err != nil { // with a coordinator, the rounds take longer than the timeout of a unit of work
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE wallets SET balance = 1 WHERE guild_id = '1'`); err != nil {
@@ -498,8 +498,8 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 	}
 }
 
-// The cost of a round of the maintainer when nothing has changed does not grow with the
-// number of guilds.
+// BenchmarkIdleRound measures a round of the Maintainer when nothing has changed. The cost does not
+// grow with the number of guilds.
 func BenchmarkIdleRound(b *testing.B) {
 	for _, guilds := range []int{10, 1000, 100_000} {
 		b.Run(fmt.Sprint(guilds), func(b *testing.B) {
@@ -520,7 +520,8 @@ func BenchmarkIdleRound(b *testing.B) {
 	}
 }
 
-// Pages that several ask for at once are read once, and each asker has its own.
+// If several queries request the same page, the page is read once, and each query gets its own
+// copy.
 func TestPagesThatSeveralAskForAreReadOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -547,7 +548,7 @@ func TestPagesThatSeveralAskForAreReadOnce(t *testing.T) {
 	}
 }
 
-// counted counts what is selected.
+// counted counts SELECT statements.
 type counted struct {
 	db.Querier
 	n int

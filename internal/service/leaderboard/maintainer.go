@@ -25,12 +25,12 @@ type Maintainer struct {
 	Stretch  int           // rows between two checkpoints; 0 means 256
 	Least    int           // rows from which on a leaderboard gets a rank index; 0 means 512
 
-	// Used only by the goroutine that runs the Maintainer.
+	// Only the goroutine that runs the Maintainer uses these fields.
 	last    boardID // the last leaderboard whose requests were served
 	drafted boardID // the last leaderboard whose draft was advanced
 	swept   indexID // the last rank index whose moves were checked
 	round   int
-	busy    bool // whether the last round had work to do
+	busy    bool // the last round had work to do
 }
 
 // boardID identifies a leaderboard of a guild.
@@ -47,22 +47,22 @@ type indexID struct {
 
 const (
 	sliceSize   = 256 // leaderboards whose requests one query reads
-	roundSlices = 16  // such queries in one round
+	roundSlices = 16  // maximum of such queries in one round
 	draftSlice  = 64  // drafts that one query reads
-	maxGrowth   = 4   // a gap between checkpoints of so many times Stretch requires a new rank index
+	maxGrowth   = 4   // a gap between checkpoints of this many times Stretch requires a new rank index
 	sweepRounds = 30  // rounds between two searches for moves without a rank index
 	sweepSize   = 64  // rank indexes whose moves one search checks
 
-	// unreadRequests is how many requests have to wait before a rank index is served that
-	// nobody reads: some 2,000 changes. Until then a rank adds up the moves by itself.
+	// unreadRequests is how many requests must wait before a rank index that nobody reads is
+	// served: about 2,000 changes. Until then, a call of Rank adds up the moves.
 	unreadRequests = 32
 
-	// draftTime is how long a round advances drafts. Large leaderboards of all guilds may need a
+	// draftTime is how long one round works on drafts. The leaderboards of many guilds may need a
 	// draft at once, and the moves of other rank indexes are not added up meanwhile.
 	draftTime = time.Second
 )
 
-// Run runs rounds until ctx ends. It logs the error of a failed round now and then, and the
+// Run runs rounds until ctx ends. Run logs the errors of failed rounds from time to time, and the
 // next round tries again.
 func (k *Maintainer) Run(ctx context.Context) error {
 	every := cmp.Or(k.Interval, time.Second)
@@ -80,7 +80,7 @@ func (k *Maintainer) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil && k.Log != nil && quietly.Due("round", now, logging.Interval) {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
 		}
-		if k.busy { // every rank has to add up the moves that remain
+		if k.busy { // until the moves are added up, every call of Rank has to add them up
 			timer.Reset(every / 4)
 		} else {
 			timer.Reset(every)
@@ -104,8 +104,8 @@ func (k *Maintainer) Maintain(ctx context.Context) error {
 	return failed
 }
 
-// promote advances drafts by a step each until no draft is left or draftTime is over; the next
-// round continues after the last one.
+// promote advances each draft by one step until no draft is left or draftTime has passed; the next
+// round continues after the last draft.
 func (k *Maintainer) promote(ctx context.Context) (failed error) {
 	end := time.Now().Add(draftTime)                    //nolint:forbidigo // how long this process works or waits, no instant
 	for full := true; full && time.Now().Before(end); { //nolint:forbidigo // how long this process works or waits, no instant
@@ -140,7 +140,7 @@ func (k *Maintainer) promoteSome(ctx context.Context) (full bool, failed error) 
 	if full = len(drafts) == draftSlice; full {
 		k.drafted = drafts[len(drafts)-1].boardID
 	}
-	writers := make(map[string][]string) // of a board, since the drafts were read
+	writers := make(map[string][]string) // writers by board, since the drafts were read
 	for _, d := range drafts {
 		if _, ok := writers[d.Board]; !ok {
 			if writers[d.Board], err = k.writers(ctx, d.Board); err != nil {
@@ -163,9 +163,9 @@ func (k *Maintainer) promoteSome(ctx context.Context) (full bool, failed error) 
 	return full, failed
 }
 
-// alone runs fn in a unit while no other Maintainer works on that leaderboard, or does not run
-// it. Reading a million rows takes long, so the statement timeout is lifted. Postgres cannot
-// know how few of the rows are needed, so it is kept from sorting the table.
+// alone runs fn in a unit of work unless another Maintainer works on the same leaderboard. Reading
+// a million rows takes long, so there is no statement timeout. Postgres cannot know how few rows
+// are needed, so alone forbids the sort of a whole table.
 func (k *Maintainer) alone(ctx context.Context, a boardID, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := db.Exec(ctx, tx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
@@ -195,7 +195,7 @@ func (k *Maintainer) writers(ctx context.Context, board string) ([]string, error
 	return list, fault.Wrap(err, "see who writes to the", board)
 }
 
-// await stores the transactions that a draft has to wait for.
+// await stores the transactions for which a draft has to wait.
 func (k *Maintainer) await(ctx context.Context, tx *db.Tx, m indexID, writers []string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE rank_indexes
@@ -205,9 +205,8 @@ func (k *Maintainer) await(ctx context.Context, tx *db.Tx, m indexID, writers []
 	return fault.Wrap(err, "have the draft for the", m.Board, "of guild", m.GuildID, "wait")
 }
 
-// count puts a draft into use, in one snapshot: it counts the rows, and deletes the recorded
-// moves that these rows contain already. Moves that commit later are recorded beside the new
-// numbers.
+// count puts a draft into use, in one snapshot: count counts the rows, and deletes the recorded
+// moves that these rows already include. Moves that commit later are added to the new numbers.
 func (k *Maintainer) count(ctx context.Context, tx *db.Tx, m indexID) error {
 	ready, err := db.Get[bool](ctx, tx, `
 		SELECT count(*) > 0
@@ -258,15 +257,15 @@ func (k *Maintainer) serve(ctx context.Context) (full bool, err error) {
 	return full, nil
 }
 
-// requested is a leaderboard with requests.
+// requested is a leaderboard with requests to the Maintainer.
 type requested struct {
 	boardID
-	Waiting int  `db:"waiting"` // requests
+	Waiting int  `db:"waiting"` // number of requests
 	Mapped  bool `db:"mapped"`
 }
 
 // due returns the leaderboards to work on now: those without a rank index, those with many
-// requests, and those that somebody has read lately, through whichever node.
+// requests, and those that a node has read lately.
 func (k *Maintainer) due(ctx context.Context, requests []requested) (list []boardID, err error) {
 	var guilds []string
 	for _, r := range requests {
@@ -292,8 +291,8 @@ func (k *Maintainer) due(ctx context.Context, requests []requested) (list []boar
 	return list, nil
 }
 
-// look adds up the moves of one leaderboard. It drafts a rank index where there is none and the
-// leaderboard is large, or where checkpoints have grown far apart. It deletes the requests in
+// look adds up the moves of one leaderboard. If the leaderboard is large and has no rank index, or
+// if its checkpoints are too far apart, look drafts a new rank index. look deletes the requests in
 // the same transaction.
 func (k *Maintainer) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	b := leaderboards[a.Board]
@@ -346,8 +345,8 @@ func (k *Maintainer) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
 }
 
 // sweep deletes moves that were recorded while their rank index was being replaced or deleted.
-// It checks the next few rank indexes that have moves, which it finds by skipping through the
-// index of the moves.
+// sweep checks the next few rank indexes with moves, found by skipping through the index of the
+// moves.
 func (k *Maintainer) sweep(ctx context.Context) error {
 	type moved struct {
 		indexID

@@ -6,11 +6,11 @@ package leaderboard
 // isLarge reports whether the leaderboard has more than $2 rows.
 const isLarge = `SELECT EXISTS (SELECT FROM :board WHERE guild_id = $1 OFFSET $2)`
 
-// placeCheckpoints drafts a rank index with a checkpoint each $2 rows and one behind all rows, so
-// that the number of all rows is known as well. The positions of the checkpoints need not be
-// exact, only the number of rows ahead of each, which is counted later. The rows are read once:
-// a coordinator would see other rows the second time. The version is an instant, so that none
-// occurs twice.
+// placeCheckpoints drafts a rank index with one checkpoint after each $2 rows, and one behind all
+// rows, which stores the number of all rows. The positions of the checkpoints need not be exact;
+// only the number of rows ahead of each must be, and that is counted later. The rows are read once,
+// because a second read on a coordinator could see other rows. The version is an instant, so that
+// no version is used twice.
 const placeCheckpoints = `
 		WITH made AS (
 			INSERT INTO rank_indexes (guild_id, board, version)
@@ -54,12 +54,12 @@ const countRows = `
 		), '{}')
 		WHERE guild_id = $1 AND board = :'board' AND version = $2`
 
-// foldMoves adds the recorded moves of a rank index to its numbers. One statement deletes the
-// moves and changes the numbers, so every reader sees either state. A move counts for every
-// checkpoint behind its position. The changes are sorted among the checkpoints, in the order of
-// the leaderboard, and summed in one pass. Looking up the checkpoint before each change took
-// four times as long, and a join visits every pair of them, thousands times thousands, since
-// Postgres cannot know how many there are.
+// foldMoves adds the recorded moves of a rank index to its numbers. One statement deletes the moves
+// and changes the numbers, so every reader sees a consistent state. A move changes the number of
+// every checkpoint behind its position. The statement sorts the moves together with the
+// checkpoints, in the order of the leaderboard, and sums them up in one pass. A lookup of the
+// checkpoint before each move took four times as long, and a join compares every pair of them
+// (thousands times thousands), because Postgres cannot know how many there are.
 const foldMoves = `
 		WITH gone AS (
 			DELETE FROM rank_moves

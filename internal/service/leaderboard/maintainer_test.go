@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// While the database is away the log hears of it once in ten seconds, and not each round.
+// While the database is down, the log gets one line in ten seconds, not one in each round.
 func TestRoundsThatFailAreToldOfNowAndThen(t *testing.T) {
 	t.Parallel()
 	link := dbtest.NewLink(t, dbtest.New(t).URL)

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// askEvery is how many changes there are for each request to the Maintainer.
+	// askEvery is the number of changes for each request to the Maintainer.
 	askEvery = 64
 
-	// maxRequests is how many requests may wait for one leaderboard. With that many requests no
-	// Maintainer has served it for some 16,000 changes. The rank index is then deleted, so
-	// that its moves do not pile up, unless a Maintainer or another change holds it.
+	// maxRequests is how many requests may wait for one leaderboard. When that many are waiting, no
+	// Maintainer has served the leaderboard for about 16,000 changes. Then the rank index is
+	// deleted, so that its moves do not accumulate, unless a Maintainer or another change has
+	// locked it.
 	maxRequests = 256
 )
 
 // Noted is a statement that changes rows of a leaderboard and records their moves.
 type Noted struct{ usual, asking string }
 
-// Noted completes the text of a statement that changes rows of the leaderboard. The text has a
-// step (CTE) with the name moved, which returns a row for each changed row, with the columns
-// user_id, was and is_now: the points before and after, null for a row that did not exist or
-// was deleted. guild is an expression over such a row, or a parameter. In the text, :rank
-// stands for the steps that record the moves, :board and :points for the table and its column.
-// variables are further variables of db.With.
+// Noted completes the text of a statement that changes rows of the leaderboard. The text has a step
+// (CTE), named by moved, that returns one row for each changed row, with the columns user_id, was
+// and is_now: the points before and after, null if the row did not exist before or was deleted.
+// guild is an expression over such a row, or a parameter. In the text, :rank stands for the steps
+// that record the moves, :board for the table and :points for its column. variables are more
+// variables for db.With.
 func (b Board) Noted(moved, guild, text string, variables ...string) Noted {
 	with := func(note string) string {
 		note = db.With(note, "moved", moved, "guild", guild, "board", b.name, "most", strconv.Itoa(maxRequests-1), "every", strconv.Itoa(askEvery))
@@ -45,9 +46,9 @@ const noteMoves = `rank_noted AS (
 			WHERE :moved.was IS DISTINCT FROM :moved.is_now
 		)`
 
-// askForMaintainer are the steps that insert a request to the Maintainer now and then, and
-// delete the rank index when :most requests wait already. They look at a guild once, whatever
-// the number of its rows: a file changes 16,384 rows at once.
+// askForMaintainer are the steps that insert a request to the Maintainer from time to time, and
+// delete the rank index if :most requests are already waiting. The steps read the state of each
+// guild once, however many rows the statement changes: an import changes 16,384 rows at once.
 const askForMaintainer = `, rank_asking AS MATERIALIZED (
 			SELECT :guild AS guild_id
 			FROM :moved
@@ -74,8 +75,9 @@ const askForMaintainer = `, rank_asking AS MATERIALIZED (
 			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = :moved.version
 		)`
 
-// For returns the text of a statement that changes that many rows: now and then the text that
-// also requests the Maintainer, so that one changed row in askEvery requests it.
+// For returns the text of a statement that changes the given number of rows. From time to time, For
+// returns the text that also sends a request to the Maintainer, on average once in askEvery changed
+// rows.
 func (n Noted) For(rows int) string {
 	if rand.IntN(askEvery) < rows { //nolint:gosec // nothing to guess
 		return n.asking
@@ -83,10 +85,9 @@ func (n Noted) For(rows int) string {
 	return n.usual
 }
 
-// Reloaded is called by a unit that has written rows of the guild's leaderboard without
-// recording their moves, as an import does, after the last of the rows. It deletes the rank
-// index and requests a new one. A rank index that is being drafted waits for the end of the
-// unit.
+// Reloaded deletes the guild's rank index and requests a new one. A unit of work that has written
+// rows without recording their moves, such as an import, calls Reloaded after the last row. A draft
+// of a rank index waits for the end of the unit of work.
 func (b Board) Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH gone AS (

@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// Each read of a large leaderboard goes through its index and nothing else, in
-// its order; and what a deep page touches does not grow with its depth.
+// Each read of a large leaderboard uses only its index, in the index's order; and the number of
+// pages that it reads does not grow with the number of the page.
 func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
@@ -42,13 +42,14 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 		}
 		behind := dbtest.Value[string](t, d, b.sql(`
 			SELECT user_id FROM {board} WHERE guild_id = '1' AND {points} < 25000 ORDER BY {points} DESC LIMIT 1`))
-		// Alone with its points, among thousands who have none, and the first behind thousands who have as many.
+		// A member with unique points, one among thousands without points, and the first behind
+		// thousands with equal points.
 		for _, member := range []string{"17500", "10002", behind} {
 			if far := touched(t, d, rank, "'1', '"+member+"'"); far > 40 {
 				t.Errorf("the rank of %s touches %d pages of the database", member, far)
 			}
 		}
-		// How many there are is known, and not counted for each rank.
+		// The total is stored, and not counted for each rank.
 		var known int
 		if err := d.Reader().GetContext(t.Context(), &known, `
 			SELECT ahead[cardinality(ahead)]
@@ -61,8 +62,8 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 
 var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
 
-// Autovacuum comes up to a minute after a rank index, and until then Postgres has no
-// statistics of its marks. They are not read through for that.
+// Autovacuum runs up to a minute after a rank index was created; until then Postgres has no
+// statistics of its checkpoints. Even then, a read does not go through all checkpoints.
 func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
@@ -78,8 +79,7 @@ func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 	})
 }
 
-// onCrowdedBoards runs a test on each of the leaderboards, in a database of its own
-// that crowd has filled.
+// onCrowdedBoards runs a test on each of the leaderboards, in a database that crowd has filled.
 func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database, b board)) {
 	t.Helper()
 	for _, b := range leaderboards {
@@ -92,8 +92,8 @@ func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database
 	}
 }
 
-// crowd makes a board of 35,000 in one guild beside another, with maps. A third
-// of the members have no points, and a third as many as each other.
+// crowd creates a leaderboard of 35,000 members in one guild, a second guild, and rank indexes. A
+// third of the members have no points, and another third have equal points.
 func crowd(t *testing.T, base *dbtest.Database, b board) {
 	t.Helper()
 	d := base.DB
@@ -113,8 +113,8 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 	})
 }
 
-// vacuumed is the board once its rows are known to be visible to everybody and
-// there are statistics of it.
+// vacuumed returns the board after VACUUM and ANALYZE, when its rows are known to be visible to
+// every transaction.
 func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 	t.Helper()
 	pool, err := db.OpenSQL(base.URL, "vacuum", 1)
@@ -122,7 +122,7 @@ func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	// Rows that some other session may not see yet are looked up in the table.
+	// Rows that are not yet visible to every session are read from the table.
 	testutil.Eventually(t, "the table is vacuumed", func() (clean bool) {
 		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_indexes, rank_checkpoints`)); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,8 @@ func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 	})
 }
 
-// fromIndexAlone wants the board's table read through its indexes, without a sort.
+// fromIndexAlone fails the test unless the plan reads the board's table only through indexes and
+// without a sort.
 func fromIndexAlone(t *testing.T, b board, what, plan string) {
 	t.Helper()
 	found := false
@@ -158,8 +159,8 @@ var parameter = regexp.MustCompile(`\$\d`)
 
 var hits = regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`)
 
-// touched is how many pages of the database a statement touches on a connection
-// that has run it often.
+// touched returns how many pages of the database a statement reads on a connection that has run the
+// statement often.
 func touched(t *testing.T, d *db.DB, statement, args string) (pages int) {
 	t.Helper()
 	plan := analyzed(t, d, 8, statement, args)
@@ -174,8 +175,8 @@ func touched(t *testing.T, d *db.DB, statement, args string) (pages int) {
 	return pages
 }
 
-// analyzed is the plan of a statement as it was carried out, on a connection that
-// has run it so often before. Nothing of it stays.
+// analyzed returns the plan of a statement as it was executed, after the given number of runs on
+// the same connection. The transaction is rolled back.
 func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string {
 	t.Helper()
 	undo := errors.New("nothing of this is to stay")
@@ -190,7 +191,7 @@ func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string
 			}
 		}
 		counted := `EXECUTE counted(` + args + `)`
-		if dbtest.Coordinator(t) { // whose workers tell what a statement touches, but for one that is executed
+		if dbtest.Coordinator(t) { // the workers report what a statement reads, except for a prepared statement
 			counted = parameter.ReplaceAllStringFunc(statement, func(p string) string {
 				n, _ := strconv.Atoi(p[1:])
 				return strings.Split(args, ", ")[n-1]
@@ -210,8 +211,8 @@ func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string
 	return strings.Join(lines, "\n")
 }
 
-// Each statement about leaderboards is one on both of them, and where tables are
-// distributed. With -v the test prints them whole.
+// Postgres can plan each statement about leaderboards for both tables, also where tables are
+// distributed. With -v the test prints the statements.
 func TestEachStatementIsPlanned(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{}
@@ -226,8 +227,8 @@ func TestEachStatementIsPlanned(t *testing.T) {
 }
 
 // A rank index has thousands of checkpoints, and thousands of moves may have to be added up at
-// once. The two are not joined: where Postgres takes both for a few, it visits each
-// pair of them, which took sixteen seconds with 5,900 moves and a million members.
+// once. The plan must not join the two: when Postgres expects few of both, it compares every pair,
+// which took sixteen seconds with 5,900 moves and a million members.
 func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
@@ -242,9 +243,9 @@ func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 	})
 }
 
-// A file of 16,384 wallets is noted in one statement, also where so many have asked
-// for the maintainer that the rank index is given up. The moves are not paired with each other,
-// which took the import of 30,000 wallets 141 s instead of 7.
+// An import of 16,384 wallets records its moves in one statement, also when so many requests are
+// waiting that the rank index is deleted. The plan must not pair the moves with each other: that
+// made an import of 30,000 wallets take 141 s instead of 7.
 func TestAMapIsGivenUpWithoutPairingTheMoves(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -2,17 +2,17 @@ package leaderboard
 
 import "guildhall/internal/base/page"
 
-// The statements of readers. :board is the leaderboard's table, whose name stands in
-// rank_indexes too, and :points its column (db.With). Each is one statement, so that rows,
-// numbers and moves come from one snapshot.
+// The statements of readers. :board is the leaderboard's table, whose name is also a value in
+// rank_indexes, and :points is its column (db.With). Each is one statement, so that rows, numbers
+// and moves come from one snapshot.
 //
-// Depths have an upper bound, 0, in the statements. Postgres then knows that not all rows lie
-// behind a comparison of rows, and reads the index in its order. They have no lower bound: from
-// version 18 on Postgres would begin there, before all members who have as many points as a
-// checkpoint. The numbers of a rank index, with nothing appended, are fetched once and not for
-// each use. A checkpoint is read as the first of an order that only the right index has. A
-// condition on its number alone would read all checkpoints of the rank index where Postgres has
-// no statistics yet.
+// In the statements, depths have an upper bound, 0. From the bound Postgres learns that not all
+// rows can be behind a given position, and reads the index in its order. Depths have no lower
+// bound: from version 18 on, Postgres would start reading there, before all members who have as
+// many points as a checkpoint. The subqueries of a rank index's numbers, with nothing appended, run
+// once and not for each use. A checkpoint is read as the first row of an order that only the right
+// index has. If the condition were on its number alone, Postgres would read all checkpoints of the
+// rank index while it has no statistics.
 
 const firstPages = `
 		SELECT user_id, :points AS points
@@ -20,11 +20,11 @@ const firstPages = `
 		WHERE guild_id = $1
 		ORDER BY -:points, length(user_id), user_id` + page.CutOut
 
-// deepPages reads from the last checkpoint that has at most $3 rows ahead of it. The rows ahead
-// of a checkpoint are its number and what the moves that are not added up yet have changed.
-// The first guess at the checkpoint ignores the moves. Where the moves put that checkpoint
-// behind the page, the second guess, which allows for all of them, is used. Without the
-// materialized steps and LIMIT 1 the planner would work out the rows ahead of every checkpoint.
+// deepPages reads from the last checkpoint with at most $3 rows ahead of it. The rows ahead of a
+// checkpoint are its number plus the changes by moves that are not added up yet. The first choice
+// of the checkpoint ignores the moves. If, with the moves, that checkpoint is behind the page, the
+// second choice is used, which allows for all moves. Without the materialized steps and LIMIT 1,
+// Postgres would compute the rows ahead of every checkpoint.
 const deepPages = `
 		WITH map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead
@@ -69,12 +69,11 @@ const deepPages = `
 		ORDER BY -t.:points, length(t.user_id), t.user_id
 		LIMIT $2 OFFSET coalesce((SELECT skip FROM start), $3::bigint)`
 
-// rowsBetween counts the rows from the place (from_depth, from_length,
-// from_user_id) of a row w up to its place (depth, length, user_id). Postgres
-// ends a scan at a comparison of rows only where the first of their columns has
-// passed, and thousands of members have equal points. So there are three ranges,
-// each with an end that it knows: more points, as many and a shorter user id, as
-// many and a user id as long.
+// rowsBetween counts the rows from the position (from_depth, from_length, from_user_id) of a row w
+// up to its position (depth, length, user_id). Postgres stops reading at such a comparison of rows
+// only after the first column has passed, and thousands of members can have equal points. So
+// rowsBetween has three ranges, each with an end that Postgres stops at: more points; equal points
+// and a shorter user id; equal points and a user id of the same length.
 const rowsBetween = `(
 			SELECT count(*)
 			FROM :board t

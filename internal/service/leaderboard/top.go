@@ -9,18 +9,18 @@ import (
 	"guildhall/internal/base/page"
 )
 
-// topSize is how many entries a Top has. Leaving out those who left costs a look-up an entry,
-// some 7 us, and no write pays for it.
+// topSize is how many entries a Top has. To leave out members who have left, each entry needs a
+// lookup of about 7 us; writing costs nothing more.
 const topSize = 10_000
 
-// Top is the first 10,000 entries of a list of members by points, or those of them who are
-// present. Pages and ranks are positions in what is shown; behind the last entry every page is
-// empty and nobody has a rank. Each statement reads the list from its beginning.
+// Top is the first 10,000 entries of a list of members by points, optionally without members who
+// have left the guild. Pages and ranks refer to the entries that are shown; behind the last entry
+// every page is empty and no member has a rank. Each statement reads the list from its beginning.
 type Top struct{ page, rank string }
 
-// NewTop returns the Top of the rows of table that satisfy where, which names guild $1, ordered by the
-// column points, the most first, then by user id. In where, :first and :second stand for two
-// further parameters. present leaves those out who have left the guild.
+// NewTop returns the Top of the rows of table that satisfy where. where names the guild as $1;
+// :first and :second stand for two more parameters. The rows are ordered by the column points (most
+// first), then by user id. With present, NewTop leaves out members who have left the guild.
 func NewTop(table, where, points string, present bool) Top {
 	shown := "true"
 	if present {
@@ -41,8 +41,8 @@ const (
 			ORDER BY -:points, length(user_id), user_id
 			LIMIT :size`
 
-	// hasLeft looks up whether it was told that the member of e left the guild, in an index of
-	// those who left. A join would read all who left.
+	// hasLeft looks up in an index of departed members whether the member of e has left the guild.
+	// A join would read all departed members.
 	hasLeft = `(
 			SELECT true
 			FROM members m
@@ -77,15 +77,15 @@ const (
 		LEFT JOIN shown s ON s.user_id = e.user_id`
 )
 
-// Page returns one page of the guild's list, and one row more when there is one. further are the
-// parameters that stand in the list's condition.
+// Page returns one page of the guild's list, plus one row if there are more. further are the
+// parameters of the list's condition.
 func (t Top) Page(ctx context.Context, q db.Querier, guild string, p page.P, further ...any) ([]Row, error) {
 	rows, err := db.Select[Row](ctx, q, t.page, append([]any{guild, p.Limit(), p.Offset()}, further...)...)
 	return rows, fault.Wrap(err, "read a page of the first entries of guild", guild)
 }
 
-// Rank returns the member's place among those shown. It is NotFound for a member who is not
-// shown, and says why.
+// Rank returns the member's place among the members that are shown. If the member is not shown, the
+// error is NotFound with the reason.
 func (t Top) Rank(ctx context.Context, q db.Querier, guild, user string, further ...any) (Place, error) {
 	found, err := db.Get[struct {
 		Place

@@ -14,8 +14,8 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// gone has every second member of guild $1 leave in one of the ways, and be present in another:
-// back again, known without a word of leaving, or unknown.
+// gone makes every second member of guild $1 leave, in one of several ways, and the others present
+// in another way: back again, recorded without a departure, or not recorded.
 const gone = `
 	INSERT INTO members (guild_id, user_id, joined_at, left_at)
 	SELECT $1, n::text, CASE n % 10 WHEN 0 THEN NULL WHEN 2 THEN now() - interval '2 days' WHEN 4 THEN now() - interval '3 days'
@@ -24,8 +24,8 @@ const gone = `
 	FROM generate_series(1, $2::int) n
 	WHERE n % 10 <= 5`
 
-// A page without those who left holds others in their place, and ranks are those of what is
-// shown, among the first 10,000 entries.
+// A page without departed members shows other members in their place, and ranks refer to the shown
+// members among the first 10,000 entries.
 func TestPagesWithoutThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	const total, size = 10_400, 10_000
@@ -73,8 +73,8 @@ func TestPagesWithoutThoseWhoLeft(t *testing.T) {
 	}
 }
 
-// Those who left are looked up one by one in an index, also where nine of ten have left, and a
-// page reads no more entries than it takes to fill it.
+// Departed members are looked up one by one in an index, even if nine of ten have left, and a page
+// reads no more entries than needed.
 func TestThoseWhoLeftAreLookedUp(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
@@ -100,8 +100,8 @@ func TestThoseWhoLeftAreLookedUp(t *testing.T) {
 	})
 }
 
-// The prices of the longest reads with nine of ten gone: of the last page, which looks all
-// 10,000 up, and of a rank.
+// BenchmarkPagesWithoutThoseWhoLeft measures the longest reads with nine of ten members gone: the
+// last page, which looks up all 10,000, and a rank.
 func BenchmarkPagesWithoutThoseWhoLeft(b *testing.B) {
 	d := dbtest.New(b).DB
 	dbtest.AddGuilds(b, d, "402187554310020096")

@@ -14,19 +14,18 @@ import (
 )
 
 var (
-	// writing is a statement that changes rows of a leaderboard.
+	// writing matches a statement that changes rows of a leaderboard.
 	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
 		`(ONLY\s+)?(wallets|levels|:board)\b`)
 
-	// setting is what an update sets, up to what says of which rows.
+	// setting matches the SET part of an UPDATE.
 	setting = regexp.MustCompile(`(?is)\bUPDATE\s+(?:wallets|levels)\b[^;]*?\bSET\b(.*?)(?:\bFROM\b|\bWHERE\b|\bRETURNING\b|$)`)
-	// giving makes a row another member's, which moves cannot tell.
+	// giving matches the change of a row to another member, which moves cannot express.
 	giving = regexp.MustCompile(`(?i)\b(user_id|guild_id)\s*=`)
 )
 
-// unnoted returns where the source, Go or SQL, writes rows of a leaderboard in a text
-// without :rank, which only Noted completes, and in a file that does not say that the
-// leaderboards were reloaded.
+// unnoted returns the places where the source, Go or SQL, writes rows of a leaderboard in a text
+// without :rank (which only Noted replaces), unless the file calls Reloaded.
 func unnoted(t *testing.T, name, source string) (at []string) {
 	t.Helper()
 	judge := func(where, text string) {
@@ -55,7 +54,7 @@ func unnoted(t *testing.T, name, source string) (at []string) {
 			if n.Kind == token.STRING {
 				judge(files.Position(n.Pos()).String(), n.Value)
 			}
-		case *ast.KeyValueExpr: // what an import copies into
+		case *ast.KeyValueExpr: // the tables into which an import copies
 			key, _ := n.Key.(*ast.Ident)
 			value, _ := n.Value.(*ast.BasicLit)
 			into := key != nil && key.Name == "table" && value != nil && (value.Value == `"wallets"` || value.Value == `"levels"`)
@@ -77,8 +76,8 @@ func reloads(file *ast.File) (found bool) {
 	return found
 }
 
-// A leaderboard's rank index is exact only if every statement that writes the rows notes
-// what it moves.
+// A leaderboard's rank index is exact only if every statement that writes rows also records their
+// moves.
 func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
@@ -89,7 +88,7 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 			return err
 		case d.IsDir() && path != root &&
 			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench", "migrations"}, d.Name())):
-			return filepath.SkipDir // a bench fills a database of its own, and migrations make it
+			return filepath.SkipDir // bench fills its own database, and migrations create it
 		case d.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sql"):
 			return nil
 		}
