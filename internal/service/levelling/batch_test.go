@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// members gives guild 1 members with 5 XP.
+// members adds n members with 5 XP to guild 1.
 func members(t *testing.T, d *db.DB, n int) {
 	t.Helper()
 	dbtest.AddGuilds(t, d, "1")
@@ -35,8 +35,8 @@ func xp(t *testing.T, d *db.DB) string {
 	return dbtest.Value[string](t, d, `SELECT string_agg(total_xp::text, ' ' ORDER BY user_id) FROM levels WHERE guild_id = '1'`)
 }
 
-// A key that somebody takes meanwhile gives all of a statement up, and what stands
-// under it stays; a key that has something already leaves its own change alone.
+// If another request uses an idempotency key at the same moment, the whole statement fails, and the
+// other request's result stays. If a key was used before, only its own change is left out.
 func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -77,8 +77,8 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	}
 }
 
-// The statement leaves records that are missing, and results outside the limits,
-// whoever else is in its batch.
+// The statement leaves out changes of missing records and changes beyond the limits, and applies
+// the other changes of the batch.
 func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -97,9 +97,9 @@ func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	}
 }
 
-// A level that moves is told to an endpoint and to one of the bot's streams, one that stays
-// to nobody. A listener that wants other events, or not those that the bot itself has made,
-// is told nothing, nor is an endpoint that is off; and then no event is kept.
+// A changed level is emitted to an endpoint and to a stream of the bot; an unchanged level is not.
+// A listener that subscribes to other events, or that excludes the bot's own changes, gets no
+// event, and neither does a disabled endpoint. If nobody gets the event, the event is not stored.
 func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -161,7 +161,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 	}
 }
 
-// Each stands whole, and is planned, as psql takes it and as a coordinator gets it.
+// psql accepts each statement, and Postgres can plan each statement, also with a coordinator.
 func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
@@ -169,7 +169,7 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	})
 }
 
-// Each is a text that psql takes, with what the leaderboard notes and levels as variables.
+// psql accepts the text of each statement with its variables.
 func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	note := leaderboard.Levels.Noted("moved", batch.Guild, ":rank").For(64)
@@ -177,8 +177,8 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
 }
 
-// Limits stand in the statements as numbers. A change that is made alone waits for
-// others, and changes that are made together give up soon.
+// The statements contain the limits as numbers. A single change waits for locks; changes in a batch
+// give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
 	if !strings.Contains(adjustBatch.For(0), fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
@@ -191,8 +191,8 @@ func TestStatementsHaveTheirLimits(t *testing.T) {
 	}
 }
 
-// Records are locked in one order, whatever that of the changes: two statements that
-// have the same members never wait for one another.
+// Records are locked in the same order, whatever the order of the changes: so two statements with
+// the same members do not deadlock.
 func TestRecordsAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -205,7 +205,7 @@ func TestRecordsAreLockedInOneOrder(t *testing.T) {
 	}
 }
 
-// A change that is made alone is that of one member.
+// A statement for a single change has one member.
 func TestAChangeMadeAloneIsOfOneMember(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -220,7 +220,8 @@ func TestAChangeMadeAloneIsOfOneMember(t *testing.T) {
 	}
 }
 
-// A record that comes while a change is made alone is met once more, and not written over.
+// If a record is inserted while a single change is being made, the change is tried again and does
+// not overwrite that record.
 func TestARecordThatComesMeanwhileIsMetAgain(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -244,7 +245,7 @@ func TestARecordThatComesMeanwhileIsMetAgain(t *testing.T) {
 	}
 }
 
-// Postgres plans the statement once for a connection: planning takes longer than the
+// Postgres plans the statement once for each connection, because planning takes longer than the
 // change.
 func TestAChangeOfXPIsPlannedOnce(t *testing.T) {
 	t.Parallel()

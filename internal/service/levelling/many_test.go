@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// asked is an adjustment as a request has it: one of the two.
+// asked is an adjustment in a request, which has one of the two fields.
 type asked struct {
 	UserID  string `json:"user_id"`
 	Delta   *int64 `json:"delta,omitempty"`
@@ -28,7 +28,7 @@ func bodyOf(v any) string {
 	return string(b)
 }
 
-// effect is what an adjustment is answered that does not depend on when it was made.
+// effect is the part of the response to an adjustment that does not depend on the time.
 type effect struct {
 	UserID        string `json:"user_id"`
 	TotalXP       int64  `json:"total_xp"`
@@ -37,9 +37,9 @@ type effect struct {
 	Progress      any    `json:"progress"`
 }
 
-// Adjustments that are made in one call leave behind, and are answered, what they would
-// be one by one; and where one is refused, its refusal and nothing else.
-// RELIABILITY.md, Writes.
+// The adjustments of one call have the same effects and responses as single adjustments in the same
+// order. If one is refused, the call returns its refusal and changes nothing. RELIABILITY.md,
+// Writes.
 func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 	t.Parallel()
 	server, guild := apitest.New(t), 2000

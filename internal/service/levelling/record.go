@@ -49,7 +49,8 @@ const heldLevels = `
 		  AND user_id = ANY ($2)
 		ORDER BY user_id`
 
-// setXP sets XP as records say. It updates the rows that exist and inserts the others.
+// setXP sets the XP of the members in the records. setXP updates existing rows and inserts the
+// others.
 func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	var users, instants []string
 	var was, is []int64
@@ -92,7 +93,7 @@ var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)
 
-// tellRecords emits events of the levels that records have moved.
+// tellRecords emits events for the levels that the records have changed.
 func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	list := make([]*change, len(rows))
 	for i, row := range rows {
@@ -103,7 +104,7 @@ func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return tell(ctx, tx, list...)
 }
 
-// levelRow returns the row after a record.
+// levelRow returns the row that a record leads to.
 func levelRow(r *transfer.Row[moved]) row {
 	is := row{UserID: r.Is.UserID, TotalXP: r.Is.TotalXP, UpdatedAt: &r.At.Time}
 	if r.Was != nil {

@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The check values are published in the contract; a bot that computes levels
-// itself is tested against the same table.
+// The expected values are published in the API document; a bot that computes levels itself is
+// tested with the same table.
 func TestLevelHasThePublishedCheckValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -24,9 +24,8 @@ func TestLevelHasThePublishedCheckValues(t *testing.T) {
 	}
 }
 
-// TestEveryLevelBeginsWhereTheCostsEnd walks the whole curve by adding costs,
-// which is the definition, and holds the closed form against it on both sides
-// of every step.
+// TestEveryLevelBeginsWhereTheCostsEnd adds up the costs of all levels, which is the definition of
+// the curve, and compares Level with the sum just before and at each new level.
 func TestEveryLevelBeginsWhereTheCostsEnd(t *testing.T) {
 	t.Parallel()
 	var sum, l int64
@@ -52,7 +51,7 @@ func TestEveryLevelBeginsWhereTheCostsEnd(t *testing.T) {
 	}
 }
 
-// The database knows the curve: each level begins where Level says, up to the most XP.
+// The curve in SQL is the same as Level at the beginning of each level, up to MaxXP.
 func TestTheDatabaseKnowsTheCurve(t *testing.T) {
 	t.Parallel()
 	var begin []int64

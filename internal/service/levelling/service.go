@@ -1,6 +1,5 @@
-// Package levelling stores the members' XP and derives their level from it. The level follows
-// from the XP by one published curve and is not stored. Roles and announcements for a level are
-// the bot's work.
+// Package levelling stores the members' XP. The level is not stored: it is computed from the XP by
+// one published curve. The bot gives out roles and posts announcements for a level.
 package levelling
 
 import (
@@ -34,8 +33,8 @@ func New(h batch.Host) *Service {
 	}
 }
 
-// GetLevelRecord returns a member's XP, level and progress. A member without activity has a zero
-// record; that is no failure.
+// GetLevelRecord returns a member's XP, level and progress. A member without activity has a record
+// of zeros.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
 	by := auth.Acting(ctx)
 	q := &lookup{guild: by.GuildID, record: row{UserID: r.UserID}}
@@ -45,7 +44,7 @@ func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordReques
 	return gen.GetLevelRecord200JSONResponse{Data: show(q.record)}, nil
 }
 
-// ListLevelRecords returns the records of several members, in the order asked, each member
+// ListLevelRecords returns the records of several members, in the order of the request, each member
 // once.
 func (*Service) ListLevelRecords(ctx context.Context, r gen.ListLevelRecordsRequestObject) (gen.ListLevelRecordsResponseObject, error) {
 	guild := auth.Acting(ctx).GuildID
@@ -62,7 +61,7 @@ func (*Service) ListLevelRecords(ctx context.Context, r gen.ListLevelRecordsRequ
 	return gen.ListLevelRecords200JSONResponse{Data: data, Page: 1, PerPage: maxListed}, nil
 }
 
-// maxListed is how many members a list of user_ids may name; it is the size of that page.
+// maxListed is how many members user_ids may name, and the size of the page.
 const maxListed = 100
 
 // GetLevellingLeaderboard returns one page of the members with the most XP, of all time or gained
@@ -112,9 +111,9 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 	}, Period: of.show()}, nil
 }
 
-// AdjustXP adds to a member's XP or sets it, and emits one event when the level rises or falls,
-// however many levels it moves by. It returns Refused when the XP would leave the range 0 to
-// MaxXP. Outside a unit of work the change is batched with concurrent ones, or falls back.
+// AdjustXP adds to a member's XP or sets the XP, and emits one event if the level rises or falls,
+// by however many levels. If the XP would leave the range 0 to MaxXP, the error is Refused. Outside
+// a unit of work, the change joins a batch of concurrent changes, or falls back.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
 	if err := s.adjustments.Do(ctx, c); err != nil {
@@ -128,15 +127,16 @@ type change struct {
 	batch.Change
 	user    string
 	xp      int64
-	exactly bool // xp is the new XP; otherwise it is added
+	exactly bool // xp is the new XP; if false, xp is added
 
-	row row // the record after the change
+	row row // record after the change
 }
 
 // Member returns the member whose XP is changed.
 func (c *change) Member() string { return c.user }
 
-// kept is the factor of the present XP in the new XP: 0 where the change sets the XP, else 1.
+// kept returns the factor of the current XP in the new XP: 0 if the change sets the XP, otherwise
+// 1.
 func (c *change) kept() int64 {
 	if c.exactly {
 		return 0
@@ -145,7 +145,7 @@ func (c *change) kept() int64 {
 }
 
 func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {
-	// The document demands exactly one of the two.
+	// The API document requires exactly one of the two fields.
 	xp, exactly := asked.Delta, false
 	if asked.TotalXP != nil {
 		xp, exactly = asked.TotalXP, true
@@ -168,8 +168,7 @@ type eventKind struct {
 	typ string
 }
 
-// tell records an event for each level that has moved, in one statement for each token and
-// direction.
+// tell records an event for each changed level, with one statement for each token and direction.
 func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[eventKind][]event.Change{}
 	for _, a := range list {
@@ -178,7 +177,7 @@ func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 			continue
 		}
 		of := eventKind{a.By, event.LevelUp}
-		of.by.Trace = "" // each call's own
+		of.by.Trace = "" // each change has its own
 		if now < before {
 			of.typ = event.LevelDown
 		}

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Levelling") }
 
-// member gives a guild's member XP as the bot would.
+// member gives a member of the guild XP through the API.
 func member(t testing.TB, a *apitest.API, user string, xp int64) {
 	t.Helper()
 	dbtest.Exec(t, a.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, $3)`, a.Guild, user, xp)
@@ -202,7 +202,7 @@ func TestGetLevellingRank(t *testing.T) {
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }
 
-// With present=true the leaderboard and its ranks leave those out who left the guild.
+// With present=true, the leaderboard and its ranks leave out members who have left the guild.
 func TestLevellingLeaderboardWithoutThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -217,7 +217,7 @@ func TestLevellingLeaderboardWithoutThoseWhoLeft(t *testing.T) {
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "3"), apitest.Query("present", "no")).WantError(t, 400, "invalid_request")
 }
 
-// Several records are read in one statement, in the order asked.
+// Several records are read in one statement and returned in the order of the request.
 func TestListLevelRecords(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.Scopes("levelling:read"))

@@ -15,7 +15,7 @@ type row struct {
 	UserID     string     `db:"user_id"`
 	TotalXP    int64      `db:"total_xp"`
 	PreviousXP int64      `db:"previous_xp"`
-	UpdatedAt  *time.Time `db:"updated_at"` // nil: no activity yet
+	UpdatedAt  *time.Time `db:"updated_at"` // nil if the member has no activity yet
 }
 
 const columns = "user_id, total_xp, previous_xp, updated_at"
@@ -26,10 +26,10 @@ const levelOfMember = `
 		WHERE guild_id = $1
 		  AND user_id = $2`
 
-// lookup asks for a member's record; answer sets the record.
+// lookup is a request for a member's record; answerEach sets the record.
 type lookup struct {
 	guild  string
-	record row // zero where there is no row
+	record row // zero if there is no row
 }
 
 func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
@@ -37,7 +37,7 @@ func answer(ctx context.Context, q db.Querier, one *lookup) (err error) {
 	return err
 }
 
-// answerEach answers several lookups in one statement.
+// answerEach reads the records of several lookups in one statement.
 func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	rows, err := db.Select[struct {
 		Number int `db:"number"`
@@ -53,7 +53,7 @@ func answerEach(ctx context.Context, q db.Querier, list []*lookup) error {
 	return nil
 }
 
-// recordsOf is built like walletsOf of package economy.
+// recordsOf has the same form as walletsOf in package economy.
 const recordsOf = `
 		SELECT g.number, l.*
 		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
@@ -62,7 +62,7 @@ const recordsOf = `
 		) l
 		WHERE $3::text IS NOT NULL`
 
-// get returns the member's record, a zero record where there is no row.
+// get returns the member's record, or a record of zeros if there is no row.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	r, err := db.Get[row](ctx, q, levelOfMember, guild, user)
 	switch {

@@ -31,8 +31,8 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		five, five, five, db.Array([]string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"}), five)
 }
 
-// TestTiesStandInNumericOrder pins the tie-break: 9 before 10, which text order
-// would turn round.
+// TestTiesStandInNumericOrder checks the order of members with equal XP: 9 before 10, the reverse
+// of the order of texts.
 func TestTiesStandInNumericOrder(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -70,10 +70,9 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 	}
 }
 
-// TestAdjustmentsSeeEachOther runs many adjustments of one member at once and
-// lays what they report end to end: each one's before is another one's after,
-// and their instants stand in the same order.
-// RELIABILITY.md, Operation.
+// TestAdjustmentsSeeEachOther makes many concurrent adjustments of one member and sorts their
+// responses: the value before each adjustment is the value after another one, and the instants have
+// the same order. RELIABILITY.md, Operation.
 func TestAdjustmentsSeeEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -90,7 +89,7 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				c := &change{Change: batch.Change{By: event.System("1")}, user: "7", xp: int64(i)<<10 + 1}
 				if i%3 == 0 {
-					// Absolute values that no sum of the others can reach.
+					// Absolute values that no sum of the other changes can reach.
 					c.xp, c.exactly = int64(i+1)<<20, true
 				}
 				err := adjustAlone(ctx, tx, c)
@@ -135,7 +134,7 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 	}
 }
 
-// TestTheLastXPIsSpentOnce races more losses than the member has XP for.
+// TestTheLastXPIsSpentOnce makes more concurrent deductions than the member has XP for.
 // RELIABILITY.md, Writes.
 func TestTheLastXPIsSpentOnce(t *testing.T) {
 	t.Parallel()
@@ -171,8 +170,8 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	}
 }
 
-// An adjustment notes these for the leaderboard's rank index: a newcomer, a change, and
-// nothing where the XP stays the same.
+// An adjustment records these moves for the rank index of the leaderboard: one for a new member,
+// one for a change, and none if the XP stays the same.
 func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

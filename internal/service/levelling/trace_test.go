@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// Levels that rise together are told of by one statement for each token, and
-// each event has the trace of its own change.
+// One statement for each token emits the events of all levels that rise together, and each event
+// has the trace of its own change.
 func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -35,7 +35,7 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 		return adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
 	})
 	var stored []struct{ User, Trace, Statement string }
-	// Rows that one statement has stored have the same cmin.
+	// Rows that the same statement has inserted have the same cmin.
 	err := d.Reader().SelectContext(t.Context(), &stored, `
 		SELECT convert_from(payload, 'UTF8')::jsonb #>> '{data,user_id}' AS user, coalesce(trace, '') AS trace, cmin::text AS statement
 		FROM webhook_events
@@ -55,7 +55,8 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	}
 }
 
-// A batch tells of levels as a call of several does, with the trace of each change.
+// A batch emits events of levels in the same way as a call with several changes, with the trace of
+// each change.
 func TestABatchTellsOfLevelsAsACallDoes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -100,7 +101,7 @@ func TestABatchTellsOfLevelsAsACallDoes(t *testing.T) {
 	}
 }
 
-// adjustAlone makes one change in a unit.
+// adjustAlone makes one change in a unit of work.
 func adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
 	return adjustAll(ctx, tx, []*change{c}, func(_ int, err error) error { return err })
 }
