@@ -31,7 +31,7 @@ var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string
 
-	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL, "told", telling(batch.Guild))
+	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL, "emit", emitting(batch.Guild))
 )
 
 // adjustedRow is the statement's result for an applied change: the columns of the ledger entry that

@@ -282,5 +282,5 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-		), :rank, :told
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "told", telling("$1"))
+		), :rank, :emit
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("$1"))

@@ -145,9 +145,9 @@ func wantSameBooks(t *testing.T, rt *rapid.T, single, together *apitest.API) {
 			FROM ledger_entries WHERE guild_id = $1`,
 		`SELECT coalesce(string_agg(concat_ws(':', r.reference, e.user_id, e.delta, e.reference), ' ' ORDER BY r.reference), '')
 			FROM ledger_references r JOIN ledger_entries e ON e.guild_id = r.guild_id AND e.id = r.entry_id WHERE r.guild_id = $1`,
-		`SELECT coalesce(string_agg(concat_ws(':', type, told #>> '{origin}', (told -> 'data') - 'ledger_entry_id'), ' '
-				ORDER BY told #>> '{data,user_id}', occurred_at), '')
-			FROM webhook_events, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS told) p WHERE guild_id = $1`,
+		`SELECT coalesce(string_agg(concat_ws(':', type, event #>> '{origin}', (event -> 'data') - 'ledger_entry_id'), ' '
+				ORDER BY event #>> '{data,user_id}', occurred_at), '')
+			FROM webhook_events, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS event) p WHERE guild_id = $1`,
 		`SELECT count(*) || ' of ' || count(DISTINCT event_id) FROM webhook_deliveries WHERE guild_id = $1`,
 	} {
 		one, many := dbtest.Value[string](t, single.DB(), query, single.Guild), dbtest.Value[string](t, single.DB(), query, together.Guild)
@@ -163,9 +163,9 @@ func wantSameBooks(t *testing.T, rt *rapid.T, single, together *apitest.API) {
 			FROM ledger_entries WHERE guild_id = $1 WINDOW w AS (PARTITION BY user_id ORDER BY created_at)) e WHERE gap <> 0 OR late`,
 		`SELECT count(*) FROM wallets w WHERE guild_id = $1 AND updated_at IS DISTINCT FROM
 			(SELECT max(created_at) FROM ledger_entries e WHERE e.guild_id = $1 AND e.user_id = w.user_id)`,
-		`SELECT count(*) FROM webhook_events v, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS told) p
+		`SELECT count(*) FROM webhook_events v, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS event) p
 			WHERE guild_id = $1 AND NOT EXISTS (
-			SELECT FROM ledger_entries e WHERE e.guild_id = $1 AND e.id = told #>> '{data,ledger_entry_id}' AND e.created_at = v.occurred_at)`,
+			SELECT FROM ledger_entries e WHERE e.guild_id = $1 AND e.id = event #>> '{data,ledger_entry_id}' AND e.created_at = v.occurred_at)`,
 	} {
 		if n := dbtest.Value[int](t, single.DB(), query, together.Guild); n > 0 {
 			rt.Fatalf("%d rows are out of order by %s", n, query)

@@ -104,7 +104,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 }
 
 var (
-	// setText sets balances. leaderboard.Noted and telling add the other steps.
+	// setText sets balances. leaderboard.Noted and emitting add the other steps.
 	setText = `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN id END AS event_id,
@@ -127,12 +127,12 @@ var (
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.note, m.updated_at
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.delta <> 0
-		), :rank:told
+		), :rank:emit
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
 	setStatements = map[bool]leaderboard.Noted{ // by whether events are emitted
-		false: leaderboard.Wallets.Noted("moved", "$1", setText, "told", ""),
-		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "told", ", "+telling("$1")),
+		false: leaderboard.Wallets.Noted("moved", "$1", setText, "emit", ""),
+		true:  leaderboard.Wallets.Noted("moved", "$1", setText, "emit", ", "+emitting("$1")),
 	}
 )
 

@@ -72,7 +72,7 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	note := leaderboard.Wallets.Noted("moved", batch.Guild, ":rank").For(64)
-	dbtest.WantPsql(t, d.URL, adjustBatchSQL, adjustBatch.For(64), "rank", note, "told", telling(batch.Guild))
+	dbtest.WantPsql(t, d.URL, adjustBatchSQL, adjustBatch.For(64), "rank", note, "emit", emitting(batch.Guild))
 }
 
 // Each query reads an index in the index's order, whatever the size of the guild and the number of

@@ -21,7 +21,7 @@ func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 	for n, c := range []struct {
 		listener, events string
 		echo, bot        bool
-		told             bool
+		emitted          bool
 	}{
 		{"stream", "economy.balance_changed", false, false, true},
 		{"stream", "economy.balance_changed", true, false, true},
@@ -50,7 +50,7 @@ func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 		one := &change{Change: batch.Change{By: event.From(by)}, entry: entry{UserID: "1", Delta: 1, Note: "test"}}
 		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, []*change{one}) })
 		want := "0 events, 0 to endpoints, 0 to streams"
-		if c.told {
+		if c.emitted {
 			if want = "1 events, 1 to endpoints, 0 to streams"; c.listener == "stream" {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}

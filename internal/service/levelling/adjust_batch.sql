@@ -33,6 +33,6 @@ WITH given AS MATERIALIZED (
 	SELECT s.*, CASE WHEN s.level > s.previous_level THEN 'xp.level_up' ELSE 'xp.level_down' END AS type
 	FROM (SELECT moved.*, :level_was AS previous_level, :level_is AS level FROM moved OFFSET 0) s
 	WHERE s.level <> s.previous_level
-), :told
+), :emit
 SELECT number, user_id, was AS previous_xp, is_now AS total_xp, updated_at
 FROM moved

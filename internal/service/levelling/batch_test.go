@@ -106,7 +106,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 	for n, c := range []struct {
 		listener, events string
 		echo, bot        bool
-		told             bool
+		emitted          bool
 	}{
 		{"none", "", false, false, false},
 		{"endpoint", "xp.level_up", false, false, true},
@@ -149,7 +149,7 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 			dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return adjustEach(ctx, tx, []*change{one}) })
 		}
 		want := "0 events, 0 to endpoints, 0 to streams"
-		if c.told {
+		if c.emitted {
 			if want = "1 events, 1 to endpoints, 0 to streams"; c.listener == "stream" {
 				want = "1 events, 0 to endpoints, 1 to streams"
 			}
@@ -174,7 +174,7 @@ func TestPsqlTakesTheStatements(t *testing.T) {
 	t.Parallel()
 	note := leaderboard.Levels.Noted("moved", batch.Guild, ":rank").For(64)
 	dbtest.WantPsql(t, dbtest.New(t).URL, adjustBatchSQL, adjustBatch.For(64), "rank", note,
-		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
+		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "emit", emitLevels)
 }
 
 // The statements contain the limits as numbers. A single change waits for locks; changes in a batch

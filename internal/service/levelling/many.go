@@ -48,7 +48,7 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	if err := write(ctx, tx, list[0].By.GuildID, held); err != nil {
 		return err
 	}
-	return tell(ctx, tx, list...)
+	return emit(ctx, tx, list...)
 }
 
 // holding is a member's record that is locked until the unit ends.

@@ -86,9 +86,9 @@ func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 			}
 			for _, query := range []string{
 				`SELECT coalesce(string_agg(concat_ws(':', user_id, total_xp, previous_xp), ' ' ORDER BY user_id), '') FROM levels WHERE guild_id = $1`,
-				`SELECT coalesce(string_agg(concat_ws(':', type, told #>> '{origin}', told #>> '{data}'), ' '
-						ORDER BY told #>> '{data,user_id}', occurred_at), '')
-					FROM webhook_events, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS told) p WHERE guild_id = $1`,
+				`SELECT coalesce(string_agg(concat_ws(':', type, event #>> '{origin}', event #>> '{data}'), ' '
+						ORDER BY event #>> '{data,user_id}', occurred_at), '')
+					FROM webhook_events, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS event) p WHERE guild_id = $1`,
 			} {
 				one, many := dbtest.Value[string](t, server.DB(), query, single.Guild), dbtest.Value[string](t, server.DB(), query, together.Guild)
 				if one != many {

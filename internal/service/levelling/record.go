@@ -38,7 +38,7 @@ var Records = transfer.Kind[moved]{
 		},
 		Shown: func(m *moved) transfer.Shown { return transfer.Shown{ID: m.UserID, UpdatedAt: &m.UpdatedAt} },
 		Store: setXP,
-		Tell:  tellRecords,
+		Tell:  emitRecords,
 	},
 }
 
@@ -93,15 +93,15 @@ var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 		), :rank
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`)
 
-// tellRecords emits events for the levels that the records have changed.
-func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
+// emitRecords emits events for the levels that the records have changed.
+func emitRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
 	list := make([]*change, len(rows))
 	for i, row := range rows {
 		a := &change{user: row.Is.UserID, row: levelRow(row)}
 		a.Applied, a.By = true, event.From(c.By).In(ctx)
 		list[i] = a
 	}
-	return tell(ctx, tx, list...)
+	return emit(ctx, tx, list...)
 }
 
 // levelRow returns the row that a record leads to.

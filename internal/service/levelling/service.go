@@ -168,8 +168,8 @@ type eventKind struct {
 	typ string
 }
 
-// tell records an event for each changed level, with one statement for each token and direction.
-func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
+// emit records an event for each changed level, with one statement for each token and direction.
+func emit(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[eventKind][]event.Change{}
 	for _, a := range list {
 		now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP)

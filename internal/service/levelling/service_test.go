@@ -90,14 +90,14 @@ func TestAdjustXP(t *testing.T) {
 		api.Do(t, "adjustXp", `{"user_id":"42","delta":0}`).Want(t, 200, `{"data":{"total_xp":100,"level":1,"previous_level":1}}`)
 		api.WantNoEvent(t)
 	})
-	t.Run("tells of several levels in one event", func(t *testing.T) {
+	t.Run("emits one event for several levels", func(t *testing.T) {
 		t.Parallel()
 		api := apitest.New(t, apitest.Scopes("levelling:write"))
 		api.Do(t, "adjustXp", `{"user_id":"42","delta":4675}`).Want(t, 200, `{"data":{"level":10,"previous_level":0}}`)
 		api.WantEvent(t, "xp.level_up", `{"data":{"level":10,"previous_level":0,"total_xp":4675}}`)
 		api.WantNoEvent(t)
 	})
-	t.Run("sets XP, and tells of a rise and of a fall", func(t *testing.T) {
+	t.Run("sets XP, and emits a rise and a fall", func(t *testing.T) {
 		t.Parallel()
 		api := apitest.New(t, apitest.Scopes("levelling:write", "levelling:read"))
 		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":1150}`).Want(t, 200, `{"data":{"total_xp":1150,"level":5,"previous_level":0}}`)

@@ -62,7 +62,7 @@ func TestABatchTellsOfLevelsAsACallDoes(t *testing.T) {
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1")
 	dbtest.Listen(t, d, "1", []string{event.LevelUp, event.LevelDown})
-	told := func(adjust func(ctx context.Context, tx *db.Tx, list []*change) error) (all string) {
+	emitted := func(adjust func(ctx context.Context, tx *db.Tx, list []*change) error) (all string) {
 		dbtest.Exec(t, d, `DELETE FROM webhook_deliveries`)
 		dbtest.Exec(t, d, `DELETE FROM webhook_events`)
 		dbtest.Exec(t, d, `DELETE FROM levels`)
@@ -92,12 +92,12 @@ func TestABatchTellsOfLevelsAsACallDoes(t *testing.T) {
 		}
 		return all
 	}
-	call := told(func(ctx context.Context, tx *db.Tx, list []*change) error {
+	call := emitted(func(ctx context.Context, tx *db.Tx, list []*change) error {
 		return adjustAll(ctx, tx, list, func(_ int, err error) error { return err })
 	})
-	together := told(func(ctx context.Context, tx *db.Tx, list []*change) error { return adjustEach(ctx, tx, list) })
+	together := emitted(func(ctx context.Context, tx *db.Tx, list []*change) error { return adjustEach(ctx, tx, list) })
 	if together != call || strings.Count(call, "\n") != 3 || !strings.Contains(call, `xp.level_down trace1 {"id":"ID"`) {
-		t.Errorf("a batch tells\n%s, a call\n%s", together, call)
+		t.Errorf("a batch emits\n%s, a call\n%s", together, call)
 	}
 }
 

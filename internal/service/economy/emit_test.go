@@ -13,9 +13,9 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
-// tellHow is a statement that emits events for given changes: user, event and previous balance, in
+// givenChanges is a statement that emits events for given changes: user, event and previous balance, in
 // several guilds.
-const tellHow = `
+const givenChanges = `
 	WITH moved AS (
 		SELECT guild_id, user_id, event_id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
 		       $5::timestamptz AS updated_at, $7::text AS origin, ''::text AS trace
@@ -31,7 +31,7 @@ func TestAChangeTellsItsEventAsRecordDoes(t *testing.T) {
 	dbtest.Listen(t, d, "1", []string{event.BalanceChanged})
 	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
 	by, reason := event.From(auth.By{GuildID: "1", ID: `a"b`}), `<ü> & "so"`
-	dbtest.Exec(t, d, tellHow+telling("moved.guild_id")+` SELECT`,
+	dbtest.Exec(t, d, givenChanges+emitting("moved.guild_id")+` SELECT`,
 		db.Array([]string{"1"}), db.Array([]string{"7"}), db.Array([]string{"e-1"}), db.Integers([]int64{37}), at, reason, by.JSON())
 	data, err := json.Marshal(gen.BalanceChange{
 		UserID: "7", Balance: 42, PreviousBalance: 37, Delta: 5, Reason: &reason, LedgerEntryID: "e-1",
@@ -68,7 +68,7 @@ func TestAStatementTellsSeveralGuilds(t *testing.T) {
 	dbtest.Exec(t, d, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		VALUES ('1', 'second', 'https://listener.test/', ARRAY[$1], '', '')`, event.BalanceChanged)
-	dbtest.Exec(t, d, tellHow+telling("moved.guild_id")+` SELECT`, db.Array([]string{"1", "2", "3", "1"}),
+	dbtest.Exec(t, d, givenChanges+emitting("moved.guild_id")+` SELECT`, db.Array([]string{"1", "2", "3", "1"}),
 		db.Array([]string{"7", "7", "7", "8"}),
 		db.Array([]string{"a", "b", "c", "d"}), db.Integers([]int64{1, 2, 3, 4}), time.Now(), nil, event.System("1").JSON())
 	var queued []string

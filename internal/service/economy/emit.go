@@ -2,9 +2,9 @@ package economy
 
 import "guildhall/internal/outbound/event"
 
-// telling returns the steps of a statement that emit economy.balance_changed for each
+// emitting returns the steps of a statement that emit economy.balance_changed for each
 // change. The event has the id of the ledger entry.
-func telling(guild string) string {
+func emitting(guild string) string {
 	return event.EmitDataSQL("moved", guild, "'economy.balance_changed'", `
 			'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now
 			|| ',"previous_balance":' || moved.is_now - moved.delta || ',"delta":' || moved.delta
