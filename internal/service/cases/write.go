@@ -26,7 +26,7 @@ var writer = transfer.Writer[row]{
 		Past:    func(c *row) bool { return c.CreatedAt != transfer.Pending },
 	},
 	Store: store,
-	Tell:  tell,
+	Emit:  emit,
 }
 
 func idOf(c *row) string { return c.ID }
@@ -83,8 +83,8 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tell records the events of cases that records have created or changed.
-func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+// emit records the events of cases that records have created or changed.
+func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
 		if r.Was == nil {

@@ -92,7 +92,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		note = imported
 	}
 	by := event.From(c.By).In(ctx)
-	n, err := db.Get[int](ctx, tx, setStatements[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
+	n, err := db.Get[int](ctx, tx, setStatements[c.Emit].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), note, by.JSON(), by.Trace)
 	if err != nil {
 		return fault.Wrap(err, "set balances in guild", c.By.GuildID)

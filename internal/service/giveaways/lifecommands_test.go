@@ -196,7 +196,7 @@ func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
 		guild, l.id, rapid.SampledFrom(lifeChannels).Draw(l.rt, "channel"), l.was.UpdatedAt)
 	run := l.asked(n, func(ctx context.Context) error {
 		tx := db.Write(ctx)
-		c, r := &transfer.Call{By: auth.By{GuildID: guild}, Now: time.Now(), Tell: true}, &transfer.Record{Text: []byte(record)}
+		c, r := &transfer.Call{By: auth.By{GuildID: guild}, Now: time.Now(), Emit: true}, &transfer.Record{Text: []byte(record)}
 		b := transfer.NewBatch(Records)
 		if _, err := b.Add(c, r); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
 		if err := errors.Join(b.Write(ctx, tx, c), r.Err); err != nil {
 			return err
 		}
-		return b.Tell(ctx, tx, c)
+		return b.Emit(ctx, tx, c)
 	})
 	c := called("move", run, "", nil)
 	c.effects = []func(life) []outcome{func(s life) []outcome { return []outcome{{s, ""}, {s, "record_changed"}} }}

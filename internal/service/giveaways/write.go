@@ -22,7 +22,7 @@ var writer = transfer.Writer[row]{
 	Revise: revise,
 	Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID, UpdatedAt: &g.UpdatedAt} },
 	Store:  store,
-	Tell:   tell,
+	Emit:   emit,
 	Finish: closeEntries,
 }
 
@@ -265,9 +265,9 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tell records the events of created and changed giveaways, each a millisecond after the previous
+// emit records the events of created and changed giveaways, each a millisecond after the previous
 // one and all with the final state.
-func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, heldGiveaways)
 	if err != nil {
 		return fault.Wrap(err, "read giveaways of guild", c.By.GuildID)

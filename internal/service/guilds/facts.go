@@ -257,7 +257,7 @@ func (f *Facts) store(ctx context.Context, tx *db.Tx, guild string, now time.Tim
 		f.Log.WarnContext(ctx, "what the chat platform says of a guild cannot be kept", "guild_id", guild, "error", schema.Describe(found))
 		return factsRefused, nil
 	}
-	c, rec := &transfer.Call{By: auth.System(guild), Now: now, Tell: true}, transfer.Record{Text: text}
+	c, rec := &transfer.Call{By: auth.System(guild), Now: now, Emit: true}, transfer.Record{Text: text}
 	if _, err := b.Add(c, &rec); err != nil {
 		return "", err
 	}
@@ -270,7 +270,7 @@ func (f *Facts) store(ctx context.Context, tx *db.Tx, guild string, now time.Tim
 	if rec.Result == transfer.Unchanged {
 		return factsUnchanged, nil
 	}
-	return factsChanged, b.Tell(ctx, tx, c)
+	return factsChanged, b.Emit(ctx, tx, c)
 }
 
 // oneLine returns a name with its control characters and line breaks replaced by spaces.

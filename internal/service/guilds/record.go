@@ -55,8 +55,8 @@ func Records(curve Curve) transfer.Kind[row] {
 			Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID} },
 			Store:  storeGuild,
 			Heard:  heardOf,
-			Tell: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-				return tellGuild(ctx, tx, c, curve, rows[0])
+			Emit: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+				return emitGuild(ctx, tx, c, curve, rows[0])
 			},
 		},
 	}
@@ -233,8 +233,8 @@ func Settings(curve Curve) transfer.Kind[settings] {
 			},
 			Shown: func(s *settings) transfer.Shown { return transfer.Shown{ID: s.GuildID, UpdatedAt: &s.UpdatedAt} },
 			Store: storeSettings,
-			Tell: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
-				return tellSettings(ctx, tx, c, curve, rows[0])
+			Emit: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
+				return emitSettings(ctx, tx, c, curve, rows[0])
 			},
 		},
 	}

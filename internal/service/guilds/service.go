@@ -88,7 +88,7 @@ func (s *Service) UpdateGuildSettings(ctx context.Context, r gen.UpdateGuildSett
 	if err != nil {
 		return nil, err
 	}
-	c, rec := &transfer.Call{By: by, Now: now, Tell: true}, transfer.Record{Text: *r.Body}
+	c, rec := &transfer.Call{By: by, Now: now, Emit: true}, transfer.Record{Text: *r.Body}
 	b := transfer.NewBatch(Settings(s.Curve))
 	if _, err := b.Add(c, &rec); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (s *Service) UpdateGuildSettings(ctx context.Context, r gen.UpdateGuildSett
 	if rec.Err != nil {
 		return nil, transfer.Fault(rec.Err, "body ")
 	}
-	if err := b.Tell(ctx, tx, c); err != nil {
+	if err := b.Emit(ctx, tx, c); err != nil {
 		return nil, err
 	}
 	is, err := getSettings(ctx, tx, by.GuildID)
@@ -128,9 +128,9 @@ func showSettings(g settings) gen.GuildSettings {
 	}
 }
 
-// tellGuild records an event for what a record has changed in the guild. A change of the number of
+// emitGuild records an event for what a record has changed in the guild. A change of the number of
 // members records none.
-func tellGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[row]) error {
+func emitGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[row]) error {
 	if r.Was == nil {
 		return nil // nobody can listen to a new guild
 	}
@@ -148,11 +148,11 @@ func tellGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r 
 			changed = append(changed, member.name)
 		}
 	}
-	return tellChanged(ctx, tx, c, curve, r.At, changed)
+	return emitChanged(ctx, tx, c, curve, r.At, changed)
 }
 
-// tellSettings records an event for changed settings.
-func tellSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
+// emitSettings records an event for changed settings.
+func emitSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
 	var changed []string
 	for _, member := range []struct {
 		name    string
@@ -168,10 +168,10 @@ func tellSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve,
 			changed = append(changed, member.name)
 		}
 	}
-	return tellChanged(ctx, tx, c, curve, r.At, changed)
+	return emitChanged(ctx, tx, c, curve, r.At, changed)
 }
 
-func tellChanged(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, at wire.Time, changed []string) error {
+func emitChanged(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, at wire.Time, changed []string) error {
 	if len(changed) == 0 {
 		return nil
 	}

@@ -38,7 +38,7 @@ var Records = transfer.Kind[moved]{
 		},
 		Shown: func(m *moved) transfer.Shown { return transfer.Shown{ID: m.UserID, UpdatedAt: &m.UpdatedAt} },
 		Store: setXP,
-		Tell:  emitRecords,
+		Emit:  emitRecords,
 	},
 }
 

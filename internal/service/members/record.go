@@ -57,7 +57,7 @@ var Records = transfer.Kind[row]{
 		Revise: revise,
 		Shown:  func(m *row) transfer.Shown { return transfer.Shown{ID: m.UserID, UpdatedAt: &m.UpdatedAt} },
 		Store:  store,
-		Tell:   emit,
+		Emit:   emit,
 	},
 }
 

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { apitest.Main(m, "Members") }
 
 func who(user string) apitest.Arg { return apitest.Path("userId", user) }
 
-// tell writes records of members with a new bot key.
-func tell(t testing.TB, a *apitest.API, rest string, records ...string) *apitest.Response {
+// writeMembers writes records of members with a new bot key.
+func writeMembers(t testing.TB, a *apitest.API, rest string, records ...string) *apitest.Response {
 	t.Helper()
 	return write(t, a.Bot(t, a.Guild).In(a.Guild), rest, records...)
 }
@@ -40,33 +40,33 @@ func write(t testing.TB, bot *apitest.API, rest string, records ...string) *apit
 func TestAMemberIsToldOfAndRead(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	tell(t, api, "", `"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png","joined_at":"2026-05-20T17:02:00Z"`).
+	writeMembers(t, api, "", `"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png","joined_at":"2026-05-20T17:02:00Z"`).
 		Want(t, 200, `{"data":[{"record":"member","id":"42","number":null,"result":"created"}]}`)
 	const mara = `{"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png","joined_at":"2026-05-20T17:02:00.000Z","left_at":null,"metadata":{}}`
 	api.Do(t, "getMember", "", who("42")).Want(t, 200, `{"data":`+mara+`}`)
 	api.WantEvent(t, "member.joined", `{"data":{"member":`+mara+`,"changed":["name","avatar_url","joined_at"]}}`)
 
-	tell(t, api, "", `"user_id":"42","name":"Mara"`).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","name":"Mara"`).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	api.WantNoEvent(t)
-	tell(t, api, "", `"user_id":"42","name":"Mara K.","left_at":"2026-06-01T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","name":"Mara K.","left_at":"2026-06-01T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.left", `{"data":{"member":{"name":"Mara K.","left_at":"2026-06-01T00:00:00.000Z"},"changed":["name","left_at"]}}`)
-	tell(t, api, "", `"user_id":"42","joined_at":"2026-05-21T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","joined_at":"2026-05-21T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.updated", `{"data":{"changed":["joined_at"]}}`)
-	tell(t, api, "", `"user_id":"42","joined_at":"2026-06-02T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","joined_at":"2026-06-02T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.joined", `{"data":{"changed":["joined_at"]}}`)
-	tell(t, api, "", `"user_id":"42","joined_at":null,"left_at":"2026-05-01T00:00:00Z","name":null`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","joined_at":null,"left_at":"2026-05-01T00:00:00Z","name":null`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"name":null,"joined_at":"2026-06-02T00:00:00.000Z","left_at":"2026-06-01T00:00:00.000Z"},"changed":["name"]}}`)
 
-	tell(t, api, "", `"user_id":"43"`, `"user_id":"44","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`).Want(t, 200, "")
+	writeMembers(t, api, "", `"user_id":"43"`, `"user_id":"44","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`).Want(t, 200, "")
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"user_id":"43"},"changed":[]}}`)
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"user_id":"44"},"changed":["joined_at","left_at"]}}`)
-	tell(t, api, `"tell":false,`, `"user_id":"45","joined_at":"2026-05-01T00:00:00Z"`).Want(t, 200, "")
+	writeMembers(t, api, `"tell":false,`, `"user_id":"45","joined_at":"2026-05-01T00:00:00Z"`).Want(t, 200, "")
 	api.WantNoEvent(t)
 	api.Do(t, "getMember", "", who("46")).WantError(t, 404, "not_found")
 	api.Do(t, "getMember", "", who("Mara")).WantError(t, 400, "invalid_request")
 	api.Next(t).Do(t, "getMember", "", who("42")).WantError(t, 404, "not_found")
 	api.As(t, "guild:read").Do(t, "getMember", "", who("42")).WantError(t, 403, "insufficient_scope")
-	tell(t, api, "", `"user_id":"42","if_updated_at":null`).WantError(t, 400, "invalid_request")
+	writeMembers(t, api, "", `"user_id":"42","if_updated_at":null`).WantError(t, 400, "invalid_request")
 }
 
 // A name or avatar that the platform shows is never refused; it is stored as far as it fits.
@@ -85,7 +85,7 @@ func TestWhatThePlatformShowsIsKeptAsFarAsItFits(t *testing.T) {
 		{`"avatar_url":"https://cdn.example.com/m.png"`, `"avatar_url":"https://cdn.example.com/m.png"`},
 	} {
 		user := fmt.Sprint(100 + i)
-		tell(t, api, `"tell":false,`, `"user_id":"`+user+`",`+c.given).Want(t, 200, `{"data":[{"result":"created"}]}`)
+		writeMembers(t, api, `"tell":false,`, `"user_id":"`+user+`",`+c.given).Want(t, 200, `{"data":[{"result":"created"}]}`)
 		api.Do(t, "getMember", "", who(user)).Want(t, 200, `{"data":{`+c.want+`}}`)
 	}
 }
@@ -97,7 +97,7 @@ func TestAnInstantThatLiesAheadIsNowOrSaysNothing(t *testing.T) {
 	api := apitest.New(t)
 	ahead := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	results := func(member, at string) string {
-		return tell(t, api, "", `"user_id":"42","`+member+`":"`+at+`"`).Want(t, 200, "").All(t, "result")[0]
+		return writeMembers(t, api, "", `"user_id":"42","`+member+`":"`+at+`"`).Want(t, 200, "").All(t, "result")[0]
 	}
 	var got []string
 	for _, member := range []string{"joined_at", "joined_at", "left_at", "left_at", "joined_at", "joined_at"} {
@@ -115,7 +115,7 @@ func TestAnInstantThatLiesAheadIsNowOrSaysNothing(t *testing.T) {
 func TestMembersAreListed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	tell(t, api, `"tell":false,`,
+	writeMembers(t, api, `"tell":false,`,
 		`"user_id":"1","name":"Ada","joined_at":"2026-05-01T00:00:00Z"`,
 		`"user_id":"2","name":"ÉMILE","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`,
 		`"user_id":"3","name":"émilie"`,
@@ -181,7 +181,7 @@ func TestTheMetadataOfAMemberIsChanged(t *testing.T) {
 	api.WantEvent(t, "member.updated", `{"data":{"changed":["metadata"]}}`)
 	api.Do(t, "updateMember", `{"metadata":{"a":null}}`, who("42")).Want(t, 200, `{"data":{"metadata":{"shop.customer_id":"C-1"}}}`)
 	api.WantNoEvent(t)
-	tell(t, api, "", `"user_id":"42","name":"Mara","metadata":{"bot.nick":"M"}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","name":"Mara","metadata":{"bot.nick":"M"}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"metadata":{"shop.customer_id":"C-1","bot.nick":"M"}},"changed":["name","metadata"]}}`)
 
 	names := func(n int) string {
@@ -193,7 +193,7 @@ func TestTheMetadataOfAMemberIsChanged(t *testing.T) {
 	}
 	api.Do(t, "updateMember", `{"metadata":`+names(48)+`}`, who("42")).Want(t, 200, "")
 	api.Do(t, "updateMember", `{"metadata":{"x":"y"}}`, who("42")).WantError(t, 422, "too_much_metadata")
-	tell(t, api, "", `"user_id":"42","metadata":{"x":"y"}`).WantError(t, 422, "too_much_metadata")
+	writeMembers(t, api, "", `"user_id":"42","metadata":{"x":"y"}`).WantError(t, 422, "too_much_metadata")
 	for _, body := range []string{``, `{}`, `{"metadata":null}`, `{"metadata":{"A":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"x","metadata":{}}`, `{"metadata":` + names(101) + `}`} {
 		api.Do(t, "updateMember", body, who("42")).WantError(t, 400, "invalid_request")
 	}

@@ -105,7 +105,7 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	c := &transfer.Call{By: by, Now: now, Tell: r.Body.Tell == nil || *r.Body.Tell}
+	c := &transfer.Call{By: by, Now: now, Emit: r.Body.Tell == nil || *r.Body.Tell}
 	given, _ := ctx.Value(membersKey{}).([]map[string]any)
 	if len(given) != len(r.Body.Records) {
 		return nil, errors.New("records that have not been checked")
@@ -136,9 +136,9 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	if err := refusal(list, skip); err != nil {
 		return nil, err
 	}
-	if c.Tell {
+	if c.Emit {
 		for _, b := range batches {
-			if err := b.Tell(ctx, tx, c); err != nil {
+			if err := b.Emit(ctx, tx, c); err != nil {
 				return nil, err
 			}
 		}

@@ -23,7 +23,7 @@ var entryWriter = transfer.Writer[entry]{
 	Revise: reviseEntry,
 	Shown:  func(e *entry) transfer.Shown { return transfer.Shown{ID: e.ID} },
 	Store:  storeEntries,
-	Tell:   tellEntries,
+	Emit:   emitEntries,
 }
 
 // kindRef returns the note that a call contains an entry of a kind for a ticket.
@@ -345,8 +345,8 @@ const storingTallies = `
 		  AND t.id = ANY ($2)
 		  AND t.id = more.id`
 
-// tellEntries records the events of messages and notes that records have created or changed.
-func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+// emitEntries records the events of messages and notes that records have created or changed.
+func emitEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	told := make(map[string][]event.Change)
 	for _, r := range rows {
 		if r.Is.Kind != kindMessage && r.Is.Kind != kindNote {

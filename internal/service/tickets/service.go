@@ -131,7 +131,7 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 	if t, err = closeTicket(ctx, tx, t, author, reason); err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, by, t, entry{Kind: kindClose, AuthorID: author, Content: or(reason, "Closed.")}, event.TicketClosed); err != nil {
+	if err := recordChange(ctx, tx, by, t, entry{Kind: kindClose, AuthorID: author, Content: or(reason, "Closed.")}, event.TicketClosed); err != nil {
 		return nil, err
 	}
 	return gen.CloseTicket200JSONResponse{Data: show(t)}, nil
@@ -158,7 +158,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	if t, err = reopenTicket(ctx, tx, t); err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, by, t, entry{Kind: kindReopen, AuthorID: author, Content: or(reason, "Reopened.")}, event.TicketReopened); err != nil {
+	if err := recordChange(ctx, tx, by, t, entry{Kind: kindReopen, AuthorID: author, Content: or(reason, "Reopened.")}, event.TicketReopened); err != nil {
 		return nil, err
 	}
 	return gen.ReopenTicket200JSONResponse{Data: show(t)}, nil
@@ -181,7 +181,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 	if t, err = claim(ctx, tx, t, user); err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, by, t, entry{Kind: kindClaim, Content: "Claimed by " + *user + "."}, event.TicketClaimed); err != nil {
+	if err := recordChange(ctx, tx, by, t, entry{Kind: kindClaim, Content: "Claimed by " + *user + "."}, event.TicketClaimed); err != nil {
 		return nil, err
 	}
 	return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
@@ -204,7 +204,7 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	if t, err = claim(ctx, tx, t, user); err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: "Assigned to " + or(user, "nobody") + "."}, event.TicketAssigned); err != nil {
+	if err := recordChange(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: "Assigned to " + or(user, "nobody") + "."}, event.TicketAssigned); err != nil {
 		return nil, err
 	}
 	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
@@ -254,8 +254,8 @@ func given(n nullable.Nullable[string]) *string {
 	return nil
 }
 
-// tell adds an entry to the transcript and records the event of a change.
-func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string) error {
+// recordChange adds an entry to the transcript and records the event of a change.
+func recordChange(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string) error {
 	e.AuthorType = bySystem
 	if _, err := write(ctx, tx, t, e); err != nil {
 		return err

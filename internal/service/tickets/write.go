@@ -29,7 +29,7 @@ var writer = transfer.Writer[row]{
 		Taken:   `SELECT number FROM tickets WHERE guild_id = $1 AND number = ANY ($2)`,
 	},
 	Store: store,
-	Tell:  tellChanges,
+	Emit:  emitChanges,
 }
 
 func idOf(t *row) string { return t.ID }
@@ -285,9 +285,9 @@ var storing = `
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
-// tellChanges records the events of created and changed tickets, each a millisecond after the
+// emitChanges records the events of created and changed tickets, each a millisecond after the
 // previous one and all with the final state.
-func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+func emitChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	stored, err := transfer.Stored(ctx, tx, c, rows, idOf, namedTickets)
 	if err != nil {
 		return fault.Wrap(err, "read tickets of guild", c.By.GuildID)

@@ -8,7 +8,7 @@
 // A Batch holds the records of one kind that are written together. Its Write locks the stored rows,
 // decodes each record into a copy of its row (an absent member stays, null clears a pointer),
 // checks the result, compares what records of the two rows would show, and stores the rows that
-// differ. Then Tell records the events. A refused record does not affect the others; the caller
+// differ. Then Emit records the events. A refused record does not affect the others; the caller
 // decides whether the call continues.
 //
 // A domain adds a kind in its record.go, with the Writer of its Kind:
@@ -16,7 +16,7 @@
 //   - Schema names the schema of the record (RecordCase), which requires only the members that
 //     identify the thing. A new row also needs the members that the kind's own schema
 //     (GuildFileCase) requires. Defaults of new rows come from the kind's New.
-//   - Key, Hold (mostly Held, with a statement that locks by key), Revise, Shown, Store, and Tell
+//   - Key, Hold (mostly Held, with a statement that locks by key), Revise, Shown, Store, and Emit
 //     if there are events. Revise restores what a record never changes: updated_at, and for a
 //     stored row created_at and source.
 //   - Counted if rows have numbers; then the kind's Find is needed too.

@@ -49,8 +49,8 @@ type Writer[R any] struct {
 	// Heard is called with the rows whose records were not refused, including unchanged ones, after
 	// the others are stored; may be nil.
 	Heard func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
-	// Tell records the events of the stored rows, after all kinds are stored; may be nil.
-	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+	// Emit records the events of the stored rows, after all kinds are stored; may be nil.
+	Emit func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 	// Finish is called at the end of an import, once for each guild in which it has created or
 	// changed rows; may be nil.
 	Finish func(ctx context.Context, tx *db.Tx, guild string) error
@@ -63,7 +63,7 @@ var ErrNothing = errors.New("there is nothing to take away")
 type Call struct {
 	By   auth.By
 	Now  time.Time // the transaction's time
-	Tell bool      // record events
+	Emit bool      // record events
 
 	// DatedLater makes rows get Pending as their instant; see Column.
 	DatedLater bool
@@ -172,9 +172,9 @@ type Batch interface {
 	// create such rows.
 	Counts() bool
 	MayCount(ctx context.Context, tx *db.Tx, c *Call) (bool, error)
-	// Write creates and changes rows; Tell records the events after all kinds are written.
+	// Write creates and changes rows; Emit records the events after all kinds are written.
 	Write(ctx context.Context, tx *db.Tx, c *Call) error
-	Tell(ctx context.Context, tx *db.Tx, c *Call) error
+	Emit(ctx context.Context, tx *db.Tx, c *Call) error
 }
 
 // NewBatch returns an empty batch of the kind.
@@ -339,8 +339,8 @@ func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R])
 	return nil
 }
 
-func (b *batch[R]) Tell(ctx context.Context, tx *db.Tx, c *Call) error {
-	if b.Writer.Tell == nil {
+func (b *batch[R]) Emit(ctx context.Context, tx *db.Tx, c *Call) error {
+	if b.Writer.Emit == nil {
 		return nil
 	}
 	var stored []*Row[R]
@@ -352,7 +352,7 @@ func (b *batch[R]) Tell(ctx context.Context, tx *db.Tx, c *Call) error {
 	if len(stored) == 0 {
 		return nil
 	}
-	return b.Writer.Tell(ctx, tx, c, stored)
+	return b.Writer.Emit(ctx, tx, c, stored)
 }
 
 // accepted returns the rows that are not refused.
