@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 )
 
@@ -128,17 +129,7 @@ func (l *lifeTest) answer(n *node) *command {
 		v = decision{State: StatePending, Step: c.Step}
 	}
 	d.limiter.end(c, v, time.Now())
-	r := result{
-		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-		Step: v.Step, Logged: v.Logged, StartedAt: l.now, Outcome: v.Outcome, decision: v, quiet: c.Quiet, suspect: c.Suspect,
-		recoveredAt: c.RecoveredAt,
-	}
-	if c.URL != nil {
-		r.url = *c.URL
-	}
-	if v.Error != "" {
-		r.Reason = &v.Error
-	}
+	r := newResult(c, v, egress.Response{}, l.now, 0)
 	out := called("answer "+string(v.Outcome), func(ctx context.Context) error {
 		if err := d.record(ctx, []result{r}); err != nil {
 			return err

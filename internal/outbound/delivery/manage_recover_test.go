@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/egress"
 )
 
 // recovers makes n events of an endpoint fail and recovers them.
@@ -44,18 +45,14 @@ func (w *deliveryDB) takes(d *Deliverer, e endpoint, n int) (rows []claimed) {
 	return rows
 }
 
-// recordOutcome records the same outcome for all claimed deliveries.
+// recordOutcome records the same outcome for each claimed delivery.
 func (w *deliveryDB) recordOutcome(d *Deliverer, rows []claimed, o outcome, pause time.Duration) {
 	w.t.Helper()
 	var batch []result
 	for _, c := range rows {
 		v := d.schedule.judge(c.Step, o, pause, 0.5)
 		d.limiter.end(c, v, time.Now())
-		batch = append(batch, result{
-			GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-			Step: v.Step, Logged: v.Logged, StartedAt: time.Now(), Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
-			recoveredAt: c.RecoveredAt,
-		})
+		batch = append(batch, newResult(c, v, egress.Response{}, time.Now(), 0))
 	}
 	if err := d.record(w.t.Context(), batch); err != nil {
 		w.t.Fatal(err)

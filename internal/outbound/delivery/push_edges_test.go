@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/egress"
 )
 
 // A result of an endpoint's old URL does not disable the endpoint.
@@ -37,11 +38,7 @@ func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
 	w.enable(e, false)
 	w.enable(e, true)
 	w.follows(d)
-	c := rows[0]
-	held := result{
-		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StateHeld,
-		decision: decision{State: StateHeld},
-	}
+	held := newResult(rows[0], decision{State: StateHeld}, egress.Response{}, time.Now(), 0)
 	if err := d.record(t.Context(), []result{held}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,10 +166,7 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 		}
 		w.exec(`UPDATE webhook_deliveries SET urgent = true`)
 		c := rows[0]
-		return c, result{
-			GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending, PauseMs: 3_600_000,
-			StartedAt: time.Now(), decision: decision{State: StatePending, Step: c.Step},
-		}
+		return c, newResult(c, decision{State: StatePending, Step: c.Step, Pause: time.Hour}, egress.Response{}, time.Now(), 0)
 	}
 	settle := func(r result, putAside bool) {
 		t.Helper()

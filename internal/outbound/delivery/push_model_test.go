@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 )
 
@@ -128,10 +129,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			}
 			c := rows[0]
 			v := DefaultSchedule().judge(c.Step, o, pause, 0.5)
-			r := result{
-				GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
-			}
+			r := newResult(c, v, egress.Response{}, now, 0)
 			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].record(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
 			}

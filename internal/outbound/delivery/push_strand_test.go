@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 )
 
@@ -187,11 +188,7 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 	if len(take()) != 1 {
 		t.Fatalf("%d tests are claimed", len(rows))
 	}
-	c := rows[0]
-	frozen := result{
-		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending,
-		decision: decision{State: StatePending},
-	}
+	frozen := newResult(rows[0], decision{State: StatePending}, egress.Response{}, time.Now(), 0)
 	if err := d.record(t.Context(), []result{frozen}); err != nil {
 		t.Fatal(err)
 	}
