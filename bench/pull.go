@@ -111,7 +111,7 @@ func (p *pulls) waiting() {
 	waits := func(calls int) {
 		all := func() bool {
 			rig.Pause(p, 200*time.Millisecond)
-			return p.node.Metric(p, "guildhall_webhook_waiting_callers") >= float64(calls*98/100) // the other polls are just being renewed
+			return p.node.Metric(p.Run, "guildhall_webhook_waiting_callers") >= float64(calls*98/100) // the other polls are just being renewed
 		}
 		p.Hold(p.Await(2*time.Minute, all), "%d calls wait", calls)
 	}

@@ -91,10 +91,10 @@ type counts struct {
 func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 	const name = "guildhall_webhook_transaction_duration_seconds"
 	for _, n := range nodes {
-		c.claims += max(0, n.Metric(p, name+`_count{kind="claim"`))
-		c.claimMs += max(0, 1000*n.Metric(p, name+`_sum{kind="claim"`))
-		c.settles += max(0, n.Metric(p, name+`_count{kind="record"`))
-		c.settleMs += max(0, 1000*n.Metric(p, name+`_sum{kind="record"`))
+		c.claims += n.Metric(p.Run, name+`_count{kind="claim"`)
+		c.claimMs += 1000 * n.Metric(p.Run, name+`_sum{kind="claim"`)
+		c.settles += n.Metric(p.Run, name+`_count{kind="record"`)
+		c.settleMs += 1000 * n.Metric(p.Run, name+`_sum{kind="record"`)
 	}
 	// The statements of a claim: two polls, one lock, one lease.
 	p.Get(&c, `

@@ -26,7 +26,7 @@ func keys(p *place) {
 		}})
 	})
 	gone := p.Await(sized(p, 5*time.Minute, 2*time.Minute), func() bool {
-		return p.Count(`SELECT count(*) FROM (SELECT FROM idempotency_keys WHERE created_at < now() - interval '25 hours' LIMIT 1) k`) == 0 &&
+		return p.Count(`SELECT count(*) FROM (SELECT 1 FROM idempotency_keys WHERE created_at < now() - interval '25 hours' LIMIT 1) k`) == 0 &&
 			responses.N() >= 10*callers
 	})
 	took := time.Since(begun)

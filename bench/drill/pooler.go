@@ -40,11 +40,11 @@ func pooler(p *place) {
 		return strings.Contains(unreachable.Log(), "GUILDHALL_LISTEN_URL has to name a direct connection")
 	}
 	p.Hold(p.Await(30*time.Second, told), "without it the log says so")
-	p.Hold(unreachable.Metric(p, "guildhall_listener_down") == 1, "and a metric")
+	p.Hold(unreachable.Metric(p.Run, "guildhall_listener_down") == 1, "and a metric")
 	p.Must(unreachable.Stop())
 
 	n := through.Serve(connections, "GUILDHALL_LISTEN_URL="+p.URL)
-	trusted := func() bool { return n.Metric(p, "guildhall_token_cache_in_sync") == 1 }
+	trusted := func() bool { return n.Metric(p.Run, "guildhall_token_cache_in_sync") == 1 }
 	p.Hold(p.Await(30*time.Second, trusted), "with it tokens are found in memory")
 	p.readAndWrite(n)
 }

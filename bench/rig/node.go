@@ -100,18 +100,15 @@ func (n *Node) Ready(ctx context.Context) bool {
 	return err == nil
 }
 
-// Metric returns the sum of the metrics that begin with this name and these labels, or -1 if there
-// is none.
-func (n *Node) Metric(ctx context.Context, name string) float64 {
-	text, err := n.get(ctx, "/metrics")
-	found := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`\S* (\S+)$`).FindAllSubmatch(text, -1)
-	if err != nil || found == nil {
-		return -1
-	}
-	sum := 0.0
-	for _, m := range found {
-		one, _ := strconv.ParseFloat(string(m[1]), 64) // cannot fail: the server has written the number
-		sum += one
+// Metric is the sum of the metrics that begin with this name and these labels; 0 when
+// there is none.
+func (n *Node) Metric(r *Run, name string) (sum float64) {
+	text, err := n.get(r, "/metrics")
+	r.Must(err)
+	for _, m := range regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`\S* (\S+)$`).FindAllSubmatch(text, -1) {
+		value, err := strconv.ParseFloat(string(m[1]), 64)
+		r.Must(err)
+		sum += value
 	}
 	return sum
 }

@@ -118,19 +118,19 @@ func (p *Place) Exec(statement string, args ...any) {
 
 // Get reads one row.
 func (p *Place) Get(into any, query string, args ...any) {
-	p.Must(p.SQL.GetContext(p, into, query, args...))
+	err := p.SQL.GetContext(p, into, query, args...)
+	p.Need(err == nil, "%.80s: %w", query, err)
 }
 
 // Select reads all rows.
 func (p *Place) Select(into any, query string, args ...any) {
-	p.Must(p.SQL.SelectContext(p, into, query, args...))
+	err := p.SQL.SelectContext(p, into, query, args...)
+	p.Need(err == nil, "%.80s: %w", query, err)
 }
 
-// Count reads a number. It returns -1 if Postgres does not respond, which may be temporary.
+// Count reads a number.
 func (p *Place) Count(query string, args ...any) (n int) {
-	if err := p.SQL.GetContext(p, &n, query, args...); err != nil {
-		return -1
-	}
+	p.Get(&n, query, args...)
 	return n
 }
 

@@ -105,7 +105,10 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 	is := func(status int) func() bool {
 		return func() bool {
 			res, _, err := get(t.Context(), s.client(t), s.ops+"/readyz", "")
-			return err == nil && res.StatusCode == status
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.StatusCode == status
 		}
 	}
 	library("$libdir/gone")

@@ -43,7 +43,10 @@ func TestANodeServesAndEndsThoughNobodyReadsItsLog(t *testing.T) {
 					t.Fatalf("the metrics show %q, %v", lines, err)
 				}
 				n, err := strconv.Atoi(strings.TrimSpace(lines[0][strings.LastIndexByte(lines[0], ' '):]))
-				return err == nil && (n > 0) == (name == "the reader is dead")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return (n > 0) == (name == "the reader is dead")
 			})
 			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)

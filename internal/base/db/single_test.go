@@ -23,8 +23,10 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	}
 	testutil.Eventually(t, "the backend's end", func() bool {
 		var n int
-		err := d.Reader().GetContext(ctx, &n, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, ended)
-		return err == nil && n == 0
+		if err := d.Reader().GetContext(ctx, &n, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, ended); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
 	})
 	within, leave, err := d.Enter(ctx)
 	if err != nil {

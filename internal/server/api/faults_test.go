@@ -174,7 +174,10 @@ func TestClientDisconnect(t *testing.T) {
 	for i := range 40 {
 		testutil.Eventually(t, "the retry's answer", func() bool {
 			a, err := server.Key(fmt.Sprint("gone-", i)).Try(op, `{"user_id":"9","delta":1}`)
-			return err == nil && a.Status == 200
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Status == 200
 		})
 	}
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":40}}`)

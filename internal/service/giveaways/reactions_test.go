@@ -43,8 +43,8 @@ func (s giveawayAPI) message(server *chattest.Server, id string) string {
 	s.t.Helper()
 	var message string
 	testutil.Eventually(s.t, "the message", func() bool {
-		err := s.DB().Reader().GetContext(context.Background(), &message, `SELECT coalesce(message_id, '') FROM giveaways WHERE id = $1`, id)
-		return err == nil && len(server.Reacted(channel, message, party)) > 0
+		message = dbtest.Value[string](s.t, s.DB(), `SELECT coalesce(message_id, '') FROM giveaways WHERE id = $1`, id)
+		return len(server.Reacted(channel, message, party)) > 0
 	})
 	return message
 }

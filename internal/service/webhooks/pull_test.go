@@ -370,7 +370,10 @@ func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	}
 	testutil.Eventually(t, "the token is known no more", func() bool {
 		a, err := guest.Try(apitest.Find(t, "getMe"), "")
-		return err == nil && a.Status == 401
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Status == 401
 	})
 	change(t, api)
 	(<-waits).WantError(t, 401, "invalid_token")
@@ -398,7 +401,10 @@ func TestACallerThatHasWaitedForLongIsAnswered(t *testing.T) {
 	}
 	testutil.Eventually(t, "the node has heard of it", func() bool {
 		a, err := other.Try(apitest.Find(t, "getMe"), "")
-		return err == nil && a.Status == 401
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Status == 401
 	})
 	change(t, api)
 	(<-waits).Want(t, 200, "")

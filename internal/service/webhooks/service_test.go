@@ -510,7 +510,10 @@ func TestCommandLine(t *testing.T) {
 	}
 	testutil.Eventually(t, "the redelivery", func() bool {
 		done, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{Status: "delivered"}, 10)
-		return err == nil && slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
 	})
 	if all, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
 		t.Errorf("Deliveries: %d, %v", len(all), err)
