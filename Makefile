@@ -40,19 +40,20 @@ TESTED = ./internal/outbound/delivery ./... # the longest first: the others need
 TESTS = bin/postgres with go test -p $(PACKAGES) -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test
-test: postgres bin/postgres ## run all tests, beside a Postgres of their own
+test: postgres bin/postgres ## run the tests, beside a Postgres of their own
 	$(TESTS) $(TESTED)
 
-# Tests that judge time stand in files with the build tag slow, and run alone, one after the other.
+# Tests that judge wall time or replay a disaster stand in files with the build tag slow, and run alone, one
+# after the other.
 SLOW = $(shell grep -rl --include='*_test.go' '^//go:build slow' bench cmd internal)
 
 .PHONY: test-slow
-test-slow: postgres bin/postgres ## run the tests that judge time, on a machine with nothing else to do
+test-slow: postgres bin/postgres ## run the tests that judge wall time or replay a disaster, on a machine with nothing else to do
 	bin/postgres with go test -p 1 -parallel 1 -count=1 -timeout 60m $(filter-out -tags browser,$(TESTFLAGS)) -tags slow \
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $(SLOW) | paste -sd'|' -))$$" $(addprefix ./,$(sort $(dir $(SLOW))))
 
 .PHONY: race
-race: postgres bin/postgres ## run all tests with the race detector: twice the time, and a C compiler is needed
+race: postgres bin/postgres ## run the tests with the race detector: twice the time, and a C compiler is needed
 	$(TESTS) -race $(TESTED)
 
 .PHONY: check

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -240,49 +239,6 @@ func TestServe(t *testing.T) {
 			t.Errorf("the log holds the token: %s", log)
 		}
 	})
-}
-
-// A caller that sends its request byte by byte is cut off, and other callers are not affected.
-// RELIABILITY.md, Overload.
-func TestSlowCallers(t *testing.T) {
-	t.Parallel()
-	s := serve(t, withGuild(t))
-	const slow = 240
-	begun := time.Now()
-	var wg sync.WaitGroup
-	var cut atomic.Int64
-	for i := range slow {
-		wg.Go(func() {
-			target, request := s.http, "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-			if i%3 == 0 { // sends the whole head and never the body
-				request = "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
-			}
-			c, err := net.Dial("tcp", strings.TrimPrefix(target, "http://"))
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			if i%3 != 1 { // every third caller sends nothing
-				_, _ = io.WriteString(c, request)
-			}
-			_ = c.SetReadDeadline(begun.Add(30 * time.Second))
-			_, err = io.Copy(io.Discard, c)
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				cut.Add(1)
-			}
-		})
-	}
-	client := s.client(t)
-	for range 50 {
-		s.served(t, client)
-	}
-	wg.Wait()
-	if cut.Load() != slow {
-		t.Errorf("%d of %d slow callers were cut off", cut.Load(), slow)
-	}
-	if took := time.Since(begun); took > 25*time.Second {
-		t.Errorf("cutting them off took %v", took)
-	}
 }
 
 // Stopping under load fails no request and resets no connection. RELIABILITY.md, Operation.

@@ -56,7 +56,7 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 		}
 	})
 	mapped := 0
-	for begun := time.Now(); (mapped < 100 || time.Since(begun) < 2*time.Second) && time.Since(begun) < time.Minute && !t.Failed(); {
+	for begun := time.Now(); (mapped < 100 || time.Since(begun) < 2*time.Second) && time.Since(begun) < 3*time.Minute && !t.Failed(); {
 		live, err := ranksAreThoseOfTheList(d)
 		if err != nil {
 			t.Error(err)

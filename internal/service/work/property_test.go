@@ -13,9 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
 	server "guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
@@ -283,24 +281,5 @@ func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 	n := dbtest.Value[int](t, api.DB(), `SELECT count(DISTINCT channel_message_id) FROM ticket_messages WHERE kind = 'message'`)
 	if n != callers {
 		t.Errorf("the transcripts have %d of the messages", n)
-	}
-}
-
-// An answer that is sent to one node is seen on another within half a second.
-func TestAnAnswerIsSeenOnAnotherNode(t *testing.T) {
-	t.Parallel()
-	one := apitest.New(t, apitest.ByBot())
-	id := ticket(t, one, "t1")
-	posted := inBackground(t, one, id, `{"content":"Hello"}`)
-	testutil.Eventually(t, "the bot is asked", func() bool { return dbtest.Value[int](t, one.DB(), `SELECT count(*) FROM bot_work`) == 1 })
-	work := dbtest.Value[string](t, one.DB(), `SELECT id FROM bot_work`)
-	began := time.Now()
-	dbtest.Do(t, one.DB(), func(ctx context.Context, tx *db.Tx) error { // a direct write, which wakes no node
-		_, _, err := chat.AnswerWork(ctx, tx, one.Guild, work, "bk_x", chat.Answer{MessageID: "12"})
-		return err
-	})
-	(<-posted).Want(t, 201, "")
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it has taken %v", took)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
@@ -18,7 +17,6 @@ func TestATicketMessageIsPostedByTheBot(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
 	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
-	began := time.Now()
 	posted := inBackground(t, api, id, `{"content":"Hello","author_id":"5"}`)
 	a := one(t, bot, "post_message")
 	if a.TicketID != id || a.ChannelID != "7001" || a.Content != "Hello" || len(a.WorkID) > 25 || a.guild != api.Guild {
@@ -27,9 +25,6 @@ func TestATicketMessageIsPostedByTheBot(t *testing.T) {
 	body := there.carryOut(a)
 	answer(t, bot, a, body).Want(t, 200, `{"data":{"work_id":"`+a.WorkID+`","result":"done","message_id":"1000000"}}`)
 	(<-posted).Want(t, 201, `{"data":{"content":"Hello","channel_message_id":"1000000"}}`)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it has taken %v", took)
-	}
 	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM stream_deliveries`); n != 0 {
 		t.Errorf("%d events wait that were answered", n)
 	}
@@ -61,13 +56,9 @@ func TestAMessageThatIsAnsweredLateStandsInTheTranscript(t *testing.T) {
 	api := apitest.New(t, apitest.ByBot())
 	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
 	keyed := api.Key("k")
-	began := time.Now()
 	body := `{"content":"Hello","author_id":"5"}`
 	api.Do(t, "createTicketMessage", `{"content":"Nobody comes back","author_id":"5"}`, apitest.Path("id", id)).
 		WantError(t, 502, "discord_send_failed")
-	if took := time.Since(began); took > 10500*time.Millisecond {
-		t.Errorf("the caller has waited for %v", took)
-	}
 	late := one(t, bot, "post_message")
 	posted := inBackground(t, keyed, id, body)
 	a := one(t, bot, "post_message")
