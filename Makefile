@@ -36,7 +36,7 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 
 # Tests wait more than they compute: four packages at a time keep two cores busy.
 PACKAGES = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
-TESTED = ./internal/outbound/delivery ./... # the longest first: the others need not wait for it
+TESTED = ./internal/outbound/delivery ./internal/server/dashboard ./cmd/guildhall ./... # the longest first: the others need not wait for them
 TESTS = bin/postgres with go test -p $(PACKAGES) -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test
@@ -120,6 +120,10 @@ vuln: ## look for known weaknesses in the dependencies
 .PHONY: bench
 bench: postgres bin/guildhall ## measure throughput and latency against the plainest program that does the same
 	go run ./bench all
+
+.PHONY: worst
+worst: postgres bin/guildhall ## measure the server's CPU for the worst request of each operation
+	go run ./bench worst
 
 .PHONY: drill
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)

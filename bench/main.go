@@ -31,6 +31,7 @@ var benches = []bench{
 	{"webhooks", "claims, latency and throughput of deliveries", webhookBench},
 	{"dashboard", "time to the first byte of each page for people", dashboardBench},
 	{"pull", "events that are fetched, from endpoints and from a stream", pullBench},
+	{"worst", "CPU of the server for each operation's worst legal and worst illegal request", worstBench},
 	{"growth", "cost for Postgres with few guilds and with many", growthBench},
 }
 

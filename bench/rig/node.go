@@ -150,6 +150,19 @@ func (n *Node) memory(name string) int {
 // CPU returns the CPU time that the server has used.
 func (n *Node) CPU() time.Duration { return computed(strconv.Itoa(n.PID)) }
 
+// Computed is the time that the server's own threads have spent computing, to the
+// microsecond; 0 where there is no /proc.
+func (n *Node) Computed() (spent time.Duration) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", n.PID))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread) // a thread may have ended
+		ns, _, _ := strings.Cut(string(text), " ")
+		one, _ := strconv.ParseInt(ns, 10, 64) // the system has written it
+		spent += time.Duration(one)
+	}
+	return spent
+}
+
 // CPU returns the CPU time that Postgres has used.
 func (p *Place) CPU() time.Duration {
 	var backend int

@@ -28,6 +28,16 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, nil
 })
 
+// Bound returns the bound that the document has under name, such as x-max-body, for an
+// operation, or else for all.
+func Bound(doc *openapi3.T, op *openapi3.Operation, name string) int {
+	n, own := op.Extensions[name].(float64)
+	if !own {
+		n, _ = doc.Extensions[name].(float64)
+	}
+	return int(n)
+}
+
 // Checker returns schema.Check bound to the named schema. It panics when the document has no such
 // schema.
 func Checker(name string) func(value any, found []schema.Problem) []schema.Problem {

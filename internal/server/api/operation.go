@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"guildhall/internal/base/schema"
+	"guildhall/internal/contract"
 )
 
 // Prefix is the path prefix of every operation.
@@ -67,8 +68,8 @@ func readOperations(doc *openapi3.T) operationMap {
 				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
 			}
 			op.OfGuild = ofGuild(doc, o)
-			op.MaxBody = int64(bound(doc, o, "x-max-body"))
-			op.MaxValues = bound(doc, o, "x-max-values")
+			op.MaxBody = int64(contract.Bound(doc, o, "x-max-body"))
+			op.MaxValues = contract.Bound(doc, o, "x-max-values")
 			ops[[2]string{method, echoPath}] = op
 			if method == http.MethodGet {
 				ops[[2]string{http.MethodHead, echoPath}] = op
@@ -76,15 +77,6 @@ func readOperations(doc *openapi3.T) operationMap {
 		}
 	}
 	return ops
-}
-
-// bound returns the number that the document sets under name for the operation, or for all.
-func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
-	n, own := o.Extensions[name].(float64)
-	if !own {
-		n, _ = doc.Extensions[name].(float64)
-	}
-	return int(n)
 }
 
 // reads reports whether the operation counts as a read.
