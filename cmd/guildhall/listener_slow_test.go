@@ -70,7 +70,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		secure := tls.Client(c, &tls.Config{RootCAs: s.roots, ServerName: "localhost"})
-		if _, err := io.WriteString(secure, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(secure, "GET /docs/rapidoc-min.js HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func openStreams(s *serving, n int) (int, io.Closer, error) {
 			{Name: ":method", Value: http.MethodGet},
 			{Name: ":scheme", Value: "https"},
 			{Name: ":authority", Value: "localhost"},
-			{Name: ":path", Value: "/docs/swagger-ui-bundle.js"},
+			{Name: ":path", Value: "/docs/rapidoc-min.js"},
 		} {
 			if err := e.WriteField(h); err != nil {
 				return i, c, err

@@ -16,7 +16,7 @@ import (
 // documentPaths lists all paths that are served without a token.
 var documentPaths = []string{
 	"/openapi.yaml", "/openapi.json", "/openapi-3.1.yaml", "/openapi-3.1.json", "/docs", "/docs/",
-	"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui-standalone-preset.js",
+	"/docs/rapidoc-min.js", "/docs/begin.js", "/docs/style.css",
 }
 
 // bare requests a document with exactly these headers.

@@ -2,70 +2,93 @@ package api
 
 import (
 	"bytes"
-	"errors"
+	"embed"
 	"html/template"
-	"net/http"
+	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
-	"github.com/swaggest/swgui"
-	"github.com/swaggest/swgui/v5emb"
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/internal/base/fault"
+	"guildhall/internal/contract"
 )
 
-// referencePath is the path of the API reference in HTML.
+// referencePath is where the browsable reference lives.
 const referencePath = "/docs"
 
-// referenceScript is the script that starts the reference. It is a file of its own because the page
-// shares its origin with the dashboard and must not contain inline scripts.
-const referenceScript = referencePath + "/begin.js"
-
-// referencePolicy is the reference's Content-Security-Policy. It allows only files of this server.
+// referencePolicy lets the reference load what this server serves, and nothing
+// from any other host.
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// referenceAssets returns the reference's files beside the page. They are read from the embedded
-// file system once.
+// viewerFiles are the reference's page and what it loads: RapiDoc, and what makes RapiDoc
+// show the contract. The page has no script inside, because it shares its origin with the
+// dashboard.
+//
+//go:embed viewer
+var viewerFiles embed.FS
+
+// referenceAssets are the files that the reference's page loads, compressed once.
 var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
 	pages := map[string]*page{}
-	for _, file := range []string{
-		"/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js", "/favicon-16x16.png", "/favicon-32x32.png",
+	for name, contentType := range map[string]string{
+		"rapidoc-min.js": "text/javascript; charset=utf-8", "begin.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
 	} {
-		contentType, body, err := referenceFile(swgui.Config{}, file)
+		body, err := viewerFiles.ReadFile("viewer/" + name)
 		if err != nil {
-			return nil, err
+			return nil, fault.Wrap(err, "read the reference")
 		}
-		pages[referencePath+file] = newPage(contentType, body)
+		pages[referencePath+"/"+name] = newPage(contentType, body)
 	}
 	return pages, nil
 })
 
-// referenceHead is shown above the reference and describes the installation. In dark mode the
-// page's colours are inverted, since Swagger UI has no dark theme.
-var (
-	referenceHead = template.Must(template.New("head").Parse(`<header class="about"><b>Guildhall {{.About.Version}}</b>
-<a href="/openapi.yaml">OpenAPI 3.0</a> <a href="/openapi-3.1.yaml">OpenAPI 3.1</a>
-{{with .About.Dashboard}}<a href="{{.}}">Dashboard</a>{{end}}
-{{range .Guides}}<a href="{{.URL}}">{{.Name}}</a>
-{{end}}</header>`))
-	referenceStyle = template.HTML(`<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-.about { max-width: 1460px; margin: 0 auto; padding: 12px 20px 0; font: 14px sans-serif; display: flex; flex-wrap: wrap; gap: 4px 16px; }
-@media (prefers-color-scheme: dark) {
-  html { color-scheme: light; background: #fff; filter: invert(.9) hue-rotate(180deg); }
-  .highlight-code, img { filter: invert(1) hue-rotate(180deg); }
-}
-@media (max-width: 639px) {
-  .swagger-ui .info .title { font-size: 26px; }
-  .swagger-ui .wrapper { padding: 0 12px; }
-  .swagger-ui .opblock .opblock-summary-operation-id, .swagger-ui .opblock .opblock-summary-description { display: none; }
-  .swagger-ui .opblock .opblock-summary-path { max-width: none; }
-  .swagger-ui .opblock-body, .swagger-ui .responses-inner { overflow-x: auto; }
-}
-</style>`)
-)
+var referencePage = template.Must(template.ParseFS(viewerFiles, "viewer/page.html"))
 
-// referencePages returns the reference's page and script.
+// listedTag is a tag of the contract as the page lists it.
+type listedTag struct {
+	Name, Description string
+	Operations        []listedOperation
+}
+
+// listedOperation is an operation as the page lists it for readers without a script.
+type listedOperation struct {
+	ID, Method, Path, Summary, Scope string
+	Paragraphs                       []string
+}
+
+// listedTags returns the tags of the contract with their operations, in the order of their
+// paths.
+func listedTags() ([]listedTag, error) {
+	doc, err := contract.Document()
+	if err != nil {
+		return nil, err
+	}
+	byTag := map[string][]listedOperation{}
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
+		operations := doc.Paths.Value(path).Operations()
+		for _, method := range slices.Sorted(maps.Keys(operations)) {
+			op := operations[method]
+			byTag[op.Tags[0]] = append(byTag[op.Tags[0]], listOperation(method, path, op))
+		}
+	}
+	tags := make([]listedTag, len(doc.Tags))
+	for i, tag := range doc.Tags {
+		tags[i] = listedTag{tag.Name, tag.Description, byTag[tag.Name]}
+	}
+	return tags, nil
+}
+
+func listOperation(method, path string, op *openapi3.Operation) listedOperation {
+	scope, _ := op.Extensions["x-required-scope"].(string)
+	return listedOperation{op.OperationID, method, path, op.Summary, scope, strings.Split(strings.TrimSpace(op.Description), "\n\n")}
+}
+
+// referencePages are the page of the browsable reference, below the path that the public
+// URL has.
 func referencePages(about About) (map[string]*page, error) {
 	var links []struct{ Name, URL string }
 	for _, g := range guides {
@@ -73,73 +96,18 @@ func referencePages(about About) (map[string]*page, error) {
 			links = append(links, struct{ Name, URL string }{g.Name, about.guide(g.Page)})
 		}
 	}
-	var head bytes.Buffer
-	if err := referenceHead.Execute(&head, map[string]any{"About": about, "Guides": links}); err != nil {
-		return nil, err
+	public, err := url.Parse(about.PublicURL)
+	if err != nil {
+		return nil, fault.Wrap(err, "read the public URL")
 	}
-	contentType, body, err := referenceFile(swgui.Config{
-		Title:       "Guildhall API",
-		SwaggerJSON: "/openapi.json",
-		SettingsUI: map[string]string{
-			"defaultModelsExpandDepth": "0", // the models are folded
-			"displayOperationId":       "true",
-			"filter":                   "true",
-		},
-		AppendHead:  referenceStyle,
-		PrependHTML: template.HTML(head.String()), //nolint:gosec // a template has made it
-	}, "/")
+	tags, err := listedTags()
 	if err != nil {
 		return nil, err
 	}
-	body = bytes.Replace(body, []byte("<title>Guildhall API - Swagger UI</title>"), []byte("<title>Guildhall API</title>"), 1)
-	body, script, err := withoutScripts(body)
-	if err != nil {
-		return nil, err
+	var body bytes.Buffer
+	if err := referencePage.Execute(&body, map[string]any{"About": about, "Base": public.Path, "Guides": links, "Tags": tags}); err != nil {
+		return nil, fault.Wrap(err, "write the reference")
 	}
-	shown := newPage(contentType, body)
-	return map[string]*page{referencePath: shown, referencePath + "/": shown, referenceScript: newPage("text/javascript; charset=utf-8", script)}, nil
+	shown := newPage("text/html; charset=utf-8", body.Bytes())
+	return map[string]*page{referencePath: shown, referencePath + "/": shown}, nil
 }
-
-// referenceFile returns one file of the reference.
-func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
-	cfg.BasePath = referencePath
-	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: referencePath + file}, Header: http.Header{}}
-	taken := &memoryWriter{header: http.Header{}}
-	v5emb.NewHandlerWithConfig(cfg).ServeHTTP(taken, req)
-	if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
-		return "", nil, errors.New("the reference lacks " + referencePath + file)
-	}
-	return taken.header.Get("Content-Type"), taken.body.Bytes(), nil
-}
-
-// withoutScripts removes the inline scripts from a page and returns them as one script, which the
-// page loads where the last one was. That is safe, because they only wait for the page to load.
-func withoutScripts(page []byte) (rest, script []byte, err error) {
-	const opens, closes = "<script>", "</script>"
-	for {
-		before, after, found := bytes.Cut(page, []byte(opens))
-		if !found {
-			break
-		}
-		inside, after, ended := bytes.Cut(after, []byte(closes))
-		if !ended {
-			return nil, nil, errors.New("a script of the reference's page does not end")
-		}
-		script, rest, page = append(script, inside...), append(rest, before...), after
-	}
-	if len(script) == 0 {
-		return nil, nil, errors.New("the reference's page has no script")
-	}
-	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
-}
-
-// memoryWriter is a ResponseWriter that writes to memory.
-type memoryWriter struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (t *memoryWriter) Header() http.Header         { return t.header }
-func (t *memoryWriter) WriteHeader(status int)      { t.status = status }
-func (t *memoryWriter) Write(b []byte) (int, error) { return t.body.Write(b) }

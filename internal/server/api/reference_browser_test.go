@@ -1,0 +1,195 @@
+//go:build browser
+
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api/apitest"
+)
+
+// inShadows are functions for the reference's page, whose elements stand in shadow trees
+// within shadow trees.
+const inShadows = `
+	function* every(root = document) {
+		for (const e of root.querySelectorAll('*')) { yield e; if (e.shadowRoot) yield* every(e.shadowRoot); }
+	}
+	function find(selector, text = '') { for (const e of every()) if (e.matches(selector) && e.textContent.includes(text)) return e; }
+	function shown(root = document.body) {
+		let text = '';
+		for (const n of [...(root.shadowRoot ? root.shadowRoot.childNodes : []), ...root.childNodes]) {
+			if (n.nodeType === 3) text += n.data; else if (n.nodeType === 1 && !['STYLE', 'SCRIPT'].includes(n.tagName)) text += shown(n);
+		}
+		return text;
+	}`
+
+// reference is the reference in a tab of a real browser, which may talk to nobody but the
+// test's server.
+type reference struct {
+	t    *testing.T
+	ctx  context.Context
+	page string
+}
+
+func openReference(t *testing.T, api *apitest.API) reference {
+	t.Helper()
+	program, err := testutil.Chromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 1600),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 4*time.Minute)
+	t.Cleanup(cancel)
+	r := reference{t: t, ctx: ctx}
+	r.page = strings.TrimSuffix(api.URL, "/api/v1") + "/docs"
+	r.opens()
+	return r
+}
+
+// opens opens the page anew.
+func (r reference) opens() {
+	r.t.Helper()
+	r.do(chromedp.Navigate(r.page))
+	r.waits(`find('rapi-doc') && shown().includes('adjustBalance')`)
+}
+
+func (r reference) do(actions ...chromedp.Action[chromedp.Void]) {
+	r.t.Helper()
+	if _, err := chromedp.Run(r.ctx, chromedp.Steps(actions...)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// evaluate is the value of an expression on the page.
+func evaluate[T any](r reference, expression string) T {
+	r.t.Helper()
+	v, err := chromedp.Run(r.ctx, chromedp.Evaluate[T]("(() => {"+inShadows+"; return "+expression+" })()"))
+	if err != nil {
+		r.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+func (r reference) waits(expression string) {
+	r.t.Helper()
+	testutil.Eventually(r.t, expression, func() bool { return evaluate[bool](r, "!!("+expression+")") })
+}
+
+// shows has the viewer show an operation, which is found by its name.
+func (r reference) shows(operation string) {
+	r.t.Helper()
+	r.waits(fmt.Sprintf(`(() => { const e = find('.nav-bar-path', %q); if (e) e.click(); return e })()`, operation+":"))
+	r.waits(fmt.Sprintf(`find('.section-gap--focused-mode h2, .expanded-endpoint-body h2, h2', %q)`, operation+":"))
+}
+
+// sends tries the operation out that is shown, and returns the response.
+func (r reference) sends(status string) string {
+	r.t.Helper()
+	evaluate[bool](r, `(() => { const old = find('.response-message'); if (old) old.textContent = ''; find('button[part~="btn-try"]').click(); return true })()`)
+	r.waits(fmt.Sprintf(`find('.response-message', %q)`, status))
+	_, response, _ := strings.Cut(evaluate[string](r, `shown(find('api-request'))`), "Response Status:")
+	return response
+}
+
+// The reference shows every operation by its name. With GUILDHALL_TEST_ARTIFACTS set to a
+// folder, a picture of the page is kept there.
+func TestTheReferenceInABrowser(t *testing.T) {
+	t.Parallel()
+	r := openReference(t, apitest.New(t))
+	text := evaluate[string](r, `shown(find('nav'))`)
+	each(t, func(t *testing.T, op apitest.Operation) {
+		if !strings.Contains(text, op.ID+": "+op.Spec.Summary) {
+			t.Error("the page does not show this operation")
+		}
+	})
+	if dir := os.Getenv("GUILDHALL_TEST_ARTIFACTS"); dir != "" {
+		picture, err := chromedp.Run(r.ctx, chromedp.CaptureScreenshot())
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "reference.png"), picture, 0o600)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// People with other eyes and hands can use the reference, in light and dark, on a desk and
+// on a phone.
+func TestTheReferenceIsAccessibleInABrowser(t *testing.T) {
+	t.Parallel()
+	axe, err := os.ReadFile("../dashboard/testdata/axe/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := openReference(t, apitest.New(t))
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 360} {
+			r.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			}), command(emulation.SetDeviceMetricsOverride,
+				emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 1200, DeviceScaleFactor: 1, Mobile: width < 640}))
+			r.opens()
+			for _, operation := range []string{"adjustBalance", "listCases"} {
+				r.shows(operation)
+				r.do(chromedp.Evaluate[chromedp.Void](string(axe) + "; undefined"))
+				r.do(chromedp.Evaluate[chromedp.Void](`window.judged = undefined; axe.run(document, {resultTypes: ['violations'], runOnly:
+					["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => { window.judged = JSON.stringify(
+					r.violations.map(v => [v.id, ...v.nodes.slice(0, 3).map(n => n.html + ' ' + n.any.map(c => c.message))])) }); undefined`))
+				r.waits(`window.judged`)
+				var found [][]string
+				if err := json.Unmarshal([]byte(evaluate[string](r, `window.judged`)), &found); err != nil || len(found) > 0 {
+					t.Errorf("%s in %s, %d pixels wide: %v %q", operation, scheme, width, err, found)
+				}
+				if wide := evaluate[int64](r, `document.documentElement.scrollWidth`); wide > width {
+					t.Errorf("%s in %s is %d pixels wide of %d", operation, scheme, wide, width)
+				}
+			}
+		}
+	}
+}
+
+// command is an action that sends one command of the protocol.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// A person tries a write out in the reference, twice in a row, and then another
+// one: each is made, as they come from the page, and nothing is taken for a repeat
+// of what was tried before.
+func TestWritesAreTriedOutInABrowser(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	r := openReference(t, api)
+	evaluate[bool](r, fmt.Sprintf(`(() => {
+		const scheme = find('rapi-doc').resolvedSpec.securitySchemes[0]; return find('rapi-doc').setApiKey(scheme.securitySchemeId, %q) || true })()`, api.Token))
+	r.shows("adjustBalance")
+	first := r.sends("200")
+	if second := r.sends("200"); second == first || strings.Contains(strings.ToLower(first+second), "idempotent-replay") {
+		t.Errorf("the second change is the first one again:\n%s\n%s", first, second)
+	}
+	r.shows("createCase")
+	r.sends("201")
+	api.Do(t, "listLedgerEntries", "").Want(t, 200, `{"data":[{"delta":30},{"delta":30}]}`)
+	api.Do(t, "listCases", "").Want(t, 200, `{"data":[{"type":"warn"}]}`)
+}
