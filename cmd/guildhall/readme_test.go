@@ -139,6 +139,7 @@ func TestTheFirstProgramsWork(t *testing.T) {
 		{"Go", "go", "main.go", "go run ."},
 	} {
 		t.Run(c.section, func(t *testing.T) {
+			t.Parallel()
 			if needRegistry(t, c.language); c.language == "ts" {
 				testutil.Program(t, "node")
 			}
