@@ -13,8 +13,14 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// maxPlaces is how many problems a message names at most.
-const maxPlaces = 5
+const (
+	// maxPlaces is how many problems a message names at most.
+	maxPlaces = 5
+	// maxCounted is how many further problems a message counts at most.
+	maxCounted = 500
+	// fewItems and fewMembers are how much of a large value is validated first.
+	fewItems, fewMembers = 100, 1000
+)
 
 func init() {
 	// This replaces kin-openapi's own check, a pattern that accepts 30 February.
@@ -64,7 +70,9 @@ func Join(found []Problem, say func(Problem) string) string {
 	for _, p := range found[:min(len(found), maxPlaces)] {
 		texts = append(texts, say(p))
 	}
-	if n := len(found) - maxPlaces; n > 0 {
+	if n := len(found) - maxPlaces; n > maxCounted {
+		texts = append(texts, fmt.Sprintf("and more than %d more", maxCounted))
+	} else if n > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(texts, "; ")
@@ -72,12 +80,48 @@ func Join(found []Problem, say func(Problem) string) string {
 
 // Visit checks a value against a schema and returns the problems in our own words. It reports a
 // violated rule of an object as a whole only if no member has a problem: a member's problem says
-// more.
+// more. If the beginning of a large value has more problems than a message counts, the rest
+// is not validated.
 func Visit(s *openapi3.Schema, value any) []Problem {
+	if begin, large := beginning(s, value); large {
+		if found := visit(s, begin); len(found) > maxPlaces+maxCounted {
+			return found
+		}
+	}
+	return visit(s, value)
+}
+
+// beginning returns an object without the items of its lists behind the first fewItems, or
+// with the members that the schema knows and the first fewMembers by name. It reports whether
+// anything was left out.
+func beginning(s *openapi3.Schema, value any) (begin map[string]any, large bool) {
+	object, _ := value.(map[string]any)
+	begin = object
+	if len(object) > fewMembers {
+		begin = make(map[string]any, fewMembers+len(s.Properties))
+		for i, name := range slices.Sorted(maps.Keys(object)) {
+			if i < fewMembers || s.Properties[name] != nil {
+				begin[name] = object[name]
+			}
+		}
+		return begin, true
+	}
+	for name, member := range object {
+		if list, _ := member.([]any); len(list) > fewItems {
+			if !large {
+				begin, large = maps.Clone(object), true
+			}
+			begin[name] = list[:fewItems]
+		}
+	}
+	return begin, large
+}
+
+func visit(s *openapi3.Schema, value any) []Problem {
 	if s.Not != nil {
 		members := *s
 		members.Not = nil
-		if found := Visit(&members, value); found != nil {
+		if found := visit(&members, value); found != nil {
 			return found
 		}
 	}

@@ -144,7 +144,7 @@ const snowflake = `^[1-9][0-9]{0,19}$`
 // filler makes values that are as large as their schemas allow.
 type filler struct {
 	doc           *openapi3.T
-	next          int // of the members and references that it names
+	next          int  // of the members and references that it names
 	strangers     bool // the members that it names have nothing in the guild
 	now           time.Time
 	texts, items  int // bounds of texts and lists, beside those of their schemas

@@ -151,6 +151,9 @@ func (p *post) attach(r *conversion, address, about *value) error {
 	if f.ContentType, err = r.text(about.get(either(about, "content_type", "contentType")), 128); err != nil {
 		return err
 	}
+	if strings.ContainsFunc(f.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
+		f.ContentType = "" // no media type
+	}
 	if size := about.get("size"); !size.none() {
 		n, err := r.number(size)
 		if err != nil {
@@ -172,9 +175,10 @@ func lastWord(url string) string {
 	return url
 }
 
-// isAddress reports whether a text is an https address of at most so many characters.
+// isAddress reports whether a text is an https address of at most so many characters, all of
+// them ASCII.
 func isAddress(s string, most int) bool {
-	return strings.HasPrefix(s, "https://") && !strings.ContainsAny(s, " \t\r\n") && utf8.RuneCountInString(s) <= most
+	return strings.HasPrefix(s, "https://") && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' }) && len(s) <= most
 }
 
 // split cuts a text into pieces of at most maxContent characters. Blank pieces are dropped.
