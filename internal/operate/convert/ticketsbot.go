@@ -21,7 +21,7 @@ var ticketsBotFormat = &format{
 	where: "data.zip and transcripts.zip of the bot's export, and transcripts that were saved singly; in any order, in one call.",
 	notes: []string{
 		"Tickets come first, then their transcripts. A rating becomes a note, and so do the answers of an exit survey, with their questions.",
-		"A transcript whose ticket is not in data.json is left out.",
+		"A transcript whose ticket is not in data.json is left out, and so is a second one of a ticket.",
 	},
 	flags: []string{"source-guild", "numbers"},
 	table: []row{
