@@ -30,6 +30,7 @@ const (
 // kitchen is a folder with the programs of docs/recipes.md, beside that of guildhall dev.
 type kitchen struct {
 	dev, dir string
+	key      string // of the bot
 	discord  *standIn
 	env      []string
 }
@@ -65,8 +66,8 @@ func newKitchen(t *testing.T) *kitchen {
 	install := strings.Split(one(t, codeOf(t, "docs/integrate/first-program.md", "TypeScript"), "sh"), "\n")
 	shell(t, k.dir, append([]string{". '" + k.dev + "/.guildhall/env'"}, append(install[:2],
 		"npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck *.mts")...)...)
-	key := lastLine(shell(t, k.dev, ". .guildhall/env", k.guildhall("bot-key create --name shop --allow-ip 127.0.0.1,::1")+" | head -n 1"))
-	k.env = append(os.Environ(), "BOT_KEY="+key, "DISCORD_API="+k.discord.URL, "DISCORD_BOT_TOKEN=bot-token", "VIP_ROLE_ID=42",
+	k.key = lastLine(shell(t, k.dev, ". .guildhall/env", k.guildhall("bot-key create --name shop --allow-ip 127.0.0.1,::1")+" | head -n 1"))
+	k.env = append(os.Environ(), "BOT_KEY="+k.key, "DISCORD_API="+k.discord.URL, "DISCORD_BOT_TOKEN=bot-token", "VIP_ROLE_ID=42",
 		"DISCORD_CLIENT_ID=7", "DISCORD_CLIENT_SECRET=hush")
 	return k
 }
@@ -145,6 +146,13 @@ func (k *kitchen) get(t *testing.T, path string) map[string]any {
 	return body.Data
 }
 
+// send writes with the bot's key.
+func (k *kitchen) send(t *testing.T, method, path, body string) {
+	t.Helper()
+	shell(t, k.dev, ". .guildhall/env", `curl -sS --fail-with-body --cacert "$GUILDHALL_CA" -H 'Authorization: Bearer `+k.key+`' `+
+		`-H 'Guild-Id: 402187554310020096' -H 'Content-Type: application/json' -X `+method+` -d '`+body+`' "$GUILDHALL_URL`+path+`"`)
+}
+
 func (k *kitchen) balance(t *testing.T, user string) float64 {
 	t.Helper()
 	return k.get(t, "/economy/wallet/"+user)["balance"].(float64)
@@ -210,6 +218,15 @@ func TestTheRecipesWork(t *testing.T) {
 			t.Errorf("the leaderboard is %s", page)
 		}
 	})
+	t.Run("a week", func(t *testing.T) {
+		wantMatch(t, "weekly.mts", k.run(t, "weekly.mts"), `^This guild does not count weeks\.\n$`)
+		k.send(t, "PATCH", "/guild/settings", `{"levelling":{"periods":true}}`)
+		k.send(t, "POST", "/levelling/adjust", `{"user_id":"`+buyer+`","delta":12}`)
+		testutil.Eventually(t, "the gain is counted", func() bool {
+			return strings.HasSuffix(k.run(t, "weekly.mts"), ":\n1. "+buyer+": 12 XP\n")
+		})
+		wantMatch(t, "weekly.mts", k.run(t, "weekly.mts 2026-06-17"), `^From 2026-06-15 until 2026-06-22:\n$`)
+	})
 	t.Run("who a visitor is", func(t *testing.T) { signsIn(t, k) })
 	t.Run("a shop", func(t *testing.T) { sells(t, k) })
 	t.Run("daily", func(t *testing.T) {
@@ -267,6 +284,7 @@ func answerOf(t *testing.T, client *http.Client, address string) (*http.Response
 
 // signsIn goes where a browser goes. Discord's page, where people agree, is left out.
 func signsIn(t *testing.T, k *kitchen) {
+	t.Helper()
 	site := k.serves(t, "signin.mts", "3001")
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -300,6 +318,7 @@ func signsIn(t *testing.T, k *kitchen) {
 
 // sells buys a role for a member who gets it, and for one who has left.
 func sells(t *testing.T, k *kitchen) {
+	t.Helper()
 	k.begin(t, "grant.mts")
 	testutil.Eventually(t, "the stream has begun", func() bool {
 		return strings.Contains(shell(t, k.dev, ". .guildhall/env", k.guildhall("stream list")), "shop-roles")
