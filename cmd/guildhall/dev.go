@@ -121,6 +121,11 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	if err != nil {
 		return err
 	}
+	show, err := addShowcase(ctx, databaseURL, c.Env, settings.hooks)
+	if err != nil {
+		return fault.Wrap(err, "add to the demo guild")
+	}
+	show.receive(ctx)
 	for _, address := range []string{settings.HTTPSListen, settings.HTTPListen} {
 		if !onThisMachine(address) {
 			log.Warn("guildhall dev listens beyond this machine: everyone there can reach it, with demo data and a certificate of its own", "address", address)
@@ -141,6 +146,9 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 			}
 			if err := errors.Join(here.write(running), writeEnv(dir, at, ca, token.Secret)); err != nil {
 				log.Warn("other programs will not find this server", "error", err)
+			}
+			if err := show.call(ctx, "https://localhost"+portOf(at.https), ca); err != nil {
+				log.Warn("the demo guild lacks the calls of its shop", "error", err)
 			}
 			return c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
 		},

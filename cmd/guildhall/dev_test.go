@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
@@ -62,6 +63,7 @@ func TestDevOverAnotherDatabase(t *testing.T) {
 
 	// Receivers on this machine are allowed for dev and for the commands.
 	at := filepath.Join(dir, ".guildhall")
+	dbtest.Exec(t, d.DB, `DELETE FROM webhook_endpoints`) // one of the demo's fails, which doctor says
 	call(t, "", "webhook", "add", "--dir", at, "--guild", guildfile.DemoGuild, "--url", "http://127.0.0.1:1/", "--all-events").ok(t)
 	wantMatch(t, "doctor", call(t, "", "doctor", "--dir", at).out, `(?m)^ok +endpoints `)
 }
@@ -159,4 +161,42 @@ func TestDevHasItsGuildBackAfterItWasRemoved(t *testing.T) {
 			t.Errorf("after %q nobody has a wallet", day)
 		}
 	}
+}
+
+// The first start shows what the pages of records are for: a token has changed a balance and was
+// refused a call, one endpoint is healthy and one fails, a giveaway was drawn, and a ticket has a
+// file. Later starts do not repeat the change, and answer the endpoints' deliveries again.
+func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	dir := t.TempDir()
+	start := func() *process {
+		p := begin(t, dir, anyPorts, "dev", "--database-url", base.URL)
+		p.says(t, "Ctrl-C stops everything")
+		return p
+	}
+	p := start()
+	holds := func(what, query string) {
+		t.Helper()
+		testutil.Eventually(t, what, func() bool { return dbtest.Value[bool](t, base.DB, query) })
+	}
+	holds("the token has changed a balance", `
+		SELECT count(*) = 1 FROM ledger_entries e JOIN api_tokens t ON e.note = 'api:token=' || t.id AND t.name = 'Shop' WHERE e.delta = 500 AND e.reference = 'order-812'`)
+	holds("the mirror has taken it, and the old panel has not", `
+		SELECT count(*) FILTER (WHERE e.description = 'Mirror' AND d.state = 'delivered') = 1
+		   AND count(*) FILTER (WHERE e.description = 'Old panel' AND d.response_class = '4xx') = 1
+		FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE d.event_type = 'economy.balance_changed'`)
+	holds("a giveaway was drawn", `SELECT count(*) > 0 FROM giveaway_draws`)
+	holds("a ticket has a file", `SELECT count(*) > 0 FROM ticket_messages WHERE attachments <> '[]'`)
+	holds("a call was refused", `SELECT count(*) = 1 FROM usage_refusals WHERE operation = 'listCases' AND code = 'insufficient_scope'`)
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	p.exits(t, 30*time.Second)
+	start()
+	dbtest.Exec(t, base.DB, `UPDATE webhook_deliveries SET state = 'pending', due_at = now(), lease_until = NULL WHERE state = 'delivered'`)
+	dbtest.Exec(t, base.DB, `UPDATE webhook_schedule SET next_due = now()`)
+	holds("the mirror takes deliveries again", `
+		SELECT min(attempts) > 1 FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE e.description = 'Mirror' AND d.event_type = 'economy.balance_changed'`)
+	holds("the change is not repeated", `SELECT count(*) = 1 FROM ledger_entries WHERE reference = 'order-812'`)
 }

@@ -250,6 +250,7 @@ func (g *demo) support() {
 			lines = lines[:1]
 		}
 		log.talk(opener, helper, lines)
+		log.attach(story.file)
 		t.UpdatedAt = log.messages[len(log.messages)-1].CreatedAt
 		if !open {
 			status, t.CloseReason, t.ClosedByID = "closed", &story.outcome, &helper
@@ -287,6 +288,16 @@ func (t *transcript) talk(opener, helper string, lines []string) {
 		default:
 			t.add("message", helper, "staff", text)
 		}
+	}
+}
+
+// attach adds a file to the first message, unless the name is empty.
+func (t *transcript) attach(name string) {
+	i := slices.IndexFunc(t.messages, func(m gen.GuildFileTicketMessage) bool { return *m.Kind == "message" })
+	if name != "" && i >= 0 {
+		t.messages[i].Attachments = []gen.RecordAttachment{{
+			Name: name, URL: "https://cdn.example.com/attachments/" + t.ticket + "/" + name, ContentType: new("image/png"), Size: new(int64(48_213)),
+		}}
 	}
 }
 

@@ -42,11 +42,13 @@ var demoReasons = map[gen.GuildFileCaseType][]string{
 }
 
 // demoTicket is a conversation: opener and helper in turn, from the second line on claimed by the
-// helper. A line that begins with # is an internal note.
+// helper. A line that begins with # is an internal note. The first message has the file, if there
+// is one.
 type demoTicket struct {
 	subject string
 	lines   []string
 	outcome string
+	file    string
 }
 
 var demoTickets = []demoTicket{
@@ -60,6 +62,7 @@ var demoTickets = []demoTicket{
 			"Yes, perfect. Thank you!",
 		},
 		"Role given back.",
+		"",
 	},
 	{
 		"Report: suspicious link",
@@ -71,6 +74,7 @@ var demoTickets = []demoTicket{
 			"Here it is. I did not click anything.",
 		},
 		"Account banned and reported to the network.",
+		"",
 	},
 	{
 		"Payout of the quiz night",
@@ -81,6 +85,7 @@ var demoTickets = []demoTicket{
 			"Found it, the list was missing two names. 200 shells are on their way.",
 		},
 		"200 shells paid out.",
+		"",
 	},
 	{
 		"Appeal of a warning",
@@ -93,6 +98,7 @@ var demoTickets = []demoTicket{
 			"You are right, the tags were there. The warning is revoked, sorry about that.",
 		},
 		"Warning revoked.",
+		"",
 	},
 	{
 		"Partnership",
@@ -103,6 +109,7 @@ var demoTickets = []demoTicket{
 			"Thank you. The team talks about partners on Sundays, you will hear from us.",
 		},
 		"Passed on to the team meeting.",
+		"",
 	},
 	{
 		"Giveaway prize",
@@ -112,6 +119,7 @@ var demoTickets = []demoTicket{
 			"Medium, please. Thank you so much!",
 		},
 		"Size noted, prize ordered.",
+		"",
 	},
 	{
 		"Bot does not answer",
@@ -121,6 +129,7 @@ var demoTickets = []demoTicket{
 			"Works again!",
 		},
 		"Solved itself after the update.",
+		"rank-error.png",
 	},
 }
 
