@@ -15,12 +15,12 @@ import (
 	"guildhall/internal/server/failure"
 )
 
-// need says how old the platform's word may be for a purpose, how long a caller
-// waits for a newer one, and how old it may be when none comes in that time.
+// need says how old the platform's answer may be for a purpose, how long a caller waits for a newer
+// answer, and how old the answer may be if no newer one comes in that time.
 type need struct{ age, wait, grace time.Duration }
 
 var (
-	// A slow platform costs a page pageWait at most.
+	// A slow platform delays a page by at most pageWait.
 	toList   = need{10 * time.Minute, pageWait, 0}
 	toSee    = need{time.Minute, pageWait, 10 * time.Minute}
 	toChange = need{0, changeWait, 0}
@@ -29,27 +29,26 @@ var (
 const (
 	pageWait   = 300 * time.Millisecond
 	changeWait = 2 * time.Second
-	// oneQuestion is the time in which one question is put for a person and a
-	// guild, whatever becomes of it. So a change may rest on a word that old.
+	// oneQuestion is the time in which at most one question about a person and a guild is sent to
+	// the platform, whatever the answer. So a change may rely on an answer of that age.
 	oneQuestion = time.Second
-	// absentAge is how long a guild is taken for one that the bot is not in. Each
-	// question about such a guild is a refused call, and too many of those have
-	// the platform ban the bot's address.
+	// absentAge is how long a guild counts as one without the bot. Each question about such a guild
+	// is a refused call, and too many refused calls make the platform ban the bot's address.
 	absentAge = 10 * time.Second
-	// maxPermissions bounds what is remembered.
+	// maxPermissions is the maximum number of stored answers.
 	maxPermissions = 20_000
 )
 
 var errPlatformAway = fault.New(fault.Unavailable, "discord_unavailable",
 	"Discord does not answer, so nobody can tell whether you may still manage this server. Nothing was changed. Try again in a moment.").After(10 * time.Second)
 
-// guild is a guild as the pages name it.
+// guild is a guild as the pages show it.
 type guild struct {
 	ID   string `db:"id"`
 	Name string `db:"name"`
 }
 
-// limited lets nobody pass whose address has no sign-ins left, and spends one.
+// limited refuses a request if its address has no sign-ins left, and takes one from its bucket.
 func limited(next handler) handler {
 	return func(c *call) (reply, error) {
 		if r := c.cfg.Limits.Spend(c.ctx, auth.LoginKey(c.from), c.cfg.Login); !r.Allowed {
@@ -60,7 +59,7 @@ func limited(next handler) handler {
 	}
 }
 
-// byDiscord is limited, where people sign in with Discord.
+// byDiscord is limited, on servers where people sign in with Discord.
 func byDiscord(next handler) handler {
 	return func(c *call) (reply, error) {
 		if c.cfg.Discord == nil {
@@ -70,7 +69,7 @@ func byDiscord(next handler) handler {
 	}
 }
 
-// signedIn lets nobody pass who has not signed in.
+// signedIn refuses a request without a session.
 func signedIn(next handler) handler {
 	return func(c *call) (reply, error) {
 		if c.who.ID == "" {
@@ -80,8 +79,8 @@ func signedIn(next handler) handler {
 	}
 }
 
-// managing lets only those pass who may manage the guild in the path. Others cannot
-// tell the guild from one that does not exist.
+// managing refuses a request unless the person may manage the guild in the path. For other people,
+// the response is the same as for a guild that does not exist.
 func managing(next handler) handler {
 	return func(c *call) (reply, error) {
 		g, err := c.enter(c.r.PathValue("guild"))
@@ -115,8 +114,8 @@ func (c *call) enter(id string) (guild, error) {
 	return g, nil
 }
 
-// stillTheirs returns those of the guilds that the caller may manage, and how
-// many the platform has not told of in time.
+// stillTheirs returns the guilds that the caller may still manage, and for how many others the
+// platform has not answered in time.
 func (c *call) stillTheirs(guilds []guild) (theirs []guild, unsure int) {
 	type answer struct {
 		may bool
@@ -139,18 +138,18 @@ func (c *call) stillTheirs(guilds []guild) (theirs []guild, unsure int) {
 	return theirs, unsure
 }
 
-// access knows what the platform has said about who may manage what, and asks it.
+// access stores the platform's answers about who may manage which guild, and asks the platform.
 type access struct {
 	discord *Discord
 	now     func() time.Time
 
-	mu        sync.Mutex         // guards what follows
+	mu        sync.Mutex         // guards the fields below
 	words     map[[2]string]word // by guild and user
 	questions map[[2]string]*question
-	absent    map[string]time.Time // guilds that the bot was not in, and when
+	absent    map[string]time.Time // guilds without the bot, and since when
 }
 
-// word is what the platform has said.
+// word is an answer of the platform.
 type word struct {
 	rights chat.Rights
 	at     time.Time
@@ -159,10 +158,10 @@ type word struct {
 	presumed bool
 }
 
-// question is the newest that was put about somebody in a guild.
+// question is the newest question about a person and a guild.
 type question struct {
 	begun time.Time
-	done  chan struct{} // closed when what follows is written
+	done  chan struct{} // closed when the fields below are set
 	word  word
 	err   error
 }
@@ -180,8 +179,8 @@ func newAccess(d *Discord, now func() time.Time) *access {
 	return &access{discord: d, now: now, words: map[[2]string]word{}, questions: map[[2]string]*question{}, absent: map[string]time.Time{}}
 }
 
-// may reports whether p may manage the guild. An operator's link says so for
-// its one guild. Anybody else's right is the platform's to tell.
+// may reports whether p may manage the guild. An operator's link gives that right for its one
+// guild. Every other person's right comes from the platform.
 func (a *access) may(ctx context.Context, p person, guild string, n need) (bool, error) {
 	w, err := a.word(ctx, p, guild, n)
 	return w.rights.Manage, err
@@ -225,8 +224,8 @@ func (a *access) word(ctx context.Context, p person, guild string, n need) (word
 	return word{}, errPlatformAway.Because(why)
 }
 
-// look returns the platform's last word, with the question to wait for unless
-// that word is new enough.
+// look returns the platform's last answer, together with the question to wait for if that answer is
+// too old.
 func (a *access) look(ctx context.Context, p person, guild string, n need) (word, *question) {
 	key := [2]string{guild, p.ID}
 	a.mu.Lock()
@@ -239,7 +238,7 @@ func (a *access) look(ctx context.Context, p person, guild string, n need) (word
 	if known && now.Sub(last.at) < n.age {
 		return last, nil
 	}
-	if last.at.Before(p.Since) { // signing in was the platform's word too, but for whether the bot is there
+	if last.at.Before(p.Since) { // the sign-in was an answer of the platform too, except for whether the bot is in the guild
 		last = word{chat.Rights{Manage: true}, p.Since, true}
 		if n == toList && now.Sub(last.at) < n.age {
 			return last, nil
@@ -250,13 +249,13 @@ func (a *access) look(ctx context.Context, p person, guild string, n need) (word
 		a.tidy()
 		q = &question{begun: now, done: make(chan struct{})}
 		a.questions[key] = q
-		// The next caller has use for the answer, even if this one has gone.
+		// The next request can use the answer, even if this request has ended.
 		go a.ask(context.WithoutCancel(ctx), key, q)
 	}
 	return last, q
 }
 
-// ask puts the question.
+// ask sends the question to the platform.
 func (a *access) ask(ctx context.Context, key [2]string, q *question) {
 	rights, err := a.discord.rightsOf(ctx, key[0], key[1])
 	a.mu.Lock()
@@ -274,7 +273,8 @@ func (a *access) ask(ctx context.Context, key [2]string, q *question) {
 	}
 }
 
-// tidy keeps what is remembered within bounds: asking again is all it costs.
+// tidy deletes old answers so that their number stays below the maximum. A deleted answer only
+// means another question.
 func (a *access) tidy() {
 	if len(a.words) >= maxPermissions {
 		clear(a.words)

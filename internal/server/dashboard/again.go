@@ -12,12 +12,12 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// A person's typing is not lost where the service or the platform fails: the response is
-// the form as it was filled. A form of an ended session is not kept: whoever signs in next
-// in that browser may be somebody else.
+// The text that a person has typed is not lost if the service or the platform fails: the response
+// shows the form as it was filled in. The form of an ended session is not shown again, because the
+// next person to sign in with that browser may be another person.
 
-// refilled makes the page of a form from what was sent, and asks nobody for it:
-// by route, of the forms that take more than a word.
+// refilled returns the page of a form with the values that were sent, without any further lookup.
+// It has an entry for the route of each form with more than a single word.
 var refilled = map[string]func(*call) reply{
 	"POST " + Prefix + "/guilds/{guild}/tokens":             func(c *call) reply { return c.tokenForm(c.readToken(), 0) },
 	"POST " + Prefix + "/guilds/{guild}/webhooks":           webhookAgain,
@@ -26,11 +26,11 @@ var refilled = map[string]func(*call) reply{
 
 func webhookAgain(c *call) reply {
 	f, _ := c.readWebhook()
-	f.Problems = nil // it has not been judged yet
+	f.Problems = nil // the form has not been checked yet
 	return c.webhookForm(f, 0)
 }
 
-// comesBack reports whether what was sent may do when it is sent once more.
+// comesBack reports whether the same form may succeed if it is sent again.
 func (c *call) comesBack(f *fault.Error) bool {
 	if c.r.Method != http.MethodPost || c.form == nil {
 		return false
@@ -43,24 +43,24 @@ func (c *call) comesBack(f *fault.Error) bool {
 	}
 }
 
-// again is the page of the form that was sent, filled as it was; none for a
-// request that has no such form.
+// again returns the page of the form that was sent, with its values; ok is false if the request has
+// no such form.
 func (c *call) again() (reply, bool) {
 	fill, ok := refilled[c.route]
 	if !ok {
 		return reply{}, false
 	}
-	if c.guild.ID == "" { // it failed before the guild was looked up
+	if c.guild.ID == "" { // the request failed before the guild was looked up
 		id := c.r.PathValue("guild")
 		c.guild = guild{ID: id, Name: id}
 	}
 	return fill(c), true
 }
 
-// pair is one value of a form.
+// pair is one name and value of a form.
 type pair struct{ Name, Value string }
 
-// sent is everything that the form holds, to be sent once more.
+// sent returns all values of the form, so that the form can be sent again.
 func (c *call) sent() (list []pair) {
 	for _, name := range slices.Sorted(maps.Keys(c.form)) {
 		for _, v := range c.form[name] {
@@ -70,11 +70,11 @@ func (c *call) sent() (list []pair) {
 	return list
 }
 
-// formPage is the page with the form that was sent, or that asks for the action.
+// formPage returns the path of the page with the form that was sent, or with the action's button.
 func (c *call) formPage() string {
 	here := c.r.URL.EscapedPath()
 	switch last := path.Base(c.route); {
-	case !strings.Contains(c.route, "/guilds/{guild}/"): // the sessions
+	case !strings.Contains(c.route, "/guilds/{guild}/"): // the page of sessions
 		return here
 	case last == "tokens" || last == "webhooks":
 		return here + "/new"
@@ -87,8 +87,7 @@ func (c *call) formPage() string {
 	}
 }
 
-// setCookie adds a cookie of the dashboard's own to the response; a time that is
-// over takes it away.
+// setCookie adds a cookie of the dashboard to the response; a negative time deletes the cookie.
 func (c *call) setCookie(name, value string, keep time.Duration) {
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: int(keep / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -96,7 +95,7 @@ func (c *call) setCookie(name, value string, keep time.Duration) {
 	c.cookies = append(c.cookies, cookie.String())
 }
 
-// ended is the message of a page for somebody who has sent a form without a session.
+// ended returns the message for a person who has sent a form without a session.
 func (c *call) ended() string {
 	how := "Sign in again"
 	if c.cfg.Discord == nil {

@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// asset is a file that browsers may keep for a while, as it is and compressed.
+// asset is a file that browsers may cache, uncompressed and compressed.
 type asset struct {
 	body, small []byte
 	header      http.Header
@@ -41,7 +41,7 @@ func readAssets() (map[string]asset, error) {
 	return assets, nil
 }
 
-// asset answers with a file, or says that the browser has it still.
+// asset responds with a file, or with 304 if the browser has the file already.
 func (c *call) asset(a asset) reply {
 	c.route = "assets"
 	for tag := range strings.SplitSeq(c.r.Header.Get("If-None-Match"), ",") {
@@ -52,18 +52,18 @@ func (c *call) asset(a asset) reply {
 	return reply{body: a.body, small: a.small, header: a.header}
 }
 
-// worthwhile is from how many bytes on a body is compressed: less fits into a
+// worthwhile is the size in bytes from which a body is compressed: a smaller body fits into one
 // packet anyway.
 const worthwhile = 1400
 
-// compressed is a body as gzip; nil where that is not worth it.
+// compressed returns a body as gzip; nil if compression is not worthwhile.
 func compressed(body []byte) []byte {
 	if len(body) < worthwhile {
 		return nil
 	}
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is one
-	_, _ = w.Write(body)                            // into memory
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+	_, _ = w.Write(body)                            // writes into memory cannot fail
 	_ = w.Close()
 	return b.Bytes()
 }
@@ -79,11 +79,11 @@ func (c *call) takesGzip() bool {
 	return false
 }
 
-// secretPages show a secret, beside what somebody has typed: compressed, their
-// length would tell something of it.
+// secretPages are pages that show a secret together with text that a person has typed. They are not
+// compressed, because the compressed length would reveal something about the secret.
 var secretPages = map[string]bool{"token-made": true, "webhook-secret": true}
 
-// shrink compresses the body of a reply where the browser and the page allow it.
+// shrink compresses the body of a reply if the browser and the page allow it.
 func (c *call) shrink(out *reply, h http.Header) {
 	if secretPages[out.page] || len(out.body) < worthwhile {
 		return

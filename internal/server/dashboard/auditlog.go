@@ -19,8 +19,8 @@ import (
 
 const (
 	auditPage  = 50
-	auditChunk = 2000 // rows of a CSV that are read at a time
-	// auditTimeout is how long sending a CSV may take: a million rows over a slow line.
+	auditChunk = 2000 // rows of a CSV file that are read at a time
+	// auditTimeout is how long sending a CSV file may take: a million rows over a slow connection.
 	auditTimeout = 30 * time.Minute
 )
 
@@ -28,38 +28,37 @@ type auditView struct {
 	Filter  audit.Filter
 	Actions []string
 	Rows    []auditRow
-	Next    string // the next page; empty after the last
+	Next    string // query of the next page; empty on the last page
 	CSV     string
-	Since   string // as they were typed
+	Since   string // as the person typed it
 	Until   string
 	checked
 }
 
-// Filtered reports whether anything is filtered by.
+// Filtered reports whether a filter is set.
 func (v *auditView) Filtered() bool {
 	return v.Filter.Action != "" || v.Filter.Actor != "" || v.Filter.Target != "" || v.Since != "" || v.Until != "" ||
 		!v.Filter.ChangesOnly
 }
 
-// auditRow is one change, with its details as lines.
+// auditRow is one row of the audit log, with its details as lines.
 type auditRow struct {
 	audit.Row
 	Changes         []auditChange
-	Thing, ActorsAt string // paths of the pages of the target and of the actor; empty: they have none
+	Thing, ActorsAt string // paths of the pages of the target and of the actor; empty if there is no such page
 }
 
-// Edited reports whether the change replaced values: what stood before is known, and what
-// stands after.
+// Edited reports whether the change replaced values: both the old and the new values are known.
 func (r auditRow) Edited() bool { return r.Before != nil && r.After != nil }
 
-// maker is who has made a token or an endpoint.
+// maker is the creator of a token or an endpoint.
 type maker struct {
 	auditRow
-	Known bool   // the audit log has a row of it
-	Lines string // the path of the thing's rows in the audit log
+	Known bool   // the audit log has a row about the creation
+	Lines string // path of the rows about the target in the audit log
 }
 
-// maker reads from the audit log who has made the thing with this id.
+// maker returns, from the audit log, who created the target with this id.
 func (c *call) maker(action, target string) (maker, error) {
 	row, known, err := audit.First(c.ctx, c.cfg.DB.Reader(), c.guild.ID, action, target)
 	m := maker{Known: known, Lines: c.path("audit") + "?" + url.Values{"target": {target}}.Encode()}
@@ -67,7 +66,7 @@ func (c *call) maker(action, target string) (maker, error) {
 	return m, err
 }
 
-// actorPath returns the path of the page of the actor of a row: only tokens have a page.
+// actorPath returns the path of the page of a row's actor; only tokens have such a page.
 func (c *call) actorPath(r audit.Row) string {
 	if r.ActorType != audit.Token || r.ActorID == "" {
 		return ""
@@ -75,8 +74,8 @@ func (c *call) actorPath(r audit.Row) string {
 	return c.path("tokens", r.ActorID)
 }
 
-// linked returns rows for the page. Each leads to the page of its target, if that exists: a
-// token always, an endpoint until it is removed.
+// linked returns rows for the page. Each row links to the page of its target, if that page exists:
+// always for a token, and until its removal for an endpoint.
 func (c *call) linked(rows []audit.Row) ([]auditRow, error) {
 	endpoints := map[string]bool{}
 	if slices.ContainsFunc(rows, func(r audit.Row) bool { return strings.HasPrefix(r.Action, "webhook.") }) {
@@ -153,7 +152,7 @@ func auditReply(v *auditView, status int) reply {
 	return reply{status: status, page: "audit", view: v, frame: frame{Title: "Audit log", Tab: "audit"}}
 }
 
-// instantOf reads an instant: as a form sends it, or RFC 3339.
+// instantOf parses an instant: in the format of a form field, or RFC 3339.
 func instantOf(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -163,7 +162,7 @@ func instantOf(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// changesOf lists the members that differ, in the order of their names.
+// changesOf returns the members that differ, sorted by name.
 func changesOf(before, after *string) []auditChange {
 	was, is := membersOf(before), membersOf(after)
 	var list []auditChange
@@ -177,7 +176,7 @@ func changesOf(before, after *string) []auditChange {
 	return list
 }
 
-// membersOf reads a JSON object as text by name.
+// membersOf returns the members of a JSON object as text, by name.
 func membersOf(text *string) map[string]string {
 	members := map[string]string{}
 	if text == nil {
@@ -203,8 +202,8 @@ func membersOf(text *string) map[string]string {
 	return members
 }
 
-// auditCSV is the log for a spreadsheet: all that the filter chooses, read and sent
-// in chunks, so that a long log takes no more memory than a short one.
+// auditCSV sends the filtered audit log as a CSV file. The rows are read and sent in chunks, so
+// that a long log takes no more memory than a short one.
 func (c *call) auditCSV(f audit.Filter) reply {
 	return reply{header: http.Header{
 		"Content-Type":        {"text/csv; charset=utf-8"},
@@ -213,14 +212,14 @@ func (c *call) auditCSV(f audit.Filter) reply {
 		ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 		defer cancel()
 		w := csv.NewWriter(to)
-		_ = w.Write([]string{"at", "actor_type", "actor_id", "actor_name", "address", "request_id", "action", "target_id", "target_name", "before", "after"}) // Flush tells
+		_ = w.Write([]string{"at", "actor_type", "actor_id", "actor_name", "address", "request_id", "action", "target_id", "target_name", "before", "after"}) // see Flush
 		for more := true; more; {
 			rows, err := audit.List(ctx, c.cfg.DB.Reader(), c.guild.ID, f, auditChunk)
 			if err != nil {
 				return err
 			}
 			for _, r := range rows {
-				_ = w.Write(auditCells(r)) // Flush tells
+				_ = w.Write(auditCells(r)) // see Flush
 				f.Below = r.ID
 			}
 			if w.Flush(); w.Error() != nil {
@@ -232,7 +231,8 @@ func (c *call) auditCSV(f audit.Filter) reply {
 	}}
 }
 
-// auditCells are the cells of a row, none of which a spreadsheet takes for a formula.
+// auditCells returns the cells of a row, written so that a spreadsheet does not run any of them as
+// a formula.
 func auditCells(r audit.Row) []string {
 	text := func(s *string) string {
 		if s == nil {
@@ -251,7 +251,7 @@ func auditCells(r audit.Row) []string {
 	return cells
 }
 
-// fileName is what of a text may stand in the name of a file.
+// fileName returns the characters of a text that are allowed in a file name.
 func fileName(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
@@ -261,8 +261,8 @@ func fileName(s string) string {
 	}, s)
 }
 
-// kinds are the types of actors in words. They stand apart from the name, which
-// its bearer may have chosen.
+// kinds are names for the types of actors. The page shows them apart from the actor's name, because
+// the actor may have chosen the name.
 var kinds = map[string]string{
 	audit.User:        "Discord account",
 	audit.Operator:    "operator link",
@@ -272,5 +272,5 @@ var kinds = map[string]string{
 	audit.System:      "service",
 }
 
-// Kind says what kind of actor has made the change.
+// Kind returns a name for the type of the row's actor.
 func (r auditRow) Kind() string { return cmp.Or(kinds[r.ActorType], r.ActorType) }

@@ -10,15 +10,15 @@ import (
 	"guildhall/internal/server/failure"
 )
 
-// bucketOf names the bucket of a session by its token's hash. Only one that has a
-// session takes from it, so that tokens which are made up fill no memory.
+// bucketOf returns the name of a session's bucket, made from the hash of its token. Only an
+// existing session has a bucket, so that invented tokens use no memory.
 func bucketOf(token string) string {
 	hash := sha256.Sum256([]byte(token))
 	return "dashboard:session:" + hex.EncodeToString(hash[:])
 }
 
-// spend takes one request from the session's bucket, and has the database work on
-// the session's account, so that one of many requests has its share and no more.
+// spend takes one request from the session's bucket, and makes the database count its work for the
+// session, so that many requests of one session get only a fair share.
 func (c *call) spend(bucket string) error {
 	if c.who.ID == "" {
 		return nil

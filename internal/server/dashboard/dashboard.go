@@ -1,13 +1,11 @@
-// Package dashboard is the web page beside the API, for people: they make and
-// revoke tokens, look after webhooks, and see what was asked, refused and
-// changed in a guild. It speaks HTML over net/http and calls the same functions
-// of the domains as the command line, each bound to a guild. It accepts no
-// token, and the API accepts no session.
+// Package dashboard serves web pages for people, beside the API: people create and revoke tokens,
+// manage webhooks, and see what was requested, refused and changed in a guild. The package serves
+// HTML with net/http and calls the same functions of the services as the command line does, each
+// limited to one guild. The dashboard accepts no token, and the API accepts no session.
 //
-// A request passes through Server.ServeHTTP (HTTPS, host, cross-site), then
-// through its route: a handler takes a *call and returns a reply or an error.
-// Nothing is written to the caller before the handler has returned and its
-// session is stored.
+// A request passes through Server.ServeHTTP (HTTPS, host, cross-site check), then through its
+// route: a handler takes a *call and returns a reply or an error. Nothing is written to the caller
+// before the handler has returned and the session is stored.
 package dashboard
 
 import (
@@ -31,50 +29,49 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// Prefix is the path below which every page lives.
+// Prefix is the path below which all pages are.
 const Prefix = "/dashboard"
 
-// Config is what the dashboard is made of. DB, Limits, Sealer, Env and Log are
-// required.
+// Config configures a dashboard. DB, Limits, Sealer, Env and Log are required.
 type Config struct {
 	DB *db.DB
-	// URL is the public address, https://host[:port]/dashboard. Requests for
-	// another host are not answered. nil: any name of this machine's own, as
-	// for a server that nobody else reaches.
+	// URL is the public address, https://host[:port]/dashboard. Requests for another host are
+	// refused. nil means every name of this machine, as on a server that only this machine can
+	// reach.
 	URL     *url.URL
-	Env     string // of the tokens made here: live or test
+	Env     string // environment of the tokens created here: live or test
 	Limits  *ratelimit.Limiter
-	Login   ratelimit.Quota // of sign-ins per address
-	Session ratelimit.Quota // of requests per session
+	Login   ratelimit.Quota // limit of sign-ins for each address
+	Session ratelimit.Quota // limit of requests for each session
 	Sealer  *seal.Box
-	Proxies []netip.Prefix // whose forwarding headers are believed
-	Discord *Discord       // nil: nobody signs in but by an operator's link
-	// CAFile holds the CA of a certificate that nobody else trusts, for calls to
-	// paste; empty: there is none.
+	Proxies []netip.Prefix // proxies whose forwarding headers are trusted
+	Discord *Discord       // nil means that people sign in only with an operator's link
+	// CAFile is the file of a private certificate authority, for the example calls; empty if there
+	// is none.
 	CAFile string
-	// Version is the program's, for those who have signed in.
+	// Version is the program's version, shown to people who have signed in.
 	Version string
-	// Operations is what the API can do, in the order of its document.
+	// Operations are the operations of the API, in the order of the API document.
 	Operations []Operation
-	// Events are the types of events that endpoints can ask for, in the order in
-	// which they are offered.
+	// Events are the types of events to which endpoints can subscribe, in the order of the form.
 	Events []EventSample
-	// Webhooks is what changing endpoints takes: Box and Guard. Wake is called
-	// when something is to be sent at once; nil: the workers find it by themselves.
+	// Webhooks is the configuration for changing endpoints: Box and Guard. Wake is called when a
+	// delivery should be sent at once; if Wake is nil, the workers find the delivery with their
+	// next poll.
 	Webhooks webhooks.Config
 	Wake     func(guild string)
 	Log      *slog.Logger
-	Metrics  prometheus.Registerer // nil: nothing is measured
-	Clock    func() time.Time      // nil: time.Now
+	Metrics  prometheus.Registerer // nil means no metrics
+	Clock    func() time.Time      // nil means time.Now
 }
 
-// Operation is one operation of the API, as its document describes it.
+// Operation is one operation of the API, as the API document describes it.
 type Operation struct{ ID, Method, Path, Scope, Summary, Tag string }
 
-// EventSample is a type of events, as the document describes it.
+// EventSample is a type of events, as the API document describes it.
 type EventSample struct{ Type, Summary, Body string }
 
-// Server answers everything below Prefix.
+// Server serves every page below Prefix.
 type Server struct {
 	cfg      Config
 	now      func() time.Time
@@ -86,11 +83,11 @@ type Server struct {
 	mux      *http.ServeMux
 	foreign  *http.CrossOriginProtection
 	scopes   []scopeGroup
-	standIn  http.Handler // the pages of the local stand-in for Discord, if it is used
+	standIn  http.Handler // the pages of the local stand-in for Discord, if the stand-in is used
 	met      *prometheus.HistogramVec
 }
 
-// New returns the dashboard. It makes no call.
+// New returns a dashboard. New makes no network calls.
 func New(cfg Config) (*Server, error) {
 	if cfg.DB == nil || cfg.Limits == nil || cfg.Sealer == nil || cfg.Log == nil || cfg.Env == "" {
 		return nil, errors.New("dashboard: DB, Limits, Sealer, Env and Log are required")
@@ -122,8 +119,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Beside returns a handler that answers what is below Prefix by s, and
-// everything else by next.
+// Beside returns a handler that passes requests below Prefix to s, and all others to next.
 func (s *Server) Beside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.Path; strings.HasPrefix(p, Prefix) && (len(p) == len(Prefix) || p[len(Prefix)] == '/') {
@@ -134,8 +130,7 @@ func (s *Server) Beside(next http.Handler) http.Handler {
 	})
 }
 
-// ParseURL reads the public address of a dashboard: https, and the path
-// /dashboard or none.
+// ParseURL parses the public address of a dashboard: https, with the path /dashboard or no path.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(raw, "?#") {
@@ -150,8 +145,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// routes names every path. The first word says who may: open needs nobody,
-// signed a session, guild the right to manage the guild that the path names.
+// routes registers every path. The first word says who may use the path: open means everyone,
+// signed means a person with a session, guild means a person who may manage the guild in the path.
 func (s *Server) routes() {
 	s.mux = http.NewServeMux()
 	open := func(pattern string, h handler) { s.handle(pattern, h) }
@@ -191,8 +186,8 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
-// Expired is what nobody can use any more: sessions, links, and marks of what
-// happened once.
+// Expired returns the tables with rows that are no longer used: sessions, links, and the records
+// that a form was sent once.
 func Expired() []db.Expiry {
 	return []db.Expiry{
 		{Table: "dashboard_sessions", Key: "hash", Since: "expires_at", Kept: "0", Shared: true},

@@ -21,18 +21,18 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// sendQuota is how many tests, redeliveries and recoveries a guild may ask for.
+// sendQuota is the limit of tests, redeliveries and recoveries for one guild.
 var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
 
 const (
 	deliveriesPage = 20
 	// testTimeout is how long the page of a test waits for the first attempt.
 	testTimeout = 8 * time.Second
-	// recoverBack is how far back a recovery may reach: nothing is kept longer.
+	// recoverBack is how far back a recovery may reach, because older events are deleted.
 	recoverBack = 30 * 24 * time.Hour
 )
 
-// testWebhook sends a ping and waits a moment for what the receiver answers.
+// testWebhook sends a test event and waits shortly for the receiver's response.
 func testWebhook(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
@@ -55,7 +55,7 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
 }
 
-// sending spends the guild's bucket of tests and redeliveries.
+// sending takes one from the guild's bucket of tests and redeliveries.
 func (c *call) sending() error {
 	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
 		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
@@ -64,8 +64,8 @@ func (c *call) sending() error {
 	return nil
 }
 
-// awaitAttempt waits until a delivery was tried, for a moment only: the page
-// that follows reads itself again, and says what went wrong, if anything did.
+// awaitAttempt waits until the first attempt of a delivery is made, at most testTimeout. The next
+// page reloads itself and shows any error.
 func (c *call) awaitAttempt(endpoint, id string) webhooks.Logged {
 	ctx, cancel := context.WithTimeout(c.ctx, testTimeout)
 	defer cancel()
@@ -101,15 +101,16 @@ func redeliver(c *call, e endpointRow) (reply, error) {
 
 type recoverView struct {
 	Endpoint endpointRow
-	Since    string    // as it was typed
-	From     time.Time // as it was understood
+	Since    string    // as the person typed it
+	From     time.Time // as it was parsed
 	Count    int
 	checked
 }
 
 const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
 
-// previewRecovery says what a recovery would send, before it is asked for.
+// previewRecovery shows how many events a recovery would send, before the person starts the
+// recovery.
 func previewRecovery(c *call, e endpointRow) (reply, error) {
 	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
 	status := 0
@@ -126,7 +127,7 @@ func previewRecovery(c *call, e endpointRow) (reply, error) {
 	}}, nil
 }
 
-// since reads the instant of a recovery: as a form sends it, or RFC 3339.
+// since parses the instant of a recovery: in the format of a form field, or RFC 3339.
 func (c *call) since(text string) (time.Time, bool) {
 	t, ok := instantOf(text)
 	return t, ok && t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
@@ -157,7 +158,7 @@ func recoverWebhook(c *call, e endpointRow) (reply, error) {
 	return c.back(c.path("webhooks", e.ID), "%s failed deliveries are queued again.", number(n)), nil
 }
 
-// webhookView is one endpoint with its deliveries.
+// webhookView is the page of one endpoint with its deliveries.
 type webhookView struct {
 	Endpoint   endpointRow
 	Maker      maker
@@ -174,13 +175,13 @@ type webhookView struct {
 
 type deliveryRow struct{ webhooks.Logged }
 
-// Tried reports whether the delivery can be sent once more: it was attempted, or has ended.
-// One that still waits for its first attempt would only be sent twice.
+// Tried reports whether the delivery may be sent again: an attempt was made, or the delivery is
+// complete. A delivery that still waits for its first attempt would only be sent twice.
 func (d deliveryRow) Tried() bool {
 	return d.Attempts > 0 || d.State == delivery.StateDelivered || d.State == delivery.StateFailed
 }
 
-// Answer is what the receiver answered, or why there was none.
+// Answer returns the receiver's response, or why there was none.
 func (d deliveryRow) Answer() string {
 	switch {
 	case d.Status != nil:
@@ -200,8 +201,8 @@ func showWebhook(c *call, e endpointRow) (reply, error) {
 	return c.webhookPage(v, 0), nil
 }
 
-// webhookPage is read again as long as somebody looks at it, but for the answer to a form:
-// at that address there is nothing to be read.
+// webhookPage returns the page of an endpoint. The page reloads itself while it is open, except as
+// the response to a form: the address of the form cannot be reloaded.
 func (c *call) webhookPage(v *webhookView, status int) reply {
 	return reply{status: status, page: "webhook", view: v, frame: frame{
 		Title: v.Endpoint.URL, Tab: "webhooks", Live: status == 0, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
@@ -258,19 +259,19 @@ func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 	return v, nil
 }
 
-// deliveryView is one delivery, as it was sent and answered.
+// deliveryView is the page of one delivery with its attempts.
 type deliveryView struct {
 	Endpoint endpointRow
 	Delivery deliveryRow
 	Body     string // as it was sent
-	Indented string // as it is read; empty where it is read as it was sent
+	Indented string // body with indentation; empty if it is the same as Body
 	Headers  []string
 	Tries    []webhooks.Attempt
 	Curl     string
 	// WaitsUntil is when the failing endpoint is tried next for which the delivery waits,
 	// never tried itself; nil for any other delivery.
 	WaitsUntil *time.Time
-	Problem    string // one sentence on what went wrong and how to mend it
+	Problem    string // one sentence on what went wrong and how to fix it
 }
 
 func showDelivery(c *call, e endpointRow) (reply, error) {
@@ -306,5 +307,5 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 	}}, nil
 }
 
-// shellQuote makes a word safe for a POSIX shell.
+// shellQuote quotes a word for a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -20,33 +20,32 @@ import (
 )
 
 const (
-	// callTimeout bounds one call of the platform.
+	// callTimeout bounds one call to the platform.
 	callTimeout = 4 * time.Second
-	// maxResponse bounds what is read of a response: a guild with all its roles.
+	// maxResponse bounds the size of a response: a guild with all its roles.
 	maxResponse = 1 << 20
 )
 
-// DiscordConfig says how people sign in with Discord and who is asked for
-// their rights.
+// DiscordConfig configures how people sign in with Discord, and which bot reads their rights.
 type DiscordConfig struct {
 	ClientID, ClientSecret string
-	AuthorizeURL           string // of the page on which people consent
-	URL                    string // base of the API, ends in /api/v10
-	// Bot knows who may manage what, and the limits of the platform, which every
-	// call of the dashboard keeps.
+	AuthorizeURL           string // address of the page of consent
+	URL                    string // base address of the API, ends in /api/v10
+	// Bot reads who may manage which guild, and keeps the platform's rate limits, which apply to
+	// every call of the dashboard.
 	Bot    *chat.Discord
-	Tracer *tracing.Tracer // nil: nothing is traced
+	Tracer *tracing.Tracer // nil means no traces
 }
 
-// Discord is the platform as the dashboard uses it: to find out who somebody
-// is, and what they may manage.
+// Discord is a client for the two questions of the dashboard: who a person is, and which guilds the
+// person may manage.
 type Discord struct {
 	cfg     DiscordConfig
 	client  *http.Client
-	standIn http.Handler // answers in the platform's place; nil: the platform itself
+	standIn http.Handler // handler in place of the platform; nil means the platform itself
 }
 
-// NewDiscord returns a client. It makes no call.
+// NewDiscord returns a client. NewDiscord makes no network calls.
 func NewDiscord(cfg DiscordConfig) (*Discord, error) {
 	if cfg.ClientID == "" || cfg.ClientSecret == "" || cfg.Bot == nil {
 		return nil, errors.New("signing in with Discord needs GUILDHALL_DISCORD_CLIENT_ID, GUILDHALL_DISCORD_CLIENT_SECRET and GUILDHALL_DISCORD_TOKEN")
@@ -55,22 +54,22 @@ func NewDiscord(cfg DiscordConfig) (*Discord, error) {
 	return &Discord{cfg: cfg, client: &http.Client{
 		Timeout:   callTimeout,
 		Transport: cfg.Tracer.Transport(cfg.Bot.Beside(), "sign-in"),
-		// A redirect would carry a token to another place.
+		// A redirect would send a token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// awayError says that the platform did not answer, or not so that its response
-// means anything. Its text holds no secret.
+// awayError means that the platform did not respond, or not with a usable response. The error's
+// text contains no secret.
 type awayError struct{ why string }
 
 func (e *awayError) Error() string { return "the chat platform is away: " + e.why }
 
-// errCode says that the platform did not accept the code.
+// errCode means that the platform did not accept the code.
 var errCode = errors.New("the chat platform refused the code")
 
-// identify finds out who has consented. The access token is used for that and
-// revoked; it is kept nowhere.
+// identify returns the person who has consented. The access token is used only for that, is revoked
+// afterwards, and is not stored.
 func (d *Discord) identify(ctx context.Context, base, code, verifier string) (person, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, d.client)
 	conf := d.oauth(base)
@@ -123,7 +122,7 @@ func (d *Discord) oauth(base string) *oauth2.Config {
 	}
 }
 
-// revoke ends an access token. A token that it cannot end expires by itself.
+// revoke revokes an access token. If revoking fails, the token expires later.
 func (d *Discord) revoke(ctx context.Context, token string) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}, "client_id": {d.cfg.ClientID}, "client_secret": {d.cfg.ClientSecret}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.cfg.URL+"/oauth2/token/revoke", strings.NewReader(form.Encode()))
@@ -146,7 +145,7 @@ func (d *Discord) rightsOf(ctx context.Context, guild, user string) (chat.Rights
 	return d.cfg.Bot.RightsOf(ctx, guild, user)
 }
 
-// get reads what the platform says of the person whose access token it is.
+// get requests data about the person to whom the access token belongs.
 func (d *Discord) get(ctx context.Context, authorization, path string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.cfg.URL+path, http.NoBody)
 	if err != nil {

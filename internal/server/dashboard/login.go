@@ -27,8 +27,8 @@ const (
 	loginSeal    = "dashboard/login"
 )
 
-// pendingSignIn is a sign-in under way. The browser keeps it, sealed: nobody but
-// this server reads or makes one.
+// pendingSignIn is a sign-in that has started. The browser stores it in an encrypted cookie, which
+// only this server can read or make.
 type pendingSignIn struct {
 	State    string    `json:"state"`
 	Verifier string    `json:"verifier"`
@@ -43,8 +43,7 @@ var (
 	errLink     = fault.New(fault.NotFound, "not_found", "This link was used already, has expired, or never was one. Make another with `guildhall dashboard link`.")
 )
 
-// home shows who has signed in the guilds they may manage, and everybody else
-// how to sign in.
+// home shows the guilds that a signed-in person may manage, and shows everyone else how to sign in.
 func home(c *call) (reply, error) {
 	if c.who.ID == "" {
 		return reply{page: "welcome", frame: frame{Title: "Dashboard"}, view: welcomeView{
@@ -61,8 +60,8 @@ func home(c *call) (reply, error) {
 	return reply{page: "guilds", frame: frame{Title: "Servers"}, view: v}, nil
 }
 
-// guildsView is the list of the guilds that somebody may manage. Those of which
-// nobody can tell now are not named.
+// guildsView is the list of the guilds that a person may manage. A guild whose rights are unknown
+// now is not listed.
 type guildsView struct {
 	Guilds []guild
 	Unsure int
@@ -70,7 +69,7 @@ type guildsView struct {
 
 type welcomeView struct{ Discord, SignedOut, StandIn bool }
 
-// login sends the browser to Discord's page of consent.
+// login redirects the browser to Discord's page of consent.
 func login(c *call) (reply, error) {
 	a := pendingSignIn{
 		State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: localPath(c.r.URL.Query().Get("to")), Until: c.now().Add(loginTimeout),
@@ -83,8 +82,8 @@ func login(c *call) (reply, error) {
 	return reply{to: c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier))}, nil
 }
 
-// callback finishes a sign-in that began in this browser, once. One that fails is spent,
-// so that its page leads to a fresh one.
+// callback completes a sign-in that started in this browser. Each sign-in can be used once, even if
+// it fails; the error page links to a new one.
 func callback(c *call) (reply, error) {
 	a, err := c.pendingSignIn()
 	c.anew = Prefix + "/login?to=" + url.QueryEscape(localPath(a.To))
@@ -114,8 +113,8 @@ func callback(c *call) (reply, error) {
 	return reply{to: a.To}, nil
 }
 
-// pendingSignIn returns the sign-in that the browser has begun and the callback
-// names. Each is good for one callback.
+// pendingSignIn returns the sign-in that the browser has started and that the callback names. Each
+// sign-in can be used for one callback.
 func (c *call) pendingSignIn() (pendingSignIn, error) {
 	cookie, err := c.r.Cookie(loginCookie)
 	if err != nil {
@@ -148,25 +147,25 @@ func (c *call) pendingSignIn() (pendingSignIn, error) {
 	return a, err
 }
 
-// once reports whether something happens for the first time, and notes it with
-// the commit.
+// once reports whether something happens for the first time, and stores that when the transaction
+// commits.
 func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error) {
 	key := sha256.Sum256([]byte(kind + "\x00" + name))
 	n, err := db.Exec(ctx, tx, `INSERT INTO dashboard_once (guild_id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING`, guild, key[:])
 	return n == 1, fault.Wrap(err, "note a", kind)
 }
 
-// known are those of the guilds that are here.
+// known returns the guilds that exist in the database.
 func (c *call) known(ids []string) (here []string, err error) {
 	here, err = db.Select[string](c.ctx, c.cfg.DB.Reader(), `SELECT id FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY id`, db.Array(ids))
 	return here, fault.Wrap(err, "look for guilds")
 }
 
-// plainPath is every path of the dashboard's that a sign-in may lead to.
+// plainPath matches every path of the dashboard to which a sign-in may lead.
 var plainPath = regexp.MustCompile(`^` + Prefix + `/[A-Za-z0-9_.:,/-]*(\?[A-Za-z0-9_.:,%+&=*@~-]*)?$`)
 
-// localPath returns to if it is a path below the dashboard's, else the
-// dashboard itself. It is strict rather than clever: nothing is decoded.
+// localPath returns to if to is a path of the dashboard, otherwise the dashboard's start page.
+// localPath decodes nothing and refuses everything unusual.
 func localPath(to string) string {
 	path, _, _ := strings.Cut(to, "?")
 	if !plainPath.MatchString(to) || strings.Contains(path, "//") || strings.Contains(path, "..") {
@@ -175,17 +174,17 @@ func localPath(to string) string {
 	return to
 }
 
-// linkKeyLength is 32 random bytes in base64url.
+// linkKeyLength is the length of 32 random bytes in base64url.
 const linkKeyLength = 43
 
-// Link is a one-use link for an operator.
+// Link is a link for an operator that can be used once.
 type Link struct {
-	Path      string    // below the dashboard's host; it holds the secret
-	ExpiresAt time.Time // unused
+	Path      string    // path below the dashboard's host; contains the secret
+	ExpiresAt time.Time // if unused
 }
 
-// NewLink makes a link that opens the dashboard of one guild, once. It is
-// NotFound for a guild that is not there, or is being removed.
+// NewLink creates a link that opens the dashboard of one guild, once. If the guild does not exist
+// or is being removed, the error is NotFound.
 func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Duration) (Link, error) {
 	var b [32]byte
 	rand.Read(b[:])
@@ -218,8 +217,8 @@ type linkView struct {
 	Action string
 }
 
-// showLink shows the button that spends a link: whatever fetches links for a
-// preview does not press it.
+// showLink shows the button that uses a link. A program that fetches links for a preview does not
+// press the button.
 func showLink(c *call) (reply, error) {
 	key := c.r.PathValue("key")
 	hash := sha256.Sum256([]byte(key))
@@ -237,7 +236,7 @@ func showLink(c *call) (reply, error) {
 	return reply{page: "link", frame: frame{Title: "Open the dashboard"}, view: linkView{g, c.r.URL.EscapedPath()}}, nil
 }
 
-// spendLink signs the operator in for the link's guild.
+// spendLink uses the link and signs the operator in for the link's guild.
 func spendLink(c *call) (reply, error) {
 	guildID, key := c.r.PathValue("guild"), c.r.PathValue("key")
 	hash := sha256.Sum256([]byte(key))

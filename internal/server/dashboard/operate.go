@@ -13,16 +13,16 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Operators end sessions and take links back here, and the audit log is told of
-// sessions. A session is told in the log of every guild that it may open.
+// Here operators end sessions and revoke links, and the audit log records sessions. A session is
+// recorded in the log of every guild that the session may open.
 
-// Session is who is signed in, as an operator sees it.
+// Session is a signed-in person, as an operator sees it.
 type Session struct {
 	ID        string
 	Kind      string // audit.User or audit.Operator
 	AccountID string
 	Name      string
-	Guilds    []string // that it may open, if the platform still says so
+	Guilds    []string // guilds that the session may open, if the platform still allows it
 	Address   string
 	Agent     string
 	CreatedAt time.Time
@@ -30,7 +30,7 @@ type Session struct {
 	ExpiresAt time.Time
 }
 
-// sessionsChunk is how many sessions a statement goes through that looks at all.
+// sessionsChunk is how many sessions one statement reads.
 const sessionsChunk = 1000
 
 const sessionsQuery = `
@@ -40,8 +40,8 @@ const sessionsQuery = `
 	ORDER BY hash
 	LIMIT $2`
 
-// Sessions returns who is signed in, the newest first: of one guild, or of every
-// one if it is empty. It goes through all sessions.
+// Sessions returns the sessions that may open a guild, or all sessions if guild is empty, the
+// newest first. Sessions reads all sessions.
 func Sessions(ctx context.Context, q db.Querier, guild string, now time.Time) ([]Session, error) {
 	var list []Session
 	for after, more := "", true; more; {
@@ -71,7 +71,7 @@ func Sessions(ctx context.Context, q db.Querier, guild string, now time.Time) ([
 
 const endSession = `DELETE FROM dashboard_sessions WHERE id = $1 RETURNING id, data`
 
-// EndSession ends a session, or is NotFound.
+// EndSession ends a session. If there is no such session, the error is NotFound.
 func EndSession(ctx context.Context, d db.Doer, id string) error {
 	n, err := end(ctx, d, audit.SessionEnded, endSession, id)
 	if err == nil && n == 0 {
@@ -85,7 +85,7 @@ const endSessionsQuery = `
 	WHERE hash IN (SELECT hash FROM dashboard_sessions ORDER BY hash LIMIT $1)
 	RETURNING id, data`
 
-// EndAllSessions ends every session and returns how many those were.
+// EndAllSessions ends every session and returns their number.
 func EndAllSessions(ctx context.Context, d db.Doer) (ended int, err error) {
 	for more := true; more; {
 		n, err := end(ctx, d, audit.SessionEnded, endSessionsQuery, sessionsChunk)
@@ -97,13 +97,13 @@ func EndAllSessions(ctx context.Context, d db.Doer) (ended int, err error) {
 	return ended, nil
 }
 
-// endedSession is a session that is no more.
+// endedSession is a session that was deleted.
 type endedSession struct {
 	ID   string `db:"id"`
 	Data []byte `db:"data"`
 }
 
-// end ends the sessions that a statement deletes, and has the audit log tell of it.
+// end ends the sessions that a statement deletes, and records that in the audit log.
 func end(ctx context.Context, d db.Doer, action, statement string, args ...any) (n int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		rows, err := db.Select[endedSession](ctx, tx, statement, args...)
@@ -116,8 +116,8 @@ func end(ctx context.Context, d db.Doer, action, statement string, args ...any) 
 	return n, err
 }
 
-// toldOf writes what became of sessions into the audit log of each guild that they
-// may open, a line a guild.
+// toldOf records what happened to sessions in the audit log, one row for each guild that a session
+// may open.
 func toldOf(ctx context.Context, tx *db.Tx, action string, rows ...endedSession) error {
 	changes := map[string]audit.Change{}
 	count := map[string]int{}
@@ -141,7 +141,7 @@ func toldOf(ctx context.Context, tx *db.Tx, action string, rows ...endedSession)
 	return audit.Record(ctx, tx, list...)
 }
 
-// personIn is who has signed in, as the session's row says.
+// personIn returns the signed-in person of a stored session.
 func personIn(data []byte) (person, error) {
 	_, values, err := textCodec{}.Decode(data)
 	if err != nil {
@@ -160,8 +160,8 @@ const (
 	RETURNING id`
 )
 
-// RevokeLinks takes back the links that nobody has used: of one guild, or of every
-// one if it is empty. It returns how many those were.
+// RevokeLinks revokes the unused links of one guild, or of all guilds if guild is empty, and
+// returns their number.
 func RevokeLinks(ctx context.Context, d *db.DB, guild string) (revoked int, err error) {
 	guilds := []string{guild}
 	if guild == "" {

@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/access/usage"
 )
 
-// overviewView answers at a glance whether the guild's integration is well.
+// overviewView shows at a glance whether the guild's integration works.
 type overviewView struct {
 	Expiring []tokenRow
 	Active   int
@@ -18,7 +18,7 @@ type overviewView struct {
 	Webhooks webhooksSummary
 }
 
-// New reports whether the guild has still to make its way to a first event.
+// New reports whether the guild still has to finish the steps to its first event.
 func (v overviewView) New() bool { return v.Active == 0 || !v.Called || v.Webhooks.Total == 0 }
 
 func overview(c *call) (reply, error) {

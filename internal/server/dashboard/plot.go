@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A plot is stacked bars over time. The drawing has no text of its own, so that
-// it can be stretched; its numbers stand beside it and in a table.
+// A plot is a chart of stacked bars over time. The drawing contains no text, so that it can be
+// stretched; the numbers are beside the drawing and in a table.
 type plot struct {
-	Label      string // what it shows, for those who cannot see it
-	Bars       []bars // from the ground up
-	Width      int    // of the drawing, one unit a bar
-	Top        int64  // what the upper edge means
+	Label      string // description for people who cannot see the drawing
+	Bars       []bars // from bottom to top
+	Width      int    // width of the drawing, one unit for each bar
+	Top        int64  // number at the upper edge
 	From, To   string
 	Total      int64
 	Rows       []plotRow
-	Names      []string // of the columns
-	Marks      []mark   // what each bar says, in the order of time
+	Names      []string // names of the columns
+	Marks      []mark   // text of each bar, in the order of time
 	RowHeading string
 }
 
-// bars is one class of every bar, as an SVG path.
+// bars are the bars of one series, as an SVG path.
 type bars struct {
 	Class string
 	Name  string
@@ -30,13 +30,13 @@ type bars struct {
 	Path  string
 }
 
-// mark is what a bar says to who points at it.
+// mark is the text of a bar under the pointer.
 type mark struct {
 	At   int
 	Text string
 }
 
-// marksOf are those of every step that has a number.
+// marksOf returns a mark for every step with a number.
 func marksOf(start time.Time, step time.Duration, list []series) (marks []mark) {
 	for i := range list[0].values {
 		var sum int64
@@ -60,21 +60,21 @@ type plotRow struct {
 	Values []int64
 }
 
-// plotHeight is the drawing's, in its own units; a plot of more steps than
-// manySteps has bars of about a pixel.
+// plotHeight is the height of the drawing in its own units. If a plot has more than manySteps
+// steps, its bars are about a pixel wide.
 const (
 	plotHeight = 100
 	manySteps  = 200
 )
 
-// series is one class of numbers, one for each step.
+// series is one kind of numbers, one number for each step.
 type series struct {
 	class, name string
 	values      []int64
 }
 
-// newPlot draws the series over steps that begin at start. Where there are many
-// steps, the table sums them up in groups of size group.
+// newPlot draws the series; the steps begin at start. If there are many steps, the table sums them
+// up in groups of the size group.
 func newPlot(label string, start time.Time, step time.Duration, group int, list []series) plot {
 	steps := len(list[0].values)
 	p := plot{Label: label, Width: steps, RowHeading: "Hour (UTC)"}
@@ -99,7 +99,7 @@ func newPlot(label string, start time.Time, step time.Duration, group int, list 
 				continue
 			}
 			h := float64(v) * plotHeight / float64(p.Top)
-			// A bar of a pixel and less has no room for a gap.
+			// A bar of a pixel or less has no space for a gap.
 			width, gap := .8, .1
 			if steps > manySteps {
 				width, gap = 1, 0
@@ -134,7 +134,7 @@ func newPlot(label string, start time.Time, step time.Duration, group int, list 
 	return p
 }
 
-// roundUp is the next number of the form 1, 2 or 5 times a power of ten.
+// roundUp returns the next number that is 1, 2 or 5 times a power of ten.
 func roundUp(n int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, m := range []int64{1, 2, 5} {

@@ -27,41 +27,41 @@ const (
 // frame is what the layout shows around a page.
 type frame struct {
 	Title  string
-	Crumbs []crumb // between the guild and the page
-	Tab    string  // of the guild's pages
-	Live   bool    // read again every five seconds
+	Crumbs []crumb // links between the guild and the page
+	Tab    string  // tab of the guild's pages
+	Live   bool    // reloaded every five seconds
 }
 
 type crumb struct{ Name, To string }
 
-// outer is what a template gets: the frame, who is looking, and the view.
+// outer is the data of a template: the frame, the signed-in person and the view.
 type outer struct {
 	frame
 	Guild    guild
 	Who      person
 	Notice   string
 	Problems []problem
-	Failure  *errorView // the form could not be used for now
+	Failure  *errorView // the form could not be processed now
 	Style    string
 	Script   string
 	Home     string
-	Base     string // of the API's URLs; empty before the sign-in
-	Version  string // of the program; likewise
+	Base     string // base of the API's URLs; empty before the sign-in
+	Version  string // of the program; empty before the sign-in
 	V        any
 	s        *Server
 }
 
-// problem is something wrong with a form, for the field with this name.
+// problem is an error in the form field with this name.
 type problem struct{ Field, Text string }
 
-// problems is what is wrong with a form.
+// problems are the errors in a form.
 type problems []problem
 
 func (p *problems) add(field, format string, args ...any) {
 	*p = append(*p, problem{field, fmt.Sprintf(format, args...)})
 }
 
-// At returns what is wrong with a field; empty if nothing is.
+// At returns the error of a field; empty if there is none.
 func (p problems) At(field string) string {
 	for _, one := range p {
 		if one.Field == field {
@@ -71,7 +71,7 @@ func (p problems) At(field string) string {
 	return ""
 }
 
-// checked is the part of a view of a form that says what is wrong with it.
+// checked is the part of a form's view that holds the errors.
 type checked struct{ Problems problems }
 
 func (c *checked) wrong() []problem { return c.Problems }
@@ -105,7 +105,7 @@ func (s *Server) readPages() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// render makes the page of a reply.
+// render renders the page of a reply.
 func (c *call) render(r reply) ([]byte, error) {
 	p, ok := c.pages[r.page]
 	if !ok {
@@ -174,14 +174,14 @@ func dict(pairs ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// field is a labelled input of a form.
+// field is a form input with its label.
 type field struct{ Name, Label, Type, Value, Hint, Wrong string }
 
 func newField(p problems, name, label, kind, value, hint string) field {
 	return field{name, label, kind, value, hint, p.At(name)}
 }
 
-// ago says how long something is past, roughly.
+// ago returns roughly how long ago something was.
 func ago(d time.Duration) string {
 	if d < 5*time.Second {
 		return "just now"
@@ -189,7 +189,7 @@ func ago(d time.Duration) string {
 	return rough(d) + " ago"
 }
 
-// within says how far something is away, roughly.
+// within returns roughly how far in the future something is.
 func within(d time.Duration) string {
 	if d < time.Second {
 		return "now"
@@ -212,7 +212,7 @@ func rough(d time.Duration) string {
 	return "a moment"
 }
 
-// number groups digits: 12,345.
+// number formats a number with groups of digits: 12,345.
 func number(v any) string {
 	if p, ok := v.(*int); ok && p != nil {
 		v = *p
@@ -228,9 +228,8 @@ func number(v any) string {
 	return sign + s
 }
 
-// visible replaces the characters that would otherwise act on the text around them:
-// controls, and marks that turn the direction of writing. Joiners and flag tags that are part
-// of the writing stay.
+// visible replaces the characters that would change the text around them: control characters, and
+// marks that change the direction of writing. Joiners and flag tags that belong to the text stay.
 func visible(s string) string {
 	text := []rune(strings.ToValidUTF8(s, "\ufffd"))
 	shown := make([]rune, len(text))
@@ -247,8 +246,8 @@ func visible(s string) string {
 	return string(shown)
 }
 
-// plainText returns a name from outside as one line of at most n characters, without
-// controls and unseen marks.
+// plainText returns a name from outside as one line of at most n characters, without control
+// characters and invisible marks.
 func plainText(s string, n int) string {
 	text := []rune(strings.ToValidUTF8(s, ""))
 	var kept []rune

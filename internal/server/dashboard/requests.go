@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/access/usage"
 )
 
-// window is how far back a page looks.
+// window is the time span that a page shows.
 type window struct {
 	Key, Name string
 	hours     int
@@ -21,7 +21,7 @@ type window struct {
 
 var windows = []window{{"24h", "24 hours", 24}, {"7d", "7 days", 7 * 24}, {"30d", "30 days", 30 * 24}}
 
-// usageView is requests over time and by operation.
+// usageView shows requests over time and by operation.
 type usageView struct {
 	Window  window
 	Windows []window
@@ -30,18 +30,18 @@ type usageView struct {
 	query   url.Values // of this page
 }
 
-// To is this page over another time, with the filters that are set.
+// To returns the address of this page for another time span, with the same filters.
 func (v usageView) To(window string) string {
 	q := maps.Clone(v.query)
 	q.Set("window", window)
 	return "?" + q.Encode()
 }
 
-// usageRow is the requests of one operation.
+// usageRow is the number of requests of one operation.
 type usageRow struct {
 	Operation, Method, Path string
 	Total                   int64
-	Classes                 []int64 // as classes
+	Classes                 []int64 // by class of response
 }
 
 // classes are the classes of responses, as plots and tables show them.
@@ -59,33 +59,33 @@ type requestsView struct {
 	Filter   usage.RefusalFilter
 	Tokens   []auth.Token
 	Seconds  int
-	Next     string // the next page of refusals; empty after the last
+	Next     string // query of the next page of refusals; empty on the last page
 }
 
-// Empty reports whether nothing has happened that the page could show.
+// Empty reports whether there is nothing to show.
 func (v requestsView) Empty() bool {
 	return v.Usage.Plot.Total == 0 && len(v.Groups) == 0 && len(v.Refusals) == 0 && len(v.Ended) == 0 &&
 		v.Filter == (usage.RefusalFilter{})
 }
 
-// refusalsPage is how many refusals the page lists at a time.
+// refusalsPage is how many refusals one page lists.
 const refusalsPage = 50
 
 type refusalRow struct {
 	usage.Refusal
-	Token string // its name; the id where it is not known
+	Token string // name of the token, or its id if the name is unknown
 }
 
-// endedRow is the use of a token after its end.
+// endedRow is the use of an ended token.
 type endedRow struct {
 	usage.Ended
-	Token string // its name
+	Token string // name of the token
 }
 
-// maxEnded is how many tokens are listed that are used after their end.
+// maxEnded is how many ended tokens with later use are listed.
 const maxEnded = 20
 
-// namesOf are the names of tokens by id.
+// namesOf returns the names of tokens by id.
 func namesOf(tokens []auth.Token) map[string]string {
 	names := make(map[string]string, len(tokens))
 	for _, t := range tokens {
@@ -136,8 +136,8 @@ func listRequests(c *call) (reply, error) {
 	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
 }
 
-// tokensOf are the tokens that work, and those that a page names: a guild may have ended
-// any number of others.
+// tokensOf returns the active tokens, and the tokens that a page names: a guild may have any number
+// of other ended tokens.
 func (c *call) tokensOf(refusals []usage.Refusal, ended []usage.Ended, chosen string) ([]auth.Token, error) {
 	tokens, err := auth.Working(c.ctx, c.cfg.DB, c.guild.ID)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *call) tokensOf(refusals []usage.Refusal, ended []usage.Ended, chosen st
 	return append(tokens, more...), err
 }
 
-// pageNumber is the page that the query string names, the first otherwise.
+// pageNumber returns the page number in the query string; the default is 1.
 func (c *call) pageNumber(name string) int {
 	page, err := strconv.Atoi(c.r.URL.Query().Get(name))
 	if err != nil || page < 1 || page > 1000 {
@@ -165,7 +165,7 @@ func (c *call) pageNumber(name string) int {
 	return page
 }
 
-// usageView reads the requests of a token, or of the guild when it is empty.
+// usageView returns the requests of a token, or of the whole guild if token is empty.
 func (c *call) usageView(token string) (usageView, error) {
 	v := usageView{Window: c.window(), Windows: windows, query: c.r.URL.Query()}
 	start := c.windowStart(v.Window)
@@ -183,7 +183,7 @@ func (c *call) usageView(token string) (usageView, error) {
 	return v, nil
 }
 
-// window is the one that the query string names, a day otherwise.
+// window returns the time span in the query string; the default is a day.
 func (c *call) window() window {
 	for _, w := range windows {
 		if w.Key == c.r.URL.Query().Get("window") {
@@ -193,12 +193,12 @@ func (c *call) window() window {
 	return windows[0]
 }
 
-// windowStart returns the first hour of a window that ends with the present hour.
+// windowStart returns the first hour of a time span that ends with the current hour.
 func (c *call) windowStart(w window) time.Time {
 	return c.now().UTC().Truncate(time.Hour).Add(-time.Duration(w.hours-1) * time.Hour)
 }
 
-// hourly is the plot of requests by hour and class.
+// hourly returns the plot of requests by hour and class.
 func hourly(label string, start time.Time, steps int, hours []usage.Hour) plot {
 	list := make([]series, len(classes))
 	for i, k := range classes {
@@ -243,7 +243,7 @@ func (c *call) byOperation(rows []usage.Operation) []usageRow {
 	return list
 }
 
-// replaceQuery fills the form for a token like this one.
+// replaceQuery returns the query string that fills the form with the values of a token.
 func replaceQuery(t tokenRow) string {
 	q := url.Values{"name": {t.Name}, "scopes": t.Scopes, "expires_in_days": {t.Days()}, "replaces": {t.ID}}
 	if len(t.IPAllowlist) > 0 {

@@ -7,22 +7,22 @@ import (
 	"guildhall/internal/access/auth"
 )
 
-// scopeGroup is a resource with what a token may do with it.
+// scopeGroup is a resource with the scopes for it.
 type scopeGroup struct {
 	Resource string
 	Scopes   []scope
 }
 
-// scope is one scope, explained by the operations it opens.
+// scope is one scope with the operations that it allows.
 type scope struct {
 	Name, Verb string
 	Opens      []string
 }
 
-// Explain says what the scope opens, in the words of the API's document.
+// Explain returns what the scope allows, in the words of the API document.
 func (s scope) Explain() string { return strings.Join(s.Opens, "; ") }
 
-// groupScopes puts reading beside writing.
+// groupScopes groups the scopes of reading and writing by resource.
 func groupScopes(operations []Operation) []scopeGroup {
 	verbs := map[string]string{"read": "Read", "write": "Write", "manage": "Manage"}
 	var groups []scopeGroup
@@ -45,7 +45,7 @@ func groupScopes(operations []Operation) []scopeGroup {
 	return groups
 }
 
-// scopeWords returns scopes in words, a resource each: "Cases: read, write".
+// scopeWords returns scopes as text, one for each resource: "Cases: read, write".
 func scopeWords(scopes []string) []string {
 	var words []string
 	was := ""

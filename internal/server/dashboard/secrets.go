@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// overlaps are how long a replaced secret may go on signing, in seconds.
+// overlaps are the choices for how long a replaced secret still signs, in seconds.
 var overlaps = []overlap{
 	{"86400", "in 24 hours", "There is time to give the receiver the new one."},
 	{"3600", "in an hour", "For a receiver that is changed right away."},
@@ -19,7 +19,7 @@ var overlaps = []overlap{
 
 type overlap struct{ Seconds, Name, Says string }
 
-// rotateView asks when the old secret ends.
+// rotateView is the page that asks when the old secret ends.
 type rotateView struct {
 	Endpoint endpointRow
 	Overlaps []overlap
@@ -33,7 +33,7 @@ func (c *call) rotatePage(v *rotateView, status int) reply {
 	return reply{status: status, page: "webhook-rotate", view: v, frame: frame{Title: "Rotate secret", Tab: "webhooks", Crumbs: c.endpointCrumbs(v.Endpoint)}}
 }
 
-// endpointCrumbs lead to a page below an endpoint's.
+// endpointCrumbs returns the links to a page below an endpoint's page.
 func (c *call) endpointCrumbs(e endpointRow) []crumb {
 	return []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}}
 }
@@ -43,7 +43,7 @@ func askToRotate(c *call, e endpointRow) (reply, error) {
 	return c.rotatePage(v, 0), nil
 }
 
-// overlapOf reads how long an old secret is to sign along.
+// overlapOf parses how long an old secret still signs.
 func overlapOf(text string) (time.Duration, bool) {
 	seconds, err := strconv.Atoi(text)
 	overlap := time.Duration(seconds) * time.Second
@@ -78,7 +78,7 @@ func rotateWebhook(c *call, e endpointRow) (reply, error) {
 	return c.secretPage(page, 0), nil
 }
 
-// endOldSecrets makes the newest secret the only one that signs.
+// endOldSecrets ends all secrets except the newest.
 func endOldSecrets(c *call, e endpointRow) (reply, error) {
 	ctx, err := c.acting()
 	if err != nil {
@@ -90,15 +90,15 @@ func endOldSecrets(c *call, e endpointRow) (reply, error) {
 	return c.back(c.path("webhooks", e.ID), "The old secret has ended. From now on the newest alone signs."), nil
 }
 
-// disableView asks whether an endpoint is to be disabled, alone or with what else
-// its form says.
+// disableView is the page that asks whether to disable an endpoint, alone or with the other changes
+// of its form.
 type disableView struct {
 	Endpoint endpointRow
 	Action   string
-	Sent     []pair // of the form; none for the button
+	Sent     []pair // values of the form; none if the person used the button
 }
 
-// askToDisable says what disabling costs, before it is done.
+// askToDisable shows the effects of disabling before the endpoint is disabled.
 func askToDisable(c *call, e endpointRow) (reply, error) {
 	return c.disablePage(disableView{Endpoint: e, Action: c.r.URL.EscapedPath()}), nil
 }

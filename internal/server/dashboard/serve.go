@@ -25,61 +25,62 @@ import (
 )
 
 const (
-	// requestTimeout is how long a page may take in all.
+	// requestTimeout bounds the time for one page.
 	requestTimeout = 12 * time.Second
-	// answering is how much of it is left when the database stops working for the page.
+	// answering is the part of requestTimeout that is left for the response when the database
+	// queries are cancelled.
 	answering = 500 * time.Millisecond
-	// maxForm bounds what is read of a form.
+	// maxForm bounds the size of a form.
 	maxForm = 64 << 10
 )
 
-// call is one request on its way, with what has been found out about it.
+// call is one request with the data that was found out about it.
 type call struct {
 	*Server
 	r       *http.Request
 	ctx     context.Context
 	id      string     // its X-Request-Id
-	from    netip.Addr // the client's address; the zero one when it cannot be known
-	base    string     // the public address of the dashboard, as far as the host
+	from    netip.Addr // the client's address; zero if it is unknown
+	base    string     // public address of the dashboard, up to the host
 	route   string     // the pattern, for log and metrics
-	allow   string     // the methods that the address takes, where it does not take this one
+	allow   string     // the methods that the path accepts, if it does not accept this one
 	handler handler
-	form    url.Values // of a POST
+	form    url.Values // of a POST request
 	who     person
 	guild   guild
-	load    *loaded    // what the session's store has read and may write
-	cookies []string   // to be set beside the session's
-	said    string     // a sentence for the page itself
-	failure *errorView // what went wrong with the form that the page shows again
-	anew    string     // where a sign-in is begun again, if this one fails
+	load    *loaded    // the session as it was read and may be written
+	cookies []string   // to be set in addition to the session's cookie
+	said    string     // a sentence to show on the page
+	failure *errorView // error of the form that the page shows again
+	anew    string     // where to start a new sign-in if this one fails
 }
 
-// handler answers a call, or fails.
+// handler responds to a call, or returns an error.
 type handler func(*call) (reply, error)
 
 type callKey struct{}
 
 func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
 
-// refreshHeader marks a page that reads itself again while somebody has it open:
-// nobody has done anything, so the session is not used.
+// refreshHeader marks the request of a page that reloads itself: the person has done nothing, so
+// the session is not extended.
 const refreshHeader = "Guildhall-Refresh"
 
 func (c *call) refreshing() bool {
 	return c.r.Method == http.MethodGet && c.r.Header.Get(refreshHeader) != ""
 }
 
-// reply is what a handler has to say: a page, a redirect, or a body of its own.
+// reply is the result of a handler: a page, a redirect or another body.
 type reply struct {
-	status int // 0: 200
+	status int // 0 means 200
 	page   string
 	view   any
 	frame  frame
 	to     string // redirect
 	body   []byte
-	small  []byte // body, compressed before
+	small  []byte // body in compressed form
 	header http.Header
-	stream func(context.Context, io.Writer) error // what is too long to be held, in place of body
+	stream func(context.Context, io.Writer) error // writes a body that is too long for memory; replaces body
 }
 
 var (
@@ -92,7 +93,7 @@ var (
 	errMethod    = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This address does not take that method.")
 )
 
-// ServeHTTP answers one request below Prefix.
+// ServeHTTP responds to one request below Prefix.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.now()
 	c := &call{Server: s, id: db.NewID(), load: &loaded{}}
@@ -122,7 +123,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h[name] = values
 	}
 	if len(c.cookies) > 0 {
-		h["Set-Cookie"] = append(c.cookies, h["Set-Cookie"]...) // a session's that begins comes last, and holds
+		h["Set-Cookie"] = append(c.cookies, h["Set-Cookie"]...) // the cookie of a new session comes last and so is the one that counts
 	}
 	status := out.status
 	switch {
@@ -142,18 +143,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case out.stream != nil && err == nil:
 		c.send(r.Context(), w, out)
 	default:
-		_, _ = w.Write(out.body) // a caller that has gone tells nobody anything
+		_, _ = w.Write(out.body) // the client may be gone, so the error is ignored
 	}
 	took := s.now().Sub(start)
 	s.met.WithLabelValues(c.route, strconv.Itoa(status)).Observe(took.Seconds())
 	c.log(status, took, err)
 }
 
-// chunkTimeout is how long a caller may take to read what is written at a time of a
-// file that is too long to be held.
+// chunkTimeout is how long a client may take to read one chunk of a streamed file.
 const chunkTimeout = 30 * time.Second
 
-// paced writes under chunkTimeout.
+// paced writes with a deadline of chunkTimeout for each write.
 type paced struct {
 	w   io.Writer
 	rc  *http.ResponseController
@@ -161,12 +161,12 @@ type paced struct {
 }
 
 func (p paced) Write(b []byte) (int, error) {
-	_ = p.rc.SetWriteDeadline(p.now().Add(chunkTimeout)) // where the server can
+	_ = p.rc.SetWriteDeadline(p.now().Add(chunkTimeout)) // if the server supports it
 	return p.w.Write(b)
 }
 
-// send writes what is too long to be held. Where it cannot be finished the connection
-// is broken, so that a file that was cut is not taken for a whole one.
+// send writes a streamed body. If the body cannot be completed, send breaks the connection, so that
+// the client does not take a part for the whole file.
 func (c *call) send(ctx context.Context, w http.ResponseWriter, out reply) {
 	if err := out.stream(ctx, paced{w, http.NewResponseController(w), c.now}); err != nil {
 		c.cfg.Log.WarnContext(c.ctx, "a file of the dashboard was cut off", "request_id", c.id, "error", err)
@@ -174,7 +174,7 @@ func (c *call) send(ctx context.Context, w http.ResponseWriter, out reply) {
 	}
 }
 
-// fixedHeaders are those of every response, whatever it is.
+// fixedHeaders are the headers of every response.
 var fixedHeaders = http.Header{
 	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"},
@@ -187,7 +187,7 @@ var fixedHeaders = http.Header{
 	"Strict-Transport-Security":    {"max-age=31536000"},
 }
 
-// respond runs the checks that stand before every route, and the route.
+// respond runs the checks before every route, and then the route.
 func (c *call) respond() (out reply, err error) {
 	defer func() {
 		switch p := recover(); p {
@@ -233,7 +233,7 @@ func (c *call) respond() (out reply, err error) {
 	token := c.sessionToken()
 	bucket := bucketOf(token)
 	if c.cfg.Limits.Exhausted(c.ctx, bucket, c.cfg.Session) {
-		if err := c.take(bucket); err != nil { // which counts the refusal; its session is not read
+		if err := c.take(bucket); err != nil { // take counts the refusal; the session is not read
 			return reply{}, err
 		}
 	}
@@ -246,7 +246,7 @@ func (c *call) respond() (out reply, err error) {
 	return c.handler(c)
 }
 
-// readForm reads what was sent with the request.
+// readForm reads the form of the request.
 func (c *call) readForm() error {
 	if c.r.Method != http.MethodPost {
 		return nil
@@ -264,7 +264,7 @@ func (c *call) readForm() error {
 	return nil
 }
 
-// onAccount has the database work on an account, for as long as a page may take.
+// onAccount makes the database count the work for a caller, at most for the time of one page.
 func onAccount(ctx context.Context, by db.Caller) context.Context {
 	ctx = db.As(ctx, by)
 	if end, ok := ctx.Deadline(); ok {
@@ -273,16 +273,16 @@ func onAccount(ctx context.Context, by db.Caller) context.Context {
 	return ctx
 }
 
-// isText reports whether the database can hold s.
+// isText reports whether the database can store s.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// readable reports whether everything that a URL says is text.
+// readable reports whether all parts of a URL are valid text.
 func readable(u *url.URL) bool {
 	query, err := url.QueryUnescape(u.RawQuery)
 	return err == nil && isText(u.Path) && isText(query)
 }
 
-// find looks the route up and notes its handler.
+// find finds the route and stores its handler.
 func (c *call) find() error {
 	rec := &buffered{header: http.Header{}}
 	c.mux.ServeHTTP(rec, c.r)
@@ -292,14 +292,14 @@ func (c *call) find() error {
 	case rec.status == http.StatusMethodNotAllowed:
 		c.allow = rec.header.Get("Allow")
 		return errMethod
-	default: // nothing, or the router's redirect to a cleaner path
+	default: // no route, or the router's redirect to a cleaned path
 		return errNotHere
 	}
 }
 
-// hostIsOurs reports whether the request names the dashboard's own host, and
-// notes the public address. A server for this machine alone answers to this
-// machine's own names, so that no other name can be bound to it.
+// hostIsOurs reports whether the request names the dashboard's host, and stores the public address.
+// A server for this machine alone accepts only this machine's names, so that no other domain name
+// can be pointed at the server.
 func (c *call) hostIsOurs() bool {
 	if u := c.cfg.URL; u != nil {
 		c.base = "https://" + u.Host
@@ -316,8 +316,8 @@ func (c *call) hostIsOurs() bool {
 
 func withoutPort443(host string) string { return strings.TrimSuffix(host, ":443") }
 
-// refuse turns a failure into the page that says so, or, for the one route that
-// programs call, into the API's form of an error.
+// refuse turns an error into an error page or, for the one route that programs call, into the error
+// format of the API.
 func (c *call) refuse(err error) reply {
 	f := words.Of(err)
 	status, header := failure.Status(f), http.Header{}
@@ -361,11 +361,11 @@ func (c *call) refuse(err error) reply {
 type errorView struct {
 	Title, Code, Message, RequestID, To string
 	SignIn                              bool
-	Action                              string // where what was sent may be sent again; empty: it may not
+	Action                              string // where the same form may be sent again; empty if it may not
 	Sent                                []pair
 }
 
-// words are how the dashboard tells people what went wrong behind it.
+// words are the dashboard's texts for errors that are not the person's.
 var words = failure.Words{
 	Unavailable: fault.New(fault.Unavailable, "service_unavailable",
 		"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
@@ -373,7 +373,7 @@ var words = failure.Words{
 	Internal: fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what."),
 }
 
-// titles are those of the pages that say so.
+// titles are the titles of the error pages.
 var titles = map[int]string{
 	http.StatusUnauthorized:        "Sign in",
 	http.StatusForbidden:           "Refused",
@@ -385,8 +385,8 @@ var titles = map[int]string{
 
 func titleOf(f *fault.Error) string { return cmp.Or(titles[failure.Status(f)], "Not possible") }
 
-// log writes the request's line: the route's pattern, never the path, because a
-// link's path is a secret.
+// log writes the log line of the request. The line has the route's pattern and never the path,
+// because the path of a link is a secret.
 func (c *call) log(status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	if status >= http.StatusInternalServerError && c.ctx.Err() == nil {
@@ -412,7 +412,7 @@ func (c *call) log(status int, took time.Duration, err error) {
 	c.cfg.Log.LogAttrs(c.ctx, level, "dashboard", attrs...)
 }
 
-// buffered is a response that is kept, not sent.
+// buffered is a response that is stored instead of sent.
 type buffered struct {
 	header http.Header
 	status int
@@ -434,7 +434,7 @@ func (b *buffered) WriteHeader(status int) {
 	}
 }
 
-// foreignPage answers by a handler that knows nothing of calls.
+// foreignPage runs a handler that does not use calls.
 func (c *call) foreignPage(h http.Handler) (reply, error) {
 	c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxForm)
 	rec := &buffered{header: http.Header{}}
@@ -442,9 +442,9 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
 }
 
-// acting is the context in which the signed-in person makes a change, once the
-// platform has said that they may. Nothing is changed without it, and it comes
-// last: after the form is found to be right.
+// acting returns the context in which the signed-in person makes a change, after asking the
+// platform whether the person may. Every change needs this context, and acting is called last,
+// after the form was checked.
 func (c *call) acting() (context.Context, error) {
 	switch may, err := c.access.may(c.ctx, c.who, c.guild.ID, toChange); {
 	case err != nil:
@@ -462,7 +462,7 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// path is a path of the guild's: path("tokens", id).
+// path returns a path of the guild: path("tokens", id).
 func (c *call) path(parts ...string) string {
 	p := Prefix + "/guilds/" + url.PathEscape(c.guild.ID) + "/"
 	for i, part := range parts {
@@ -474,7 +474,7 @@ func (c *call) path(parts ...string) string {
 	return p
 }
 
-// back redirects to a path with a sentence for the next page.
+// back redirects to a path and shows a sentence on the next page.
 func (c *call) back(to, format string, args ...any) reply {
 	c.sessions.Put(c.ctx, keyNotice, fmt.Sprintf(format, args...))
 	return reply{to: to}

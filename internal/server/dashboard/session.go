@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// The cookies are those of this host alone: a browser takes none with this
-	// prefix from a sibling or for a part of the paths, where it would come first.
+	// With the prefix __Host-, a browser accepts the cookie only from this host and for all paths.
+	// So no other host of the domain, and no longer path, can set a cookie that comes before it.
 	cookieName = "__Host-guildhall"
-	// idleTimeout ends a session that nobody uses, and lifetime every other.
+	// idleTimeout ends a session that is not used, and lifetime ends every session.
 	idleTimeout = 2 * time.Hour
 	lifetime    = 12 * time.Hour
-	// touchInterval is how far a session's expiry may lag behind before it is
-	// written, so that reading pages writes nothing.
+	// touchInterval is how much the stored expiry of a session may lag, so that reading pages does
+	// not write to the database each time.
 	touchInterval = time.Minute
 )
 
-// A session holds these. All of it is text; none of it is a secret.
+// A session stores these values. All of them are text, and none is a secret.
 const (
 	keyKind   = "kind"
 	keyID     = "id"
@@ -39,13 +39,13 @@ const (
 	keyNotice = "notice" // a sentence for the next page
 )
 
-// person is who has signed in; the zero one is nobody.
+// person is the signed-in person; the zero value means no person.
 type person struct {
 	Kind   string // audit.User or audit.Operator
 	ID     string
 	Name   string
-	Guilds []string  // those that may turn out to be theirs to manage
-	Since  time.Time // when the platform named those guilds: at sign-in
+	Guilds []string  // guilds that the person may be able to manage
+	Since  time.Time // when the platform named these guilds, at the sign-in
 }
 
 func (p person) account() string { return p.Kind + ":" + p.ID }
@@ -60,9 +60,9 @@ func newSessions(store sessionStore) *scs.SessionManager {
 	return m
 }
 
-// sessionToken is the one that the cookie names. Of two cookies nobody can tell
-// which one the caller signed in with, and the order says who can plant one: both are
-// refused, and the browser is told to forget them.
+// sessionToken returns the token in the session's cookie. If a request has two such cookies, the
+// server cannot know which one came from the sign-in, and an attacker may have set one:
+// sessionToken then refuses both and deletes them in the browser.
 func (c *call) sessionToken() string {
 	switch cookies := c.r.CookiesNamed(cookieName); {
 	case len(cookies) > 1:
@@ -73,7 +73,7 @@ func (c *call) sessionToken() string {
 	return ""
 }
 
-// loadSession reads a token's session.
+// loadSession reads the session of a token.
 func (c *call) loadSession(token string) error {
 	c.load.address, c.load.agent, c.load.request = addressText(c.from), plainText(c.r.UserAgent(), 200), c.id
 	ctx, err := c.sessions.Load(c.ctx, token)
@@ -89,10 +89,10 @@ func (c *call) loadSession(token string) error {
 	return nil
 }
 
-// keepSession stores what the call made of its session and sets the cookie.
+// keepSession stores the session of the call and sets its cookie.
 func (c *call) keepSession(h http.Header) error {
 	if c.who.ID == "" && !c.load.signing && !c.load.ended {
-		return nil // no one is signed in, or wants to be
+		return nil // no one is signed in or signing in
 	}
 	if c.refreshing() {
 		return nil
@@ -111,11 +111,11 @@ func (c *call) keepSession(h http.Header) error {
 		c.sessions.WriteSessionCookie(c.ctx, w, "", time.Time{})
 	case scs.Unmodified:
 	}
-	h["Cache-Control"] = fixedHeaders["Cache-Control"] // the library adds a weaker one
+	h["Cache-Control"] = fixedHeaders["Cache-Control"] // the session library adds a weaker header
 	return nil
 }
 
-// signIn makes the caller p, under a session id that nobody has seen yet.
+// signIn signs the caller in as p, with a new session id.
 func (c *call) signIn(p person) error {
 	if err := c.sessions.Clear(c.ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *call) signIn(p person) error {
 	return nil
 }
 
-// logout ends the session, on the server too.
+// logout ends the session, in the database too.
 func logout(c *call) (reply, error) {
 	if c.who.ID != "" {
 		if err := c.sessions.Destroy(c.ctx); err != nil {
@@ -144,27 +144,27 @@ func logout(c *call) (reply, error) {
 	return reply{to: Prefix + "/?signed_out=1"}, nil
 }
 
-// loaded is what the store knows of the call's session.
+// loaded is the state of the call's session in the store.
 type loaded struct {
-	id             string // the row's, for the list of sessions
+	id             string // id of the row, for the list of sessions
 	data           []byte
 	expiry         time.Time
-	signing, ended bool // a session begins, or ends, with this call
+	signing, ended bool // this call starts, or ends, a session
 	address, agent string
 	request        string // its X-Request-Id
 }
 
-// actor is p as the audit log names who makes a change by this call.
+// actor returns p as the actor of the audit log for changes made by this call.
 func (l *loaded) actor(p person) audit.Actor {
 	return audit.Actor{Type: p.Kind, ID: p.ID, Name: p.Name, Address: l.address, RequestID: l.request}
 }
 
 type loadedKey struct{}
 
-// sessionStore keeps sessions in the database, under the hash of their token.
+// sessionStore stores sessions in the database, by the hash of their token.
 type sessionStore struct{ db *db.DB }
 
-// FindCtx returns a session that has not expired.
+// FindCtx returns a session unless it has expired.
 func (s sessionStore) FindCtx(ctx context.Context, hash string) ([]byte, bool, error) {
 	type stored struct {
 		ID     string    `db:"id"`
@@ -185,8 +185,8 @@ func (s sessionStore) FindCtx(ctx context.Context, hash string) ([]byte, bool, e
 	return row.Data, true, nil
 }
 
-// CommitCtx stores a session. Only a sign-in makes one: a session that was
-// ended while a request was under way stays ended.
+// CommitCtx stores a session. Only a sign-in inserts a session: a session that was ended during a
+// request stays ended.
 func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, expiry time.Time) error {
 	l, ok := ctx.Value(loadedKey{}).(*loaded)
 	if !ok {
@@ -216,7 +216,7 @@ func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, e
 	})
 }
 
-// DeleteCtx ends a session, as its own person does: by signing out, or in anew.
+// DeleteCtx ends a session on behalf of its person, who signs out or signs in again.
 func (s sessionStore) DeleteCtx(ctx context.Context, hash string) error {
 	l, ok := ctx.Value(loadedKey{}).(*loaded)
 	if !ok {
@@ -233,7 +233,7 @@ func (s sessionStore) DeleteCtx(ctx context.Context, hash string) error {
 	return err
 }
 
-// The library asks for the forms without a context and then never calls them.
+// The library requires these methods without a context and never calls them.
 
 // Find implements scs.Store.
 func (sessionStore) Find(string) ([]byte, bool, error) { return nil, false, errNoContext }
@@ -246,7 +246,7 @@ func (sessionStore) Delete(string) error { return errNoContext }
 
 var errNoContext = fmt.Errorf("dashboard: the store of sessions needs a context")
 
-// textCodec writes a session as JSON: its values are text.
+// textCodec encodes a session as JSON, because its values are text.
 type textCodec struct{}
 
 type stored struct {
@@ -280,7 +280,7 @@ func (textCodec) Decode(b []byte) (time.Time, map[string]any, error) {
 	return s.Deadline, values, nil
 }
 
-// sessionRow is one session on the page that lists them.
+// sessionRow is one session in the list of sessions.
 type sessionRow struct {
 	ID      string    `db:"id"`
 	Address string    `db:"address"`
@@ -291,8 +291,8 @@ type sessionRow struct {
 	Current bool      `db:"-"`
 }
 
-// agentName returns the browser and the system that a User-Agent header names, as in
-// "Firefox on Windows". It returns the header itself where it names no browser that is known.
+// agentName returns the browser and the system of a User-Agent header, such as "Firefox on
+// Windows". If the header names no known browser, agentName returns the header itself.
 func agentName(header string) string {
 	a := useragent.Parse(header)
 	if a.Name == "" || a.OS == "" {
@@ -301,14 +301,14 @@ func agentName(header string) string {
 	return a.Name + " on " + a.OS
 }
 
-// sessionsPage is how many sessions the page lists at a time.
+// sessionsPage is how many sessions one page lists.
 const sessionsPage = 50
 
 // sessionsView is one page of a person's sessions.
 type sessionsView struct {
 	Rows   []sessionRow
-	More   string // the query of the next page; empty: there is none
-	Others bool   // there are others than this one
+	More   string // query of the next page; empty on the last page
+	Others bool   // there are other sessions than this one
 }
 
 const mySessions = `
@@ -339,7 +339,7 @@ const (
 	endMyOthers = `DELETE FROM dashboard_sessions WHERE account = $1 AND id <> $2 RETURNING id, data`
 )
 
-// endSessions ends the session that the form names, or all but this one.
+// endSessions ends the session named in the form, or all except this one.
 func endSessions(c *call) (reply, error) {
 	id := c.form.Get("id")
 	if id == c.load.id {

@@ -22,10 +22,10 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// standInPath is where the stand-in shows its page of consent.
+// standInPath is the path of the stand-in's page of consent.
 const standInPath = Prefix + "/stand-in/"
 
-// The people of the stand-in. Their rights hold in every guild of the database.
+// The people of the stand-in. Their rights apply to every guild of the database.
 var standInPeople = []standInPerson{
 	{"100000000000000001", "Olga Owner", "owns every server here", "owner"},
 	{"100000000000000002", "Mara Manager", "has the permission to manage every server here", "manager"},
@@ -34,16 +34,16 @@ var standInPeople = []standInPerson{
 
 type standInPerson struct{ ID, Name, Says, Key string }
 
-// standIn takes Discord's place on a machine that has no application there. It
-// speaks the same protocol, so the code in front of it is the same.
+// standIn replaces Discord on a machine without a Discord application. The stand-in has the same
+// protocol, so the client code is the same.
 type standIn struct {
 	guilds func(context.Context) ([]string, error)
 	mux    *http.ServeMux
 	page   *template.Template
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	codes  map[string]authCode
-	tokens map[string]string // to the person's id
+	tokens map[string]string // the person's id, by token
 }
 
 type authCode struct {
@@ -51,8 +51,8 @@ type authCode struct {
 	until                     time.Time
 }
 
-// NewStandIn returns a Discord that is played on this machine: three people,
-// and the guilds that are in the database.
+// NewStandIn returns a Discord client for the local stand-in, with three people and the guilds of
+// the database.
 func NewStandIn(d *db.DB) (*Discord, error) {
 	s := &standIn{codes: map[string]authCode{}, tokens: map[string]string{}, mux: http.NewServeMux()}
 	s.guilds = func(ctx context.Context) ([]string, error) {
@@ -86,7 +86,7 @@ func NewStandIn(d *db.DB) (*Discord, error) {
 	return dd, nil
 }
 
-// inProcess is a transport that reaches a handler without a network.
+// inProcess is a transport that calls a handler without a network.
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -104,12 +104,12 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (s *standIn) consent(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = s.page.Execute(w, map[string]any{ // into memory
+	_ = s.page.Execute(w, map[string]any{ // writes into memory
 		"People": standInPeople, "Query": "?" + r.URL.RawQuery, "Style": Prefix + "/assets/" + styleName,
 	})
 }
 
-// grant sends the browser back with a code for the person it has chosen.
+// grant redirects the browser with a code for the chosen person.
 func (s *standIn) grant(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
@@ -171,7 +171,7 @@ func (s *standIn) me(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"id": p.ID, "username": p.Key, "global_name": p.Name})
 }
 
-// caller is the person whose access token the request carries.
+// caller returns the person to whom the request's access token belongs.
 func (s *standIn) caller(r *http.Request) (standInPerson, bool) {
 	s.mu.Lock()
 	id := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -203,7 +203,7 @@ func (s *standIn) myGuilds(w http.ResponseWriter, r *http.Request) {
 
 func permissionsOf(key string) string {
 	if key == "manager" {
-		return "32" // to manage the server
+		return "32" // permission to manage the server
 	}
 	return "1024"
 }
@@ -240,5 +240,5 @@ func (s *standIn) member(w http.ResponseWriter, r *http.Request) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // into memory
+	_ = json.NewEncoder(w).Encode(v) // writes into memory
 }

@@ -20,7 +20,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// expiresSoon is how long before its end a token is pointed out.
+// expiresSoon is how long before its expiry a token is marked.
 const expiresSoon = 14 * 24 * time.Hour
 
 // maxDays is the longest expiry in days.
@@ -32,7 +32,7 @@ type tokenRow struct {
 	now time.Time
 }
 
-// State is one word for what a token is now.
+// State returns one word for the state of the token.
 func (t tokenRow) State() string {
 	switch {
 	case t.RevokedAt != nil:
@@ -44,12 +44,12 @@ func (t tokenRow) State() string {
 	}
 }
 
-// Soon reports whether an active token is about to expire.
+// Soon reports whether an active token will expire soon.
 func (t tokenRow) Soon() bool {
 	return t.State() == "active" && t.ExpiresAt != nil && t.ExpiresAt.Sub(t.now) <= expiresSoon
 }
 
-// Days is the number that a form for a token like this one is filled with.
+// Days returns the number of days for a form that copies this token.
 func (t tokenRow) Days() string {
 	if t.ExpiresAt == nil {
 		return ""
@@ -57,22 +57,22 @@ func (t tokenRow) Days() string {
 	return strconv.Itoa(max(1, int((t.ExpiresAt.Sub(t.CreatedAt)+12*time.Hour)/(24*time.Hour))))
 }
 
-// tokensPage is how many tokens of a kind the list shows at a time.
+// tokensPage is how many tokens of each kind one page lists.
 const tokensPage = 50
 
-// tokensView is a page of the tokens that work, and one of those that have ended.
+// tokensView is one page of active tokens and one page of ended tokens.
 type tokensView struct {
 	Active, Ended         []tokenRow
-	MoreActive, MoreEnded string        // the query of the next page; empty: there is none
-	Skipped               bool          // this is not the first page of those that have ended
-	Keys                  []auth.BotKey // of the operator's bot, which serve this guild
+	MoreActive, MoreEnded string        // queries of the next pages; empty on the last page
+	Skipped               bool          // this is not the first page of ended tokens
+	Keys                  []auth.BotKey // keys of the operator's bot that include this guild
 	Streams               []delivery.StreamStatus
 }
 
-// streamsUpto is how many events that wait for a stream are counted.
+// streamsUpto is the number up to which waiting events of a stream are counted.
 const streamsUpto = 1000
 
-// Upto is Upto of an endpoint.
+// Upto calls endpointRow.Upto.
 func (tokensView) Upto(n int) string { return endpointRow{}.Upto(n) }
 
 func listTokens(c *call) (reply, error) {
@@ -107,40 +107,40 @@ func listTokens(c *call) (reply, error) {
 	if v.Streams, err = delivery.StreamsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, streamsUpto); err != nil {
 		return reply{}, err
 	}
-	if len(v.Keys) == 0 { // most installations have no such bot
+	if len(v.Keys) == 0 { // most installations have no bot
 		v.Streams = slices.DeleteFunc(v.Streams, func(s delivery.StreamStatus) bool { return s.Waiting == 0 })
 	}
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }
 
-// tokenForm is the form for a new token, as it was filled in.
+// tokenForm is the form for a new token, as the person filled it in.
 type tokenForm struct {
 	Name, Allow, Days string
-	Other             bool // the days are typed, not one of the usual ones
+	Other             bool // the person typed the number of days
 	Chosen            []string
-	Replaces          string   // the id of the token whose limits the new one takes over; empty: none
-	Once              string   // so that sending the same form again makes no second token
-	Unknown           []string // scopes that the link to the form names and that do not exist
+	Replaces          string   // id of the token whose limits are copied; empty if there is none
+	Once              string   // value that makes sure that the same form creates only one token
+	Unknown           []string // scopes in the link to the form that do not exist
 	Groups            []scopeGroup
 	checked
 }
 
-// Has reports whether a scope is ticked.
+// Has reports whether the scope's box is checked.
 func (f *tokenForm) Has(scope string) bool { return slices.Contains(f.Chosen, scope) }
 
-// Never reports whether the token is not to expire.
+// Never reports whether the token has no expiry.
 func (f *tokenForm) Never() bool { return f.Days == "" && !f.Other }
 
-// Presets are the usual times to expiry, in days.
+// Presets returns the usual choices of days until expiry.
 func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
 
-// Understood is what an allowlist says, one range each.
+// Understood returns the address ranges of the allowlist.
 func (f *tokenForm) Understood() []netip.Prefix {
-	ranges, _ := auth.ParsePrefixes(f.Allow) // its fault stands beside the field
+	ranges, _ := auth.ParsePrefixes(f.Allow) // the field shows the error
 	return ranges
 }
 
-// newToken shows the form, filled in by the query string if that says how.
+// newToken shows the form, filled with the values of the query string.
 func newToken(c *call) (reply, error) {
 	q := c.r.URL.Query()
 	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Replaces: q.Get("replaces"), Once: rand.Text()}
@@ -171,7 +171,7 @@ type madeView struct {
 
 var errMade = errors.New("dashboard: this form has made its token already")
 
-// createToken makes a token and shows it, for the only time.
+// createToken creates a token and shows its secret, for the only time.
 func createToken(c *call) (reply, error) {
 	f := c.readToken()
 	n, wrong := f.token(c.guild.ID, c.cfg.Env)
@@ -206,7 +206,7 @@ func createToken(c *call) (reply, error) {
 	}}, nil
 }
 
-// readToken reads the form as it was sent.
+// readToken reads the form.
 func (c *call) readToken() *tokenForm {
 	f := &tokenForm{
 		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
@@ -218,7 +218,7 @@ func (c *call) readToken() *tokenForm {
 	return f
 }
 
-// token checks the form and returns what to make.
+// token checks the form and returns the token to create.
 func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 	var wrong problems
 	n := auth.New{GuildID: guild, Env: env, Name: strings.TrimSpace(f.Name), Scopes: f.Chosen, AllowIP: []string{f.Allow}}
@@ -245,7 +245,7 @@ func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 	return n, wrong
 }
 
-// Custom reports whether the number of days is none of the usual ones.
+// Custom reports whether the number of days is not one of the presets.
 func (f *tokenForm) Custom() bool {
 	return f.Other || f.Days != "" && !slices.Contains(f.Presets(), f.Days)
 }
@@ -257,12 +257,12 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// onceDoer opens units that also note their form: a form that was sent before
-// fails with errMade, and its unit changes nothing.
+// onceDoer runs units of work that also store that their form was sent: a form that was sent before
+// fails with errMade, and its unit of work changes nothing.
 type onceDoer struct {
 	db    *db.DB
 	guild string
-	form  string // empty: nobody minds
+	form  string // id of the form; empty for no check
 }
 
 // Do implements db.Doer.
@@ -281,7 +281,7 @@ func (o onceDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx
 	})
 }
 
-// firstCall is a call to paste: one that the token's scopes allow.
+// firstCall returns an example call that the token's scopes allow.
 func (c *call) firstCall(t auth.Token) string {
 	path := "/me"
 	for _, o := range c.cfg.Operations {
@@ -297,16 +297,16 @@ func (c *call) firstCall(t auth.Token) string {
 	return curl + " -H " + shellQuote("Authorization: Bearer "+t.Secret) + " " + shellQuote(c.base+"/api/v1"+path)
 }
 
-// tokenView is one token with what it was used for.
+// tokenView is the page of one token with its usage.
 type tokenView struct {
 	Token     tokenRow
 	Maker     maker
 	Usage     usageView
 	Addresses []usage.Address
 	Refusals  []usage.Refusal
-	After     usage.Ended   // what it was used for after its end; without requests: nothing
-	AfterFrom []usage.Ended // and from where
-	Replace   string        // the form for one like it
+	After     usage.Ended   // use after its end; no requests means no use
+	AfterFrom []usage.Ended // the same, by address
+	Replace   string        // address of the form for a similar token
 	Typed     string
 	checked
 }
@@ -352,7 +352,7 @@ func (c *call) tokenView() (*tokenView, error) {
 	return v, nil
 }
 
-// revokeToken ends a token whose name the caller has typed.
+// revokeToken revokes a token if the person has typed its name.
 func revokeToken(c *call) (reply, error) {
 	v, err := c.tokenView()
 	if err != nil {
@@ -373,8 +373,8 @@ func revokeToken(c *call) (reply, error) {
 	return c.back(c.path("tokens"), "“%s” is revoked. No server accepts it any more.", visible(v.Token.Name)), nil
 }
 
-// deleteToken is revocation for programs: the route of the specification. The
-// token's guild has to be one that the caller may manage.
+// deleteToken revokes a token for programs: it is the route of the specification. The caller must
+// be allowed to manage the token's guild.
 func deleteToken(c *call) (reply, error) {
 	if c.who.ID == "" {
 		return reply{}, errSignedIn
@@ -397,7 +397,7 @@ func deleteToken(c *call) (reply, error) {
 	return reply{status: http.StatusNoContent}, nil
 }
 
-// notHere makes the same response of every thing that is not there.
+// notHere turns each kind of NotFound into the same response.
 func notHere(err error) error {
 	if f, ok := fault.As(err); ok && f.Kind == fault.NotFound {
 		return errNotHere.Because(err)

@@ -40,11 +40,11 @@ func (s *Server) webhookRoutes(guild func(string, handler)) {
 	endpoint("POST "+w+"/{id}/deliveries/{delivery}/redeliver", redeliver)
 }
 
-// endpointHandler answers a call about one of the guild's endpoints.
+// endpointHandler responds to a call about one of the guild's endpoints.
 type endpointHandler func(*call, endpointRow) (reply, error)
 
-// onEndpoint finds the endpoint in the path. One of another guild is not there,
-// and neither is a delivery of another endpoint.
+// onEndpoint finds the endpoint in the path. An endpoint of another guild counts as missing, and so
+// does a delivery of another endpoint.
 func onEndpoint(next endpointHandler) handler {
 	return func(c *call) (reply, error) {
 		e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
@@ -59,8 +59,8 @@ func onEndpoint(next endpointHandler) handler {
 // endpointRow is an endpoint as the pages show it.
 type endpointRow struct{ webhooks.Standing }
 
-// rowOf returns s for the pages. A pull endpoint has no address: its description, or a name
-// made of its id, stands in place of the URL.
+// rowOf returns s for the pages. A pull endpoint has no address, so its description, or a name made
+// from its id, replaces the URL.
 func rowOf(s webhooks.Standing) endpointRow {
 	if s.Delivery == delivery.Pull {
 		s.URL = "Pull endpoint " + s.ID[max(0, len(s.ID)-6):]
@@ -71,7 +71,7 @@ func rowOf(s webhooks.Standing) endpointRow {
 	return endpointRow{s}
 }
 
-// CalledBy says what its URL is: where events are sent, or a name made of its id.
+// CalledBy returns the URL to which events are sent, or a name made from the id.
 func (e endpointRow) CalledBy() string {
 	if e.Pull() {
 		return "name"
@@ -79,15 +79,15 @@ func (e endpointRow) CalledBy() string {
 	return "address"
 }
 
-// Pull reports whether its events are fetched and not sent.
+// Pull reports whether the endpoint's events are fetched instead of sent.
 func (e endpointRow) Pull() bool { return e.Delivery == delivery.Pull }
 
-// State is one word for how an endpoint fares.
+// State returns one word for the state of an endpoint.
 func (e endpointRow) State() string {
 	return e.Health.State
 }
 
-// Why says why an endpoint is disabled; empty where its owner has done it.
+// Why returns the reason why an endpoint is disabled; empty if its owner has disabled it.
 func (e endpointRow) Why() string {
 	if e.DisabledReason == nil {
 		return ""
@@ -108,17 +108,17 @@ func (e endpointRow) Why() string {
 	}
 }
 
-// ManyEvents reports whether its types are folded away, so that a phone shows what stands
-// beneath them.
+// ManyEvents reports whether the list of event types is collapsed, so that a phone shows what is
+// below the list.
 func (e endpointRow) ManyEvents() bool { return len(e.Events) > 8 }
 
-// Open is what waits or is held, whatever its age.
+// Open returns the number of waiting and held deliveries, of any age.
 func (e endpointRow) Open() int { return e.Waiting + e.Held }
 
-// Total is how many deliveries the bar shows.
+// Total returns the number of deliveries that the bar shows.
 func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open() }
 
-// Sum is Total in words.
+// Sum returns Total as text.
 func (e endpointRow) Sum() string {
 	if e.Pull() {
 		return number(e.Delivered) + " acknowledged, " + number(e.Failed) + " given up, " + e.Upto(e.Open()) + " waiting"
@@ -126,7 +126,7 @@ func (e endpointRow) Sum() string {
 	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + e.Upto(e.Open()) + " waiting"
 }
 
-// Upto marks a number that was not counted to its end.
+// Upto returns a number as text, marked if the counting stopped at the number.
 func (endpointRow) Upto(n int) string {
 	if n >= 1000 {
 		return number(n) + " or more"
@@ -134,7 +134,7 @@ func (endpointRow) Upto(n int) string {
 	return number(n)
 }
 
-// webhooksSummary is the guild's endpoints in numbers.
+// webhooksSummary is the numbers of the guild's endpoints.
 type webhooksSummary struct {
 	Total, Failing, Disabled int
 	Delivered, Failed, Open  int
@@ -165,7 +165,7 @@ func (c *call) webhooksSummary() (webhooksSummary, error) {
 // webhooksView is the list of the guild's endpoints.
 type webhooksView struct {
 	Rows []endpointRow
-	Full bool // the guild has as many endpoints as it may have
+	Full bool // the guild has the maximum number of endpoints
 	Max  int
 }
 
@@ -181,28 +181,28 @@ func listWebhooks(c *call) (reply, error) {
 	return reply{page: "webhooks", view: v, frame: frame{Title: "Webhooks", Tab: "webhooks", Live: true}}, nil
 }
 
-// webhookForm is the form for an endpoint, as it was filled in.
+// webhookForm is the form for an endpoint, as the person filled it in.
 type webhookForm struct {
 	ID, URL, Description string
 	Pull                 bool
 	Chosen               []string
 	Enabled              bool
 	Once                 string
-	UpdatedAt            time.Time       // of the endpoint when the form was opened
-	Changes              []webhookChange // what somebody else has saved meanwhile
-	Full                 bool            // the guild has as many endpoints as it may have
+	UpdatedAt            time.Time       // updated_at of the endpoint when the form was opened
+	Changes              []webhookChange // changes that another person has saved meanwhile
+	Full                 bool            // the guild has the maximum number of endpoints
 	Max                  int
 	Types                []EventSample
 	checked
 }
 
-// webhookChange is a field whose stored value differs from the form's.
+// webhookChange is a field whose stored value differs from the value in the form.
 type webhookChange struct{ Field, Stored, Typed string }
 
-// allEvents stands for every type of today in a form.
+// allEvents is the form value for all current types of events.
 const allEvents = "all"
 
-// Has reports whether an event type is ticked.
+// Has reports whether the box of an event type is checked.
 func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
 
 func newWebhook(c *call) (reply, error) {
@@ -230,7 +230,7 @@ func (c *call) webhookForm(f *webhookForm, status int) reply {
 type secretView struct {
 	ID, URL, Secret string
 	Rotated         bool
-	OldUntil        *time.Time // nil: only this secret signs
+	OldUntil        *time.Time // nil means that only this secret signs
 }
 
 func createWebhook(c *call) (reply, error) {
@@ -252,8 +252,7 @@ func createWebhook(c *call) (reply, error) {
 	return c.secretPage(secretView{ID: made.ID, URL: made.URL, Secret: made.Secret}, http.StatusCreated), nil
 }
 
-// readWebhook reads the form and says what is wrong with it. That of a pull endpoint has
-// no address.
+// readWebhook reads and checks the form. The form of a pull endpoint has no address.
 func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 	chosen := wire.Items(c.form["events"]...)
 	if slices.Contains(chosen, allEvents) {
@@ -263,7 +262,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
 		Chosen: chosen, Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
 	}
-	f.UpdatedAt, _ = time.Parse(time.RFC3339Nano, c.form.Get("updated_at")) // zero where the form has none
+	f.UpdatedAt, _ = time.Parse(time.RFC3339Nano, c.form.Get("updated_at")) // zero if the form has none
 	if f.Pull = c.form.Get("delivery") == delivery.Pull; f.Pull {
 		f.URL = ""
 	} else if f.URL == "" {
@@ -295,7 +294,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 	return f, settings
 }
 
-// refusedForm turns what a domain refuses into what is wrong with the form.
+// refusedForm shows the errors of the service beside the form's fields.
 func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
 	fl, ok := fault.As(err)
 	unresolved := errors.Is(err, egress.ErrLookup)
@@ -324,7 +323,7 @@ func (c *call) secretPage(v secretView, status int) reply {
 	}}
 }
 
-// hooks is what changing endpoints takes.
+// hooks returns the configuration for changing endpoints.
 func (c *call) hooks() webhooks.Config {
 	cfg := c.cfg.Webhooks
 	cfg.DB = c.cfg.DB
@@ -347,8 +346,8 @@ func formOf(e endpointRow) *webhookForm {
 	return f
 }
 
-// changedForm shows the form as it was filled beside what somebody else has saved since the
-// form was opened. To send the form once more overwrites what was saved.
+// changedForm shows the form together with the changes that another person has saved since the form
+// was opened. Sending the form again overwrites those changes.
 func (c *call) changedForm(f *webhookForm) (reply, error) {
 	stored, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, f.ID)
 	if err != nil {
@@ -379,7 +378,7 @@ func changeWebhook(c *call, e endpointRow) (reply, error) {
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
-	if e.Enabled && !f.Enabled { // asked as the button does
+	if e.Enabled && !f.Enabled { // asks first, as the button does
 		switch c.form.Get("disable") {
 		case "yes":
 		case "no":
@@ -427,7 +426,7 @@ func switchWebhook(enabled bool) endpointHandler {
 	}
 }
 
-// removeWebhook deletes an endpoint whose address the caller has typed.
+// removeWebhook deletes an endpoint if the person has typed its address.
 func removeWebhook(c *call, e endpointRow) (reply, error) {
 	if typed := c.form.Get("confirm"); strings.TrimSpace(typed) != strings.TrimSpace(e.URL) {
 		v, err := c.webhookView(e)
