@@ -10,8 +10,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A page whose session has ended, or whose server has gone, says since when its
-// numbers are old.
+// A page whose session has ended, or whose server is down, shows since when its numbers are old.
 func TestOldNumbersSayThatTheyAreOldInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)
@@ -28,7 +27,7 @@ func TestOldNumbersSayThatTheyAreOldInABrowser(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS(".tiles")))
 }
 
-// A form whose session has ended says so, and signing in leads to the empty form.
+// The form of an ended session shows a message, and signing in leads to the empty form.
 func TestAFormOfAnEndedSessionInABrowser(t *testing.T) {
 	for name, scripts := range map[string]bool{"with scripts": true, "without scripts": false} {
 		t.Run(name, func(t *testing.T) {

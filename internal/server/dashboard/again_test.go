@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// filledForms are forms with everything that a person can type into them, and
-// what of it a page has to show again.
+// filledForms returns forms with all values that a person can type, and the values that a page must
+// show again.
 func filledForms(edit string) map[string]struct {
 	form  url.Values
 	shows []string
@@ -27,7 +27,7 @@ func filledForms(edit string) map[string]struct {
 		"url": {"https://hooks.example/a?b=c"}, "description": {"for Mara & me"}, "events": {"case.created"}, "once": {"one form"},
 	}
 	changed := maps.Clone(hook)
-	changed["enabled"] = []string{"true"} // else it would be asked first whether to disable it
+	changed["enabled"] = []string{"true"} // otherwise the person would first be asked whether to disable it
 	shown := []string{`value="https://hooks.example/a?b=c"`, `value="for Mara &amp; me"`, `value="case.created" checked`}
 	return map[string]struct {
 		form  url.Values
@@ -43,21 +43,21 @@ func filledForms(edit string) map[string]struct {
 	}
 }
 
-// endpoint registers one and returns its page.
+// endpoint registers an endpoint and returns the path of its page.
 func (b *browser) endpoint() string {
 	b.t.Helper()
 	return b.endpointAt("http://127.0.0.1:9/")
 }
 
-// endpointAt registers an endpoint with an address and returns its page.
+// endpointAt registers an endpoint with an address and returns the path of its page.
 func (b *browser) endpointAt(address string) string {
 	b.t.Helper()
 	b.post(page(guildID, "webhooks"), url.Values{"url": {address}, "events": {"case.updated"}, "enabled": {"true"}}).wants(201)
 	return page(guildID, "webhooks", dbtest.Value[string](b.t, b.s.DB, `SELECT id FROM webhook_endpoints WHERE guild_id = $1`, guildID))
 }
 
-// A form that meets a failure comes back as it was filled, with what went wrong,
-// and can be sent again as it stands: the platform away, and the database away.
+// If an error occurs while a form is processed, because the platform or the database is down, the
+// response shows the form with its values and the error, and the form can be sent again.
 func TestAFormThatMeetsAFailureComesBackAsItWasFilled(t *testing.T) {
 	t.Parallel()
 	var roles atomic.Value
@@ -85,12 +85,12 @@ func TestAFormThatMeetsAFailureComesBackAsItWasFilled(t *testing.T) {
 				t.Errorf("%s: no Retry-After", path)
 			}
 		}
-		// A form that has no fields of its own can be sent again as it was.
+		// A form without fields of its own can be sent again, too.
 		b.post(one+"/remove", url.Values{"confirm": {"http://127.0.0.1:9/ "}}).wants(503, says,
 			`action="`+one+`/remove"`, `name="confirm" value="http://127.0.0.1:9/ "`, "Try again")
 	}
 	status.Store(502)
-	ahead.Add(int64(2 * time.Second)) // the platform's word is a second old at most
+	ahead.Add(int64(2 * time.Second)) // the platform's answer may be at most a second old
 	back("Discord does not answer")
 	status.Store(200)
 	link.Down()
@@ -102,7 +102,7 @@ func TestAFormThatMeetsAFailureComesBackAsItWasFilled(t *testing.T) {
 	}
 }
 
-// signInAt signs somebody in at the platform that fakeDiscord plays.
+// signInAt signs a person in through the test's fake Discord.
 func (b *browser) signInAt(t *testing.T) {
 	t.Helper()
 	authorize, err := url.Parse(b.get("/dashboard/login").wants(303).to)
@@ -110,8 +110,8 @@ func (b *browser) signInAt(t *testing.T) {
 	b.get("/dashboard/login/callback?code=x&state=" + authorize.Query().Get("state")).wants(303)
 }
 
-// A form that is sent after its session has ended is not kept in the browser: the next
-// person who signs in there finds an empty form, and the sign-in leads to that form.
+// A form that is sent after the session has ended is not stored in the browser: the next person who
+// signs in there finds an empty form, and the sign-in leads to that form.
 func TestAFormOfAnEndedSessionIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -147,14 +147,14 @@ func TestAFormOfAnEndedSessionIsNotKept(t *testing.T) {
 	}
 }
 
-// expire ends every session on the server's side.
+// expire ends every session in the database.
 func (b *browser) expire() {
 	b.t.Helper()
 	dbtest.Exec(b.t, b.s.DB, `UPDATE dashboard_sessions SET expires_at = now()`)
 }
 
-// An operator's session that has ended says how to open another, and the new session begins
-// at the guild.
+// When an operator's session has ended, the page says how to get a new link, and the new session
+// starts at the guild.
 func TestAnOperatorsFormOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *dashboard.Config) { c.Discord = nil })

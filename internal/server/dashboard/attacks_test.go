@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// Of twenty who spend a link at the same moment one gets in.
+// When twenty requests use a link at the same moment, only one is signed in.
 func TestALinkIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -43,8 +43,8 @@ func TestALinkIsSpentOnce(t *testing.T) {
 	}
 }
 
-// A session that sends forms as fast as it can makes as many changes as its bucket
-// allows. Others go on, and no more tokens are made than were answered.
+// A session that sends forms as fast as it can makes only as many changes as its bucket allows.
+// Other sessions are not affected, and no more tokens are created than were shown.
 func TestManyFormsOfOneSessionHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	const bucket, forms = 60, 400
@@ -78,7 +78,7 @@ func TestManyFormsOfOneSessionHurtNobodyElse(t *testing.T) {
 	}
 }
 
-// A form of a megabyte is refused once its first 64 KB are read.
+// A form of a megabyte is refused after its first 64 KB.
 func TestAFormOfAMegabyteIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -95,7 +95,7 @@ func TestAFormOfAMegabyteIsRefused(t *testing.T) {
 	must(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Sec-Fetch-Site", "same-origin")
-	if res, err := b.client.Do(req); err == nil { // or the connection was closed before everything was sent
+	if res, err := b.client.Do(req); err == nil { // or the server has closed the connection before everything was sent
 		res.Body.Close()
 		if res.StatusCode != http.StatusBadRequest {
 			t.Errorf("the answer is %d", res.StatusCode)
@@ -109,7 +109,7 @@ func TestAFormOfAMegabyteIsRefused(t *testing.T) {
 	}
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read from it.
 type counting struct {
 	io.Reader
 	n atomic.Int64
@@ -121,8 +121,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A cookie that somebody else has put beside or in front of the session's opens
-// nothing, and ends nothing.
+// A cookie that an attacker has set beside the session's cookie, or before it, neither opens nor
+// ends a session.
 func TestACookieInFrontOfTheSessionsOpensNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -135,8 +135,8 @@ func TestACookieInFrontOfTheSessionsOpensNothing(t *testing.T) {
 	} {
 		thief.get(page(guildID), "Cookie", header).wants(want)
 	}
-	// A browser refuses a second cookie of this prefix, and a program may send both: then
-	// nobody is signed in, whichever comes first and whatever else they are.
+	// A browser refuses a second cookie with this prefix, but a program may send two: then the
+	// caller is not signed in, whatever the second cookie is, and in either order.
 	own, other := "__Host-guildhall="+b.session(), "__Host-guildhall="+s.as(t, "manager").session()
 	for _, header := range []string{
 		planted + "; " + own, own + "; " + planted, own + "; " + other, other + "; " + own, own + "; " + own, own + "; __Host-guildhall=",
@@ -149,7 +149,7 @@ func TestACookieInFrontOfTheSessionsOpensNothing(t *testing.T) {
 		}
 		thief.post(page(guildID, "tokens"), nil, "Cookie", header).wants(401)
 	}
-	// A browser sends the cookie of the longer path first.
+	// A browser sends the cookie with the longer path first.
 	at, err := url.Parse(s.URL + "/dashboard/guilds/")
 	must(t, err)
 	victim := s.as(t, "owner")

@@ -11,14 +11,14 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// record writes a line of the audit log as somebody.
+// record writes a row of the audit log with the given actor.
 func (s *site) record(t testing.TB, by audit.Actor, c audit.Change) {
 	t.Helper()
 	must(t, s.DB.Do(audit.With(t.Context(), by), func(ctx context.Context, tx *db.Tx) error { return audit.Record(ctx, tx, c) }))
 }
 
-// A name that somebody has chosen looks like nobody else: the kind of the actor
-// stands outside it, and the id beneath.
+// A name that a person has chosen cannot imitate another actor: the page shows the type of the
+// actor outside the name, and the id below it.
 func TestNoNameInTheAuditLogLooksLikeAnotherActor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -56,7 +56,7 @@ func TestNoNameInTheAuditLogLooksLikeAnotherActor(t *testing.T) {
 	}
 }
 
-// Two tokens of one name are told apart wherever one is named.
+// Wherever a token is named, two tokens with the same name can be told apart.
 func TestTokensOfOneNameAreToldApart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

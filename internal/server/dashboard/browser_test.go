@@ -27,28 +27,28 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
-// screens is the folder of the pictures, which GUILDHALL_TEST_SCREENS asks for.
+// screens is the folder for screenshots, taken if GUILDHALL_TEST_SCREENS is set.
 const screens = "../../../build/screens"
 
-// axe judges whether people with other eyes and hands can use a page. It is part
-// of this repository: a page that nobody has judged is no page that has passed.
+// axe checks the accessibility of a page. The program is part of this repository, so that the
+// checks always run.
 //
 //go:embed testdata/axe/axe.min.js
 var axe string
 
-// tab is a tab of a real browser, in a profile of its own.
+// tab is a tab of a real browser with its own profile.
 type tab struct {
 	t          *testing.T
 	s          *site
 	ctx        context.Context
 	begun      bool
 	font       testutil.Font
-	others     []*tab // tabs of browsers that have other fonts, once the page was looked at
+	others     []*tab // tabs of browsers with other fonts, opened after the first check of a page
 	mu         sync.Mutex
-	complaints []string // complaints in the console
+	complaints []string // errors in the console
 }
 
-// newTab opens a tab in a browser that has the first of the installed fonts.
+// newTab opens a tab in a browser that uses the first of the installed fonts.
 func newTab(t *testing.T, s *site, scripts bool) *tab {
 	t.Helper()
 	return newTabIn(t, s, scripts, testutil.Fonts(t)[0])
@@ -82,7 +82,7 @@ func newTabIn(t *testing.T, s *site, scripts bool, font testutil.Font) *tab {
 	return b
 }
 
-// listen notes what the console complains of.
+// listen collects the errors in the browser's console.
 func (b *tab) listen(ev any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +96,7 @@ func (b *tab) listen(ev any) {
 	}
 }
 
-// command is an action that sends one command of the protocol.
+// command returns an action that sends one command of the browser's protocol.
 func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -112,7 +112,7 @@ func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// ask runs an action within a minute, once the browser runs.
+// ask runs an action, with a timeout of a minute once the browser is running.
 func ask[T any](b *tab, a chromedp.Action[T]) (T, error) {
 	ctx := b.ctx
 	if b.begun {
@@ -124,7 +124,7 @@ func ask[T any](b *tab, a chromedp.Action[T]) (T, error) {
 	return chromedp.Run(ctx, a)
 }
 
-// get is what an action finds.
+// get returns the result of an action.
 func get[T any](b *tab, a chromedp.Action[T]) T {
 	b.t.Helper()
 	v, err := ask(b, a)
@@ -142,8 +142,8 @@ func size(width int64) chromedp.Action[chromedp.Void] {
 
 func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL + path)) }
 
-// has waits until the page holds the text. Where one page gives way to the next,
-// the browser refuses to tell what is on it.
+// has waits until the page contains the text. While one page replaces another, the browser cannot
+// report what a page contains, so has tries again.
 func (b *tab) has(text string) {
 	b.t.Helper()
 	testutil.Eventually(b.t, fmt.Sprintf("the page holds %q", text), func() bool {
@@ -159,14 +159,14 @@ func (b *tab) signIn(person string) {
 		chromedp.WaitVisible(chromedp.CSS(".me")))
 }
 
-// look lets axe judge the page in light and dark, on a desk and on a phone, and takes
-// its pictures where they are asked for.
+// look checks the page with axe in light and dark colours, on a desktop and on a phone, and takes
+// screenshots if they are wanted.
 func (b *tab) look(name string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 360} {
 			b.run(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}, // no colour on its way to another
+				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}, // no animations of colours
 			}}), size(width))
 			b.measure(name, width)
 			if os.Getenv("GUILDHALL_TEST_SCREENS") != "" {
@@ -180,7 +180,8 @@ func (b *tab) look(name string) {
 	b.lookInOtherFonts(name)
 }
 
-// measure fails where the page is wider than the screen or breaks the preview of a secret.
+// measure fails the test if the page is wider than the screen, or if the preview of a secret is
+// broken into lines.
 func (b *tab) measure(name string, width int64) {
 	b.t.Helper()
 	wide := get(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`))
@@ -194,13 +195,13 @@ func (b *tab) measure(name string, width int64) {
 	}
 }
 
-// judgement is what axe says of a page.
+// judgement is the result of axe for a page.
 type judgement struct {
 	Passes     int
 	Violations []string
 }
 
-// judge lets axe try all of its rules on the page.
+// judge checks the page with all rules of axe.
 func (b *tab) judge(what string) {
 	b.t.Helper()
 	passes := b.axe(what, `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`)
@@ -209,11 +210,11 @@ func (b *tab) judge(what string) {
 	}
 }
 
-// axe lets axe try the rules that runOnly names, reports each violation as an error of the
-// test, and returns how many rules have passed.
+// axe checks the page with the rules in runOnly, reports each violation as an error of the test,
+// and returns how many rules have passed.
 func (b *tab) axe(what, runOnly string) int {
 	b.t.Helper()
-	if !get(b, chromedp.Evaluate[bool](`"axe" in window`)) { // the page before was another size of this one
+	if !get(b, chromedp.Evaluate[bool](`"axe" in window`)) { // axe was not loaded yet; otherwise the page is the same in another size
 		b.run(chromedp.Evaluate[chromedp.Void](axe + ";undefined"))
 	}
 	said := get(b, chromedp.Evaluate[judgement](`
@@ -227,7 +228,7 @@ func (b *tab) axe(what, runOnly string) int {
 	return said.Passes
 }
 
-// filled gives the guild a past: requests, refusals and hostile names.
+// filled adds old data to the guild: requests, refusals and hostile names.
 func filled(t *testing.T, s *site) auth.Token {
 	t.Helper()
 	made := s.makeToken(t, guildID, func(n *auth.New) {
@@ -303,8 +304,8 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// The first story: a token is made, copied, used, seen to be used and revoked,
-// with the keyboard alone at the end; on a phone, and without scripts.
+// The first scenario: a token is created, copied, used, shown as used, and revoked, at the end with
+// the keyboard alone; on a phone, and without scripts.
 func TestTokenInABrowser(t *testing.T) {
 	for name, way := range map[string]struct {
 		scripts bool
@@ -330,7 +331,7 @@ func TestTokenInABrowser(t *testing.T) {
 			} else if shown := b.plain(`getComputedStyle(document.querySelector("button[data-copy]")).display`); shown != "none" {
 				t.Errorf("the button for copying, which needs scripts, is shown: %s", shown)
 			}
-			b.has(" '" + l.URL + "/api/v1/cases'") // the call to paste
+			b.has(" '" + l.URL + "/api/v1/cases'") // the example call
 			for _, call := range []struct {
 				path string
 				want int
@@ -347,7 +348,7 @@ func TestTokenInABrowser(t *testing.T) {
 			b.open(page(guildID, "tokens", tokens[0].ID))
 			b.has("listCases")
 			b.has("insufficient_scope")
-			// To the field with the keyboard, the name typed into it, and Enter.
+			// With the keyboard alone: go to the field, type the name, press Enter.
 			b.tabTo("confirm")
 			b.run(chromedp.KeyEvent("payday"), chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice p")))
 			b.has("is revoked")
@@ -363,7 +364,7 @@ func TestTokenInABrowser(t *testing.T) {
 	}
 }
 
-// plain evaluates on a page whose own scripts do not run.
+// plain evaluates a script on a page whose own scripts are disabled.
 func (b *tab) plain(script string) string {
 	b.t.Helper()
 	off := func(value bool) chromedp.Action[chromedp.Void] {
@@ -375,7 +376,7 @@ func (b *tab) plain(script string) string {
 	return found
 }
 
-// tabTo presses the tabulator until an element has the focus.
+// tabTo presses the Tab key until the element has the focus.
 func (b *tab) tabTo(id string) {
 	b.t.Helper()
 	for range 200 {
@@ -387,7 +388,7 @@ func (b *tab) tabTo(id string) {
 	b.t.Fatalf("the keyboard does not lead to %s", id)
 }
 
-// copied presses the button beside an element and returns what was copied.
+// copied presses the copy button of an element and returns the copied text.
 func (b *tab) copied(element string) string {
 	b.t.Helper()
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
@@ -400,8 +401,8 @@ func (b *tab) copied(element string) string {
 	return get(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise))
 }
 
-// register makes an endpoint in the browser, with a hostile description, and
-// returns its id and secret.
+// register creates an endpoint in the browser, with a hostile description, and returns its id and
+// secret.
 func (b *tab) register(url string, events ...string) (id, secret string) {
 	b.t.Helper()
 	b.open(page(guildID, "webhooks", "new"))
@@ -419,7 +420,7 @@ func (b *tab) register(url string, events ...string) (id, secret string) {
 	return id, secret
 }
 
-// makeCase changes something through the API.
+// makeCase creates a case through the API.
 func (l *live) makeCase(t *testing.T, token string) {
 	t.Helper()
 	if status, body := l.call(t, l.URL, token, http.MethodPost, "/cases",
@@ -428,8 +429,8 @@ func (l *live) makeCase(t *testing.T, token string) {
 	}
 }
 
-// The second story: an endpoint is registered, a case is made, its delivery
-// appears by itself; the receiver fails and recovers; the secret is rotated.
+// The second scenario: an endpoint is registered, a case is created, and its delivery appears
+// without a reload; the receiver fails and recovers; the secret is rotated.
 func TestWebhookInABrowser(t *testing.T) {
 	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
 	b := newTab(t, l.site, true)
@@ -497,8 +498,8 @@ func TestWebhookInABrowser(t *testing.T) {
 	b.look("overview-webhook")
 }
 
-// The third story: an endpoint is gone, what waits for it is held, and enabling
-// it sends all of that; what failed a day ago is recovered.
+// The third scenario: an endpoint answers 410 and its deliveries are held; enabling the endpoint
+// sends them; events that failed a day ago are recovered.
 func TestRecoveryInABrowser(t *testing.T) {
 	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
 	b := newTab(t, l.site, true)
@@ -552,7 +553,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.open(one)
 	b.has("healthy")
 
-	// A day on which everything failed.
+	// Every delivery of that day has failed.
 	before := len(r.Calls())
 	dbtest.Exec(t, l.DB, `
 		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', `+dbtest.Earlier(`interval '20 hours'`, "created_at")+`
@@ -570,8 +571,8 @@ func TestRecoveryInABrowser(t *testing.T) {
 	}
 }
 
-// The fourth: what the plots say is what the tables say, and somebody who
-// manages nothing sees nothing.
+// The fourth scenario: the plots show the same numbers as the tables, and a person who may manage
+// no guild sees none.
 func TestPlotsAndOutsidersInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)

@@ -12,9 +12,9 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The pages say of the last 24 hours, and of lost deliveries, the numbers that the log
-// gives, over random histories of 10,000 deliveries. That the engine counts by hour what it
-// logs is TestTenThousandDeliveriesAgreeWithTheLog's affair.
+// For random histories of 10,000 deliveries, the pages show the same numbers as the log, for the
+// last 24 hours and for lost deliveries. TestTenThousandDeliveriesAgreeWithTheLog checks that the
+// hourly numbers agree with the log.
 func TestPagesAgreeWithTheLog(t *testing.T) {
 	t.Parallel()
 	const endpoints = 4
@@ -31,8 +31,8 @@ func TestPagesAgreeWithTheLog(t *testing.T) {
 	}
 }
 
-// history replaces the guild's deliveries: 10,000 of the last three days, in every state,
-// with the numbers by hour that the engine keeps.
+// history replaces the guild's deliveries by 10,000 deliveries of the last three days, in every
+// state, with their hourly numbers.
 func history(seed float64) func(context.Context, *db.Tx) error {
 	return func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
@@ -63,14 +63,14 @@ func history(seed float64) func(context.Context, *db.Tx) error {
 	}
 }
 
-// logged is what the log says of an endpoint in this hour and the 23 before it.
+// logged is the content of the log about an endpoint in this hour and the 23 hours before.
 type logged struct {
 	ID                               string
 	Delivered, Failed, Waiting, Held int
 }
 
-// wantPages fails the test unless the pages say what the log says. Where another hour
-// begins meanwhile, it looks again.
+// wantPages fails the test unless the pages agree with the log. If another hour begins meanwhile,
+// wantPages compares again.
 func wantPages(t *testing.T, s *site, b *browser) {
 	t.Helper()
 	hour := func() time.Time { return dbtest.Value[time.Time](t, s.DB, `SELECT date_trunc('hour', now())`) }
@@ -106,7 +106,7 @@ func wantPages(t *testing.T, s *site, b *browser) {
 	overview.wants(200, "<b>"+grouped(all.Delivered)+"</b>", grouped(all.Failed)+" failed")
 }
 
-// grouped writes a number below a million as the pages do.
+// grouped formats a number below a million as the pages do.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	if len(text) > 3 {

@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// A manager of a guild sees that a token of it is used after its end: when, how often
-// and from where. No one else does.
+// A manager of a guild sees that a token of the guild is used after its end: when, how often and
+// from which address. Other people do not see that.
 func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -46,8 +46,8 @@ func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
 	b.get(page(neighbourID, "tokens", mine.ID)).wants(404)
 }
 
-// A guild may have ended any number of tokens. The pages that many look at read those
-// that work, and of the others those only that they name.
+// A guild may have any number of ended tokens. Pages that are opened often read the active tokens,
+// and only those ended tokens that they name.
 func TestPagesNameNoTokensThatHaveEndedForNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -58,7 +58,7 @@ func TestPagesNameNoTokensThatHaveEndedForNothing(t *testing.T) {
 	requests := page(guildID, "requests")
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
-		VALUES ($1, 'r', now(), '', 'listCases', 401, 'invalid_token', '203.0.113.9')`, guildID) // else the page is one sentence
+		VALUES ($1, 'r', now(), '', 'listCases', 401, 'invalid_token', '203.0.113.9')`, guildID) // otherwise the page is only one sentence
 	b.get(requests).wants(200, "At work").lacks("Long gone")
 	b.get(requests+"?token="+used.ID).wants(200, "At work", `value="`+used.ID+`" selected`, "Long gone")
 	b.get(page(guildID)).wants(200, "<b>1</b>").lacks("<b>Done:</b> <a href=\"/docs\">")

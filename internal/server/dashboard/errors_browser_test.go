@@ -20,7 +20,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// A page after a mistake, or where something is wrong, looks as good as the page.
+// Pages with an error pass the same checks of layout and accessibility as the same pages without.
 func TestErrorStatesInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)
@@ -49,7 +49,7 @@ func TestErrorStatesInABrowser(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		at   string
-		does chromedp.Action[chromedp.Void] // nil: nothing
+		does chromedp.Action[chromedp.Void] // nil means no action
 	}{
 		"ended-token":   {page(guildID, "tokens", made.ID), nil},
 		"ended-tokens":  {page(guildID, "requests"), nil},
@@ -81,8 +81,8 @@ func TestErrorStatesInABrowser(t *testing.T) {
 	b.look("error-ours")
 }
 
-// The pages of what only some guilds have: an operator's bot with keys and streams, and an
-// endpoint whose events are fetched. With and without scripts.
+// The pages with content that only some guilds have pass the checks, with and without scripts: a
+// bot with keys and streams, and a pull endpoint.
 func TestBotAndPullPagesInABrowser(t *testing.T) {
 	for name, scripts := range map[string]bool{"": true, "-plain": false} {
 		s := newSite(t)
@@ -110,7 +110,7 @@ func TestBotAndPullPagesInABrowser(t *testing.T) {
 			"audit": page(guildID, "audit"), "token-new": page(guildID, "tokens", "new"), "webhook-new": page(guildID, "webhooks", "new"),
 		} {
 			b.open(path)
-			// Axe needs scripts; those of a page that is there already do not run any more.
+			// Axe needs scripts; the scripts of a page that is already loaded do not run any more.
 			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: false}))
 			b.look("some-" + shown + name)
 			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
@@ -118,7 +118,7 @@ func TestBotAndPullPagesInABrowser(t *testing.T) {
 	}
 }
 
-// From signing in to a token that is made and revoked, with the keyboard alone.
+// With the keyboard alone: sign in, create a token, revoke the token.
 func TestTheKeyboardAloneInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)
@@ -147,7 +147,7 @@ func TestTheKeyboardAloneInABrowser(t *testing.T) {
 	}
 }
 
-// reach presses the tabulator until an element has the focus, which has to be seen.
+// reach presses the Tab key until the element has the focus, and checks that the focus is visible.
 func (b *tab) reach(selector string) {
 	b.t.Helper()
 	for range 200 {
@@ -163,7 +163,7 @@ func (b *tab) reach(selector string) {
 	b.t.Fatalf("the keyboard does not lead to %s", selector)
 }
 
-// enter goes to an element with the keyboard, presses Enter and waits for another.
+// enter goes to an element with the keyboard, presses Enter and waits for another element.
 func (b *tab) enter(selector, then string) {
 	b.t.Helper()
 	b.reach(selector)

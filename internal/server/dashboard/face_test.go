@@ -19,8 +19,8 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// Pages and assets travel compressed, but those that show a secret do not; an
-// asset that the browser has is not sent again.
+// Pages and assets are compressed, except pages that show a secret; an asset that the browser has
+// already is not sent again.
 func TestPagesAreCompressedAndAssetsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -55,8 +55,8 @@ func TestPagesAreCompressedAndAssetsAreSentOnce(t *testing.T) {
 	b.get("/dashboard/assets/style.css", "If-None-Match", `W/"older"`).wants(200)
 }
 
-// The stand-in for Discord signs in nobody from another machine, whatever name
-// of this machine they ask for.
+// The stand-in for Discord signs in only people on this machine. It refuses people on other
+// machines, even if they ask for a name of this machine.
 func TestTheStandInSignsInPeopleOfThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *dashboard.Config) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
@@ -69,7 +69,7 @@ func TestTheStandInSignsInPeopleOfThisMachineOnly(t *testing.T) {
 	b.post(to, url.Values{"person": {"owner"}}, near...).wants(303)
 }
 
-// Every page leads to the reference, and names the base URL and the program.
+// Every page links to the reference, and shows the base URL and the program's version.
 func TestPagesLeadToTheReference(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -81,7 +81,7 @@ func TestPagesLeadToTheReference(t *testing.T) {
 	b.get(page(guildID)).wants(200, `<a href="/docs">Make a first call</a>`)
 }
 
-// The switch of time keeps the filters, and the filters keep the time.
+// Choosing a time span keeps the filters, and filtering keeps the time span.
 func TestTheTimeAndTheFiltersKeepOneAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -98,7 +98,7 @@ func TestTheTimeAndTheFiltersKeepOneAnother(t *testing.T) {
 		`href="?window=7d&amp;code=insufficient_scope&amp;operation=listCases#newest"`, "UTC: 41 (2xx 41)</title>")
 }
 
-// The audit log is filtered by time, and its file holds all of it.
+// The audit log can be filtered by time, and the file contains all filtered rows.
 func TestTheAuditLogOfATime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -127,8 +127,7 @@ func TestTheAuditLogOfATime(t *testing.T) {
 	}
 }
 
-// The form of an endpoint finds everything that is wrong at once, and takes all
-// events by one box.
+// The form of an endpoint shows all errors at once, and one box selects all events.
 func TestTheFormOfAnEndpointTakesOneRound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -142,8 +141,8 @@ func TestTheFormOfAnEndpointTakesOneRound(t *testing.T) {
 	}
 }
 
-// A delivery's body is indented for reading, and stands there as it was sent, too.
-// A delivery that is tried again by itself needs no redelivery.
+// The page of a delivery shows its body with indentation and also exactly as it was sent. A
+// delivery that will be retried has no button for redelivery.
 func TestADeliveryIsReadAndExact(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -160,8 +159,8 @@ func TestADeliveryIsReadAndExact(t *testing.T) {
 	b.get(one+"/deliveries/"+delivery).wants(200, "\n  &#34;data&#34;: {\n", `id="exact"`)
 }
 
-// An endpoint's page shows twenty deliveries at a time, and Recover stands in front of
-// them, beside the filters.
+// The page of an endpoint shows twenty deliveries at a time. The button Recover is above the
+// deliveries, next to the filters.
 func TestRecoverStandsBesideTheFilters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -181,7 +180,8 @@ func TestRecoverStandsBesideTheFilters(t *testing.T) {
 	}
 }
 
-// A file that cannot be finished is not taken for a whole one: its connection breaks.
+// If a file cannot be sent completely, the connection breaks, so that the client does not take a
+// part for the whole file.
 func TestAFileThatIsCutBreaksOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -203,7 +203,7 @@ func TestAFileThatIsCutBreaksOff(t *testing.T) {
 	}
 }
 
-// Sessions and refusals are listed in pages that go on where the one before ends.
+// Sessions and refusals are listed in pages, and each page continues where the previous one ends.
 func TestSessionsAndRefusalsAreShownInPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -253,7 +253,7 @@ func TestSessionsAndRefusalsAreShownInPages(t *testing.T) {
 	}
 }
 
-// The form for an endpoint says of each type of events what it is, with a sample.
+// The form for an endpoint explains each type of events and shows a sample.
 func TestTheFormOfAnEndpointShowsSamples(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

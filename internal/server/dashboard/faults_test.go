@@ -23,8 +23,8 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// The database away: every page says so, nothing is signed out, and it works
-// again by itself.
+// While the database is down, every page says so and no one is signed out; afterwards all pages
+// work again without a restart.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := dbtest.New(t)
@@ -49,7 +49,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(503, "The database does not answer")
 	s.browser(t).get("/dashboard/assets/style.css").wants(200)
-	s.browser(t).get("/dashboard/").wants(200) // who is not signed in needs no database
+	s.browser(t).get("/dashboard/").wants(200) // a person who is not signed in needs no database
 	link.Up()
 	testutil.Eventually(t, "the page comes back", func() bool { return b.get(page(guildID)).status == 200 })
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(201)
@@ -58,8 +58,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Tests and redeliveries of a guild are limited, its neighbour's are not. The
-// bucket's clock stands still, however long the calls take.
+// The tests and redeliveries of one guild are limited, without an effect on another guild. The
+// clock of the bucket is stopped, so the duration of the calls does not matter.
 func TestSendingIsLimited(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
@@ -90,11 +90,11 @@ func TestSendingIsLimited(t *testing.T) {
 	b.post(other+"/recover", since).wants(303)
 }
 
-// The API answers byte for byte the same with the dashboard beside it and
-// without, whatever a browser sends along; and neither accepts the other's key.
+// The responses of the API are byte for byte the same with and without the dashboard, whatever a
+// browser sends. The API refuses sessions, and the dashboard refuses tokens.
 func TestTheAPIDoesNotKnowTheDashboard(t *testing.T) {
 	t.Parallel()
-	l := newLive(t) // its second node has no dashboard
+	l := newLive(t) // the second node of live has no dashboard
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write", "guild:read"} }).Secret
 	b := l.as(t, "owner")
 	session := "__Host-guildhall=" + b.session()
@@ -150,7 +150,7 @@ func TestTheAPIDoesNotKnowTheDashboard(t *testing.T) {
 	} {
 		status, header, body := ask(l.URL, tt.method, tt.path, tt.body, tt.header...)
 		wantStatus, wantHeader, wantBody := ask(l.Other, tt.method, tt.path, tt.body, tt.header...)
-		if tt.method == "POST" { // the first of the two writes, the second repeats it
+		if tt.method == "POST" { // the first of two equal writes makes the change, the second repeats its response
 			header.Del("Idempotent-Replay")
 			wantHeader.Del("Idempotent-Replay")
 		}
@@ -181,8 +181,7 @@ func sameHeader(a, b http.Header) bool {
 	return true
 }
 
-// A request from an address that the token's allowlist lacks is the token's
-// refusal, and nobody else's.
+// A request from an address outside the token's allowlist counts as a refusal of that token.
 func TestRefusedAddressesAreCounted(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
@@ -199,7 +198,7 @@ func TestRefusedAddressesAreCounted(t *testing.T) {
 	l.as(t, "owner").get(page(guildID, "tokens", token.ID)).wants(200, "ip_not_allowed", "127.0.0.1")
 }
 
-// Every wrong field of an endpoint's form says what to mend, and keeps the rest.
+// The form of an endpoint explains every wrong field and keeps the other values.
 func TestWebhookFormSaysWhatToMend(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -253,7 +252,8 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 	})
 }
 
-// The mark that a secret was rotated stands or falls with the rotation.
+// If a rotation fails, the record that its form was sent is rolled back too, so the form can be
+// sent again.
 func TestARotationThatFailedCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -269,7 +269,7 @@ func TestARotationThatFailedCanBeRepeated(t *testing.T) {
 	rotate().wants(303)
 }
 
-// An endpoint that the service disables by itself is in the audit log.
+// When the service disables an endpoint, the audit log records that.
 func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -289,7 +289,7 @@ func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	b.get(page(guildID, "audit")).wants(200, "webhook.disabled", "Guildhall")
 }
 
-// Rows that no one can use any more are deleted, and nothing else.
+// Exactly the rows that are no longer used are deleted.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -321,12 +321,13 @@ func TestPrune(t *testing.T) {
 
 var errBroken = errors.New("the database is away")
 
-// broken is a database that takes nothing.
+// broken is a database that fails on every write.
 type broken struct{}
 
 func (broken) Do(context.Context, func(context.Context, *db.Tx) error) error { return errBroken }
 
-// A page with an unreachable flush shows what was written before.
+// If the usage counters cannot be written to the database, a page shows the counters written
+// before.
 func TestUsageThatWasNotWrittenWaits(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)

@@ -14,8 +14,9 @@ import (
 
 var updatedAt = regexp.MustCompile(`name="updated_at" value="([^"]+)"`)
 
-// Two people edit an endpoint from forms that were opened at the same time. The second is
-// shown what the first has saved, and nothing is lost until the second saves once more.
+// Two people open the form of an endpoint at the same time and save different changes. The second
+// person sees what the first has saved, and nothing is overwritten until the second person saves
+// again.
 func TestASecondEditShowsWhatTheFirstHasSaved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -48,8 +49,8 @@ func TestASecondEditShowsWhatTheFirstHasSaved(t *testing.T) {
 	}
 }
 
-// Joiners of Persian, joined emoji and the flags of tag sequences are text: they are taken in
-// names and descriptions and shown as they are.
+// Joiners in Persian, joined emoji and flags made of tag sequences are text: they are accepted in
+// names and descriptions, and shown unchanged.
 func TestNamesInEveryWriting(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -68,8 +69,8 @@ func TestNamesInEveryWriting(t *testing.T) {
 	b.get(page(guildID, "audit")).wants(200, "می\u200cخواهم").lacks("\ufffd")
 }
 
-// A pull endpoint is made by the form. The endpoint has no address: its page is named by
-// the description, and says that no events were fetched yet.
+// The form creates a pull endpoint. The endpoint has no address: its page shows the description
+// instead, and says that no events were fetched yet.
 func TestAPullEndpointIsMadeByTheForm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -90,7 +91,8 @@ func TestAPullEndpointIsMadeByTheForm(t *testing.T) {
 	b.post(hooks+"/"+id+"/remove", url.Values{"confirm": {"another"}}).wants(303)
 }
 
-// At the limit of endpoints the pages say so and offer no form that would be refused.
+// If a guild has the maximum number of endpoints, the pages say so and offer no form that would be
+// refused.
 func TestNoNewEndpointIsOfferedAtTheLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -104,7 +106,7 @@ func TestNoNewEndpointIsOfferedAtTheLimit(t *testing.T) {
 	b.get(hooks+"/new").wants(200, "as many as it may have").lacks("<form method=\"post\" action=\"" + hooks)
 }
 
-// A delivery that waits for its first attempt has no button to send it once more.
+// A delivery that waits for its first attempt has no button for redelivery.
 func TestADeliveryIsSentAgainOnlyAfterAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -118,7 +120,8 @@ func TestADeliveryIsSentAgainOnlyAfterAnAttempt(t *testing.T) {
 	b.get(one).wants(200, ">Redeliver")
 }
 
-// A link that fills the form for a token names the scopes that this server does not know.
+// If a link fills the form for a token with scopes that this server does not know, the page names
+// these scopes.
 func TestUnknownScopesOfALinkAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -129,7 +132,7 @@ func TestUnknownScopesOfALinkAreNamed(t *testing.T) {
 	b.get(form + "?scopes=cases:read").wants(200).lacks("unknown-scopes")
 }
 
-// The pages say scopes and browsers in words.
+// The pages show scopes and browsers as text.
 func TestScopesAndBrowsersInWords(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -144,8 +147,8 @@ func TestScopesAndBrowsersInWords(t *testing.T) {
 	b.get("/dashboard/sessions").wants(200, "<bdi>my &lt;b&gt;script</bdi>")
 }
 
-// A guild that nobody has called for yet has one sentence on its Requests page, and the
-// windows of a page agree.
+// The Requests page of a guild without any requests has one sentence, and the same time span
+// applies to the whole page.
 func TestRequestsOfOneWindow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

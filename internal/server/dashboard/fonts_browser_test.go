@@ -13,12 +13,12 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// targetSize is the axe rule that depends on the font: targets are 24 pixels high and wide,
-// or that far apart.
+// targetSize is the accessibility rule that depends on the font: links and buttons must be 24
+// pixels high and wide, or that far apart.
 const targetSize = `{type: "rule", values: ["target-size"]}`
 
-// tall is a font whose letters nearly fill the 24 pixels and so come closer to the link below
-// than those of any installed font: the distance comes from the style sheet alone.
+// tall is a font whose letters are nearly 24 pixels high, and so come closer to the link below than
+// with any installed font: only the style sheet can keep the distance.
 const tall = `(async () => {
 	const face = new FontFace("tall", 'local("DejaVu Sans"), local("Liberation Sans"), local("Noto Sans")',
 		{ascentOverride: "120%", descentOverride: "45%", lineGapOverride: "0%"});
@@ -28,8 +28,8 @@ const tall = `(async () => {
 	document.adoptedStyleSheets = [sheet];
 })()`
 
-// lookInOtherFonts shows the page as it stands in a browser for each of the other installed
-// fonts, and then in the tall font. It repeats the checks that depend on the font.
+// lookInOtherFonts loads the page's HTML in a browser for each of the other installed fonts, and
+// then with the font tall. It repeats the checks that depend on the font.
 func (b *tab) lookInOtherFonts(name string) {
 	b.t.Helper()
 	html := get(b, chromedp.Evaluate[string](`(() => {

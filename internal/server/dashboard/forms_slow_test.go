@@ -16,15 +16,15 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// The database needs seconds for each response. A form is answered within twelve, and
-// what it asked for was done once or not at all; sent again it is done once.
-// RELIABILITY.md, Writes.
+// The database takes seconds for each response. The response to a form comes within twelve seconds,
+// and the change was made once or not at all; when the form is sent again, the change was made
+// once. RELIABILITY.md, Writes.
 func TestNoFormLastsLongerThanTwelveSeconds(t *testing.T) {
 	t.Parallel()
 	database := dbtest.New(t)
 	var all sync.WaitGroup
-	// The bound is twelve seconds, and as many for a machine that is busy with other
-	// things. A form without a deadline exceeds it where each response takes thirty.
+	// Twelve seconds are the limit; twelve more allow for a slow machine. Without a limit, the form
+	// would exceed this, because each response takes thirty seconds.
 	const bound = 24 * time.Second
 	for _, milliseconds := range []time.Duration{30_000, 4500, 2600, 1900, 900} {
 		delay := milliseconds * time.Millisecond
@@ -47,7 +47,7 @@ func TestNoFormLastsLongerThanTwelveSeconds(t *testing.T) {
 				t.Cleanup(func() { far.Close() })
 				c.DB = far
 			}).as(t, "owner")
-			b.get(page(guildID, path)).wants(200) // a connection is there from now on
+			b.get(page(guildID, path)).wants(200) // from now on there is an open connection
 			all.Go(func() {
 				what := fmt.Sprintf("%s, responses after %v", path, delay)
 				link.Slow(delay)
@@ -64,9 +64,10 @@ func TestNoFormLastsLongerThanTwelveSeconds(t *testing.T) {
 				if took > bound || !made && (answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "") {
 					t.Errorf("%s: %d after %v, %v", what, answer.StatusCode, took, answer.Header)
 				}
-				// A unit that was cut off before its COMMIT ends with its connection.
+				// If a unit of work is cut off before its COMMIT, its transaction ends with the
+				// connection.
 				again, err := b.send(page(guildID, path), f.form)
-				for err == nil && again.StatusCode == http.StatusServiceUnavailable { // as its page asks for
+				for err == nil && again.StatusCode == http.StatusServiceUnavailable { // as the error page says
 					again, err = b.send(page(guildID, path), f.form)
 				}
 				if err != nil || again.StatusCode >= 400 {
@@ -81,7 +82,7 @@ func TestNoFormLastsLongerThanTwelveSeconds(t *testing.T) {
 	all.Wait()
 }
 
-// send is post for a goroutine that may not end the test.
+// send is post for a goroutine that must not end the test.
 func (b *browser) send(path string, form url.Values) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.s.URL+path, strings.NewReader(form.Encode()))
 	if err != nil {

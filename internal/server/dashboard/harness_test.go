@@ -31,8 +31,7 @@ const (
 	neighbourID = "302094807046684672"
 )
 
-// site is a dashboard beside a handler that stands for the API, over a
-// database with two guilds.
+// site is a dashboard and a handler in place of the API, with a database of two guilds.
 type site struct {
 	*dbtest.Database
 	URL    string
@@ -48,8 +47,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newSite starts a dashboard with the local stand-in for Discord, beside a
-// handler that stands for the API.
+// newSite starts a dashboard with the local stand-in for Discord, and a handler in place of the
+// API.
 func newSite(t testing.TB, change ...func(*dashboard.Config)) *site {
 	t.Helper()
 	return siteOn(t, dbtest.New(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -96,7 +95,7 @@ func siteOn(t testing.TB, database *dbtest.Database, next http.Handler, change .
 	return s
 }
 
-// browser is somebody at a browser of their own.
+// browser is a person with a browser.
 type browser struct {
 	t      testing.TB
 	s      *site
@@ -114,7 +113,7 @@ func (s *site) browser(t testing.TB) *browser {
 	return &browser{t, s, &c}
 }
 
-// in is the same browser, for a test within the test.
+// in returns the same browser for a subtest.
 func (b *browser) in(t testing.TB) *browser {
 	t.Helper()
 	c := *b
@@ -122,7 +121,7 @@ func (b *browser) in(t testing.TB) *browser {
 	return &c
 }
 
-// as is a browser in which one of the stand-in's people has signed in.
+// as returns a browser in which one of the stand-in's people has signed in.
 func (s *site) as(t testing.TB, person string) *browser {
 	t.Helper()
 	b := s.browser(t)
@@ -141,7 +140,7 @@ type got struct {
 	header http.Header
 }
 
-// do sends a request as a browser does from a page of the dashboard's own.
+// do sends a request as a browser does from a page of the dashboard.
 func (b *browser) do(method, path string, form url.Values, header ...string) got {
 	b.t.Helper()
 	if strings.HasPrefix(path, "/") {
@@ -186,7 +185,7 @@ func (b *browser) post(path string, form url.Values, header ...string) got {
 	return b.do(http.MethodPost, path, form, header...)
 }
 
-// signIn goes through the stand-in's page of consent and back.
+// signIn goes through the stand-in's page of consent and back to the dashboard.
 func (b *browser) signIn(person, to string) got {
 	b.t.Helper()
 	path := "/dashboard/login"
@@ -224,7 +223,7 @@ func (g got) lacks(texts ...string) got {
 
 var secretElement = regexp.MustCompile(`<code id="secret">([^<]+)</code>`)
 
-// secret is what the page shows once.
+// secret returns the secret that the page shows once.
 func (g got) secret() string {
 	g.t.Helper()
 	m := secretElement.FindStringSubmatch(g.body)
@@ -238,7 +237,7 @@ func page(guild string, parts ...string) string {
 	return "/dashboard/guilds/" + guild + "/" + strings.Join(parts, "/")
 }
 
-// makeToken makes a token as its program would, without the dashboard.
+// makeToken creates a token without the dashboard.
 func (s *site) makeToken(t testing.TB, guild string, change ...func(*auth.New)) auth.Token {
 	t.Helper()
 	n := auth.New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read"}}

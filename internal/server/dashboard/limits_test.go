@@ -17,7 +17,7 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// The bucket is one session's, whichever pages it asks for, and nobody else's.
+// Each session has one bucket for all pages, and does not share it with other sessions.
 func TestASessionHasABucketOfItsOwn(t *testing.T) {
 	t.Parallel()
 	metrics := prometheus.NewRegistry()
@@ -40,15 +40,15 @@ func TestASessionHasABucketOfItsOwn(t *testing.T) {
 		t.Errorf("%d tokens were made", n)
 	}
 	dbtest.Exec(t, s.DB, `ALTER TABLE dashboard_sessions RENAME TO gone`)
-	b.get(page(guildID)).wants(429) // a flood asks the database for nothing
+	b.get(page(guildID)).wants(429) // requests beyond the limit cause no database query
 	other.get(page(guildID)).wants(500)
 	if n := testutil.Metric(t, metrics, "guildhall_rate_decisions_total", "outcome=limited"); n != 6 {
 		t.Errorf("6 refused calls are counted as %v", n)
 	}
 }
 
-// A guild's tokens that work are at most a hundred; the form says so and keeps
-// what was typed. Lists of any length are shown a page at a time.
+// A guild has at most a hundred active tokens; the form says so and keeps its values. Long lists
+// are split into pages.
 func TestAGuildHasAHundredTokensAtMost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -99,7 +99,7 @@ func TestAnAllowlistHasAHundredRangesAtMost(t *testing.T) {
 	must(t, err)
 }
 
-// A method that an address does not take is 405 with those that it takes, as HTTP has it.
+// For a method that a path does not accept, the response is 405 with the header Allow.
 func TestA405NamesTheMethodsOfTheAddress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

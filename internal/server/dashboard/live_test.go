@@ -17,11 +17,10 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// live is a dashboard beside the real API, with a second node and the workers,
-// as an installation has them.
+// live is a dashboard and the real API, with a second node and the workers, like an installation.
 type live struct {
 	*site
-	Other   string // the base URL of the second node
+	Other   string // base URL of the second node
 	Counter *usage.Counter
 }
 
@@ -44,7 +43,7 @@ func newLive(t testing.TB) *live {
 		return h
 	}
 	l.site = siteOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
-	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the harness's own
+	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the token of the test harness
 	other := httptest.NewTLSServer(node())
 	t.Cleanup(other.Close)
 	l.Other = other.URL
@@ -71,5 +70,5 @@ func (l *live) call(t testing.TB, node, token, method, path, body string) (int, 
 	return res.StatusCode, string(text)
 }
 
-// hostile is what receivers say: it must not run where a page shows it.
+// hostile is a response of receivers that must not run as a script when a page shows it.
 const hostile = `<script>alert("receiver")</script>`

@@ -12,8 +12,8 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// A sign-in that has failed is spent. Its page leads to a fresh one, which ends where the
-// first one was to end.
+// A sign-in that has failed cannot be used again. The error page links to a new sign-in with the
+// same destination.
 func TestASignInThatHasFailedIsBegunAgain(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool

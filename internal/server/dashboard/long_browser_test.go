@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Names, addresses and descriptions without a place to break them fit on every page.
+// Names, addresses and descriptions without a possible line break fit on every page.
 func TestLongNamesInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)

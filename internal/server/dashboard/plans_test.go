@@ -6,7 +6,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// Sessions and links are found by an index.
+// Sessions and links are found through an index.
 func TestSessionsAreReadByTheirIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

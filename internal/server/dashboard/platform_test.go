@@ -18,16 +18,15 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// platform is Discord for many people and guilds: the person of a code is the
-// code, and manages every guild that is there. It keeps the instants of the
-// questions that the bot puts.
+// platform is a fake Discord with many people and guilds. The code of a sign-in is the id of its
+// person, who may manage every guild. platform records when the bot asks for data.
 type platform struct {
 	URL    string
 	guilds []string
-	gone   map[string]bool // guilds that the bot was thrown out of
-	hang   atomic.Bool     // for the bot's calls
+	gone   map[string]bool // guilds from which the bot was removed
+	hang   atomic.Bool     // delays the responses to the bot
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	asked   []time.Time
 	refused []time.Time
 }
@@ -74,7 +73,7 @@ func newPlatform(t *testing.T, guilds, gone []string) *platform {
 	return p
 }
 
-// arrives notes a question of the bot's and refuses it where the bot is not.
+// arrives records a request of the bot, and refuses it for a guild without the bot.
 func (p *platform) arrives(w http.ResponseWriter, r *http.Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +94,7 @@ func (p *platform) arrives(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// most is the largest number of instants within a window.
+// most returns the largest number of instants within one window.
 func most(at []time.Time, window time.Duration) int {
 	slices.SortFunc(at, time.Time.Compare)
 	n, from := 0, 0
@@ -108,7 +107,7 @@ func most(at []time.Time, window time.Duration) int {
 	return n
 }
 
-// enter signs somebody in.
+// enter signs a user in.
 func (b *browser) enter(user string) {
 	b.t.Helper()
 	authorize, err := url.Parse(b.get("/dashboard/login").wants(303).to)
@@ -214,12 +213,12 @@ func TestAHangingPlatformCostsAPageLittle(t *testing.T) {
 	b.enter("800000000000000001")
 	b.get(page(guildID)).wants(200)
 	p.hang.Store(true)
-	// The calls under way end after seconds. A page that waited for one of them
-	// would take longer than the test allows for a page, by far.
+	// The running calls end after some seconds. A page that waited for one of them would take much
+	// longer than this timeout.
 	b.client.Timeout = 3 * time.Second
 	ahead.Add(int64(5 * time.Minute))
-	b.get(page(guildID)).wants(200)     // on the last word
-	b.get(page(neighbourID)).wants(200) // on that of the sign-in
+	b.get(page(guildID)).wants(200)     // with the platform's last answer
+	b.get(page(neighbourID)).wants(200) // with the answer from the sign-in
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(503, "Discord does not answer")
 	ahead.Add(int64(6 * time.Minute))
 	b.get(page(guildID)).wants(503, "Discord does not answer")
@@ -231,7 +230,7 @@ func TestAHangingPlatformCostsAPageLittle(t *testing.T) {
 	})
 }
 
-// The list of servers names what the platform says now, not what it said at sign-in.
+// The list of servers shows what the platform says now, not what it said at the sign-in.
 // RELIABILITY.md, Guilds.
 func TestTheListOfServersForgetsALostRight(t *testing.T) {
 	t.Parallel()
@@ -252,7 +251,7 @@ func TestTheListOfServersForgetsALostRight(t *testing.T) {
 	roles.Store(`["5"]`)
 	ahead.Add(int64(11 * time.Minute))
 	b.get("/dashboard/").wants(200, guildID)
-	status.Store(http.StatusForbidden) // the bot has left
+	status.Store(http.StatusForbidden) // the bot has left the guild
 	ahead.Add(int64(11 * time.Minute))
 	b.get("/dashboard/").wants(200, "None of the servers").lacks(guildID)
 }

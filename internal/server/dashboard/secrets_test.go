@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
-// A replaced secret ends when its owner says: now, in an hour or in a day. While
-// it signs, the page says until when, and can end it.
+// A replaced secret ends when its owner chooses: now, in an hour or in a day. While the secret
+// still signs, the page shows until when, and has a button to end it.
 func TestAnOldSecretEndsWhenItsOwnerSays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -62,7 +62,7 @@ func TestAnOldSecretEndsWhenItsOwnerSays(t *testing.T) {
 	b.post(other+"/end-old-secrets", nil).wants(404)
 }
 
-// Disabling asks first and says what it costs.
+// Before an endpoint is disabled, a page explains the effects and asks.
 func TestDisablingSaysFirstWhatItCosts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -79,8 +79,8 @@ func TestDisablingSaysFirstWhatItCosts(t *testing.T) {
 	}
 }
 
-// The form of an endpoint asks before it disables one, as the button does, and then
-// saves everything that it says.
+// If the form of an endpoint disables the endpoint, a page asks first, as for the button, and then
+// saves all values of the form.
 func TestDisablingByTheFormAsksFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -105,5 +105,5 @@ func TestDisablingByTheFormAsksFirst(t *testing.T) {
 		t.Error("the form was not saved")
 	}
 	form.Del("disable")
-	b.post(one+"/edit", form).wants(303) // it is disabled already
+	b.post(one+"/edit", form).wants(303) // it is already disabled
 }

@@ -57,7 +57,7 @@ func TestSessions(t *testing.T) {
 	old := s.browser(t)
 	old.get(page(guildID), "Cookie", "__Host-guildhall="+first).wants(401)
 
-	// One ends another, and all others.
+	// One session ends another, and then all others.
 	second, third := s.as(t, "owner"), s.as(t, "owner")
 	second.get("/dashboard/sessions").wants(200, "this one", "End all other sessions")
 	second.post("/dashboard/sessions", nil).wants(303)
@@ -136,12 +136,12 @@ func TestHeadersAndTransport(t *testing.T) {
 	})
 	elsewhere.browser(t).get("/dashboard/").wants(404)
 
-	// Behind a proxy that says the request came in clear.
+	// Behind a proxy that forwards a request without TLS.
 	plain := newSite(t, func(c *dashboard.Config) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	plain.browser(t).get("/dashboard/", "X-Forwarded-Proto", "http").wants(403, "https_required")
 }
 
-// Where a sign-in leads to is a page of the dashboard.
+// After a sign-in, the browser is redirected only to a page of the dashboard.
 func TestWhereToGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -172,8 +172,8 @@ func TestSignInIsOnceAndInOneBrowser(t *testing.T) {
 	}
 	victim, attacker := s.browser(t), s.browser(t)
 	path := begin(attacker)
-	refused(victim, path) // a callback without a sign-in of this browser's
-	_ = begin(victim)     // and with another one's state
+	refused(victim, path) // a callback without a sign-in started by this browser
+	_ = begin(victim)     // and with the state of another browser
 	refused(victim, path)
 	b := s.browser(t)
 	path = begin(b)
@@ -181,7 +181,7 @@ func TestSignInIsOnceAndInOneBrowser(t *testing.T) {
 	must(t, err)
 	kept := b.client.Jar.Cookies(u)
 	b.get(path).wants(303)
-	replay := s.browser(t) // with the cookie that was kept
+	replay := s.browser(t) // with the old cookie
 	replay.client.Jar.SetCookies(u, kept)
 	refused(replay, path)
 	refused(b.fresh(), path)
@@ -199,8 +199,8 @@ func TestSignInIsOnceAndInOneBrowser(t *testing.T) {
 
 func (b *browser) fresh() *browser { return b.s.browser(b.t) }
 
-// fakeDiscord answers as the platform does for one guild and its manager, until
-// it is told otherwise.
+// fakeDiscord returns a Discord client for a server with one guild and its manager, with the
+// responses that the test sets.
 func fakeDiscord(t *testing.T, roles *atomic.Value, status *atomic.Int64) *dashboard.Discord {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -229,7 +229,7 @@ func fakeDiscord(t *testing.T, roles *atomic.Value, status *atomic.Int64) *dashb
 	return discordAt(t, srv.URL)
 }
 
-// discordAt is Discord as the dashboard uses it, at an address of a test's own.
+// discordAt returns a Discord client for a test server.
 func discordAt(t *testing.T, url string) *dashboard.Discord {
 	t.Helper()
 	bot, err := chat.NewDiscord(chat.Config{Token: "bot-token", URL: url, Log: slog.New(slog.DiscardHandler)})
@@ -241,8 +241,8 @@ func discordAt(t *testing.T, url string) *dashboard.Discord {
 	return d
 }
 
-// Rights are the platform's to give and to take, at once for changes.
-// RELIABILITY.md, Guilds.
+// The platform gives rights and takes them away, and a change of rights takes effect at once for
+// changes. RELIABILITY.md, Guilds.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	var ahead, status atomic.Int64
@@ -264,14 +264,14 @@ func TestRights(t *testing.T) {
 	b.get(page(guildID)).wants(200)
 	b.post(page(guildID, "tokens"), form).wants(201)
 
-	second := func() { ahead.Add(int64(time.Second)) } // in which one question is put
-	// A page shows the last word where a newer one takes longer than it waits.
+	second := func() { ahead.Add(int64(time.Second)) } // the time of one question to the platform
+	// A page shows the last answer if a newer one takes longer than the page waits.
 	soon := func(status int) {
 		t.Helper()
 		testutil.Eventually(t, fmt.Sprint("the page answers ", status), func() bool { return b.get(page(guildID)).status == status })
 	}
 	second()
-	status.Store(502) // away: pages go on, changes are refused with a sentence
+	status.Store(502) // while the platform is down, pages still work, and changes are refused with a message
 	b.get(page(guildID)).wants(200)
 	b.post(page(guildID, "tokens"), form).wants(503, "Discord does not answer")
 	ahead.Store(int64(9 * time.Minute))
@@ -283,14 +283,14 @@ func TestRights(t *testing.T) {
 	soon(200)
 
 	second()
-	roles.Store(`[]`) // the right is lost: at once for a change, within a minute for a page
+	roles.Store(`[]`) // when the right is lost, changes are refused at once, and pages within a minute
 	b.get(page(guildID)).wants(200)
 	b.post(page(guildID, "tokens"), form).wants(404)
 	b.get(page(guildID)).wants(404)
 	roles.Store(`["5"]`)
 	ahead.Add(int64(61 * time.Second))
 	soon(200)
-	status.Store(404) // the bot has left
+	status.Store(404) // the bot has left the guild
 	ahead.Add(int64(61 * time.Second))
 	soon(404)
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 1 {
@@ -301,7 +301,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Sign-ins spend the bucket of the address.
+// Sign-ins take from the bucket of the address.
 func TestSignInsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *dashboard.Config) { c.Login = ratelimit.Quota{Limit: 3, Window: time.Hour} })
@@ -316,15 +316,14 @@ func TestSignInsAreLimited(t *testing.T) {
 	b.post("/dashboard/link/"+guildID+"/"+strings.Repeat("a", 43), nil).wants(429)
 }
 
-// Names are shown as they are, and do nothing.
-// RELIABILITY.md, Operation.
+// Hostile names are shown as text and have no effect. RELIABILITY.md, Operation.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "abcdef"} {
 		s.makeToken(t, guildID, func(n *auth.New) { n.Name = name })
 	}
-	// From before such names were refused.
+	// Stored before such names were refused.
 	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET name = replace(name, 'abcdef', 'abc' || chr(8238) || 'def')`)
 	dbtest.Exec(t, s.DB, `UPDATE guilds SET name = '<script>alert(2)</script>' WHERE id = $1`, guildID)
 	b := s.as(t, "owner")
@@ -351,15 +350,15 @@ func TestOtherGuildsTokens(t *testing.T) {
 	accepts(t, s, foreign.Secret, true)
 }
 
-// A page that reads itself again every five seconds does not keep a session
-// alive, and takes no sentence from the page that somebody opens next.
+// A page that reloads itself every five seconds does not extend the session, and does not use up
+// the message for the next page that the person opens.
 func TestReadingAPageAgainIsNoUseOfTheSession(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.as(t, "manager")
 	ends := func() time.Time { return dbtest.Value[time.Time](t, s.DB, `SELECT expires_at FROM dashboard_sessions`) }
 	one := b.endpoint()
-	b.post(one+"/enable", nil).wants(303) // leaves a sentence for the next page
+	b.post(one+"/enable", nil).wants(303) // stores a message for the next page
 	dbtest.Exec(t, s.DB, `UPDATE dashboard_sessions SET expires_at = now() + interval '10 minutes'`)
 	before := ends()
 	for _, path := range []string{page(guildID), page(guildID, "webhooks"), one} {

@@ -20,8 +20,8 @@ func actions(t *testing.T, s *site, guild string) (list []string) {
 	return list
 }
 
-// Signing in and out, and what ends sessions, stands in the log of each guild that
-// the session may open, and in no other.
+// Signing in and out, and everything that ends a session, is recorded in the audit log of each
+// guild that the session may open, and in no other guild's.
 func TestSessionsStandInTheAuditLog(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -32,12 +32,12 @@ func TestSessionsStandInTheAuditLog(t *testing.T) {
 	if len(ids) != 3 {
 		t.Fatalf("%d sessions are listed", len(ids))
 	}
-	b.post("/dashboard/sessions", url.Values{"id": {ids[0][1]}}).wants(303) // the newest
+	b.post("/dashboard/sessions", url.Values{"id": {ids[0][1]}}).wants(303) // the newest session
 	other.get(page(guildID)).wants(401)
 	b.post("/dashboard/sessions", nil).wants(303)
 	phone.get(page(guildID)).wants(401)
 	b.post("/dashboard/sessions", url.Values{"id": {"not mine"}}).wants(303)
-	b.signIn("manager", "") // anew, in the same browser
+	b.signIn("manager", "") // again, in the same browser
 	b.post("/dashboard/logout", nil).wants(303)
 	b.post("/dashboard/logout", nil).wants(303)
 	s.as(t, "outsider")

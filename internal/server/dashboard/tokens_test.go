@@ -22,7 +22,7 @@ func TestOperatorLink(t *testing.T) {
 	link, err := dashboard.NewLink(t.Context(), s.DB, guildID, 10*time.Minute)
 	must(t, err)
 
-	// A preview fetches it, twice, and spends nothing.
+	// A preview fetches the link twice, and does not use it up.
 	for range 2 {
 		s.browser(t).get(link.Path).wants(200, "Guild "+guildID, "<button")
 	}
@@ -100,7 +100,7 @@ func TestTokens(t *testing.T) {
 	everywhere(t, s, secret)
 }
 
-// accepts fails the test unless a node accepts the token, or does not.
+// accepts fails the test unless a node accepts the token, or refuses it if want is false.
 func accepts(t *testing.T, s *site, secret string, want bool) {
 	t.Helper()
 	node, err := auth.NewTokens(auth.Config{DB: s.DB, URL: s.Database.URL, Env: "test"})
@@ -111,7 +111,7 @@ func accepts(t *testing.T, s *site, secret string, want bool) {
 	}
 }
 
-// everywhere fails the test if a secret is kept anywhere.
+// everywhere fails the test if a secret is stored in any table.
 func everywhere(t *testing.T, s *site, secret string) {
 	t.Helper()
 	part := secret[len(secret)-20:]
@@ -136,7 +136,7 @@ func everywhere(t *testing.T, s *site, secret string) {
 	}
 }
 
-// Every field with every wrong input keeps what was typed and says what to mend.
+// With each wrong value in each field, the form keeps the values and explains the error.
 func TestTokenFormSaysWhatToMend(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

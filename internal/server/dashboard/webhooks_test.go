@@ -21,13 +21,14 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// worker delivers what the site's endpoints wait for, until the test ends.
+// worker sends the deliveries of the site until the test ends.
 func (s *site) worker(t *testing.T) {
 	t.Helper()
 	startWorkers(t, delivery.Config{DB: s.DB, Box: s.Config.Webhooks.Box})
 }
 
-// startWorkers makes one attempt of each delivery, and the next after an hour.
+// startWorkers starts a Deliverer that makes one attempt of each delivery, and the next attempt
+// after an hour.
 func startWorkers(t testing.TB, cfg delivery.Config) *delivery.Deliverer {
 	t.Helper()
 	cfg.Guard, cfg.Schedule, cfg.Log = egress.NewGuard(egresstest.Loopback, nil), delivery.Schedule{time.Hour}, slog.New(slog.DiscardHandler)
@@ -37,7 +38,7 @@ func startWorkers(t testing.TB, cfg delivery.Config) *delivery.Deliverer {
 	return d
 }
 
-// background runs something until the test ends.
+// background runs a function until the test ends.
 func background(t testing.TB, run func(context.Context) error) {
 	t.Helper()
 	ctx, stopped := t.Context(), make(chan struct{})
@@ -48,7 +49,8 @@ func background(t testing.TB, run func(context.Context) error) {
 	t.Cleanup(func() { <-stopped })
 }
 
-// Where no address may be called without TLS, that is told in the first round.
+// Where webhooks need TLS, the first response to the form already says so, together with all other
+// errors.
 func TestPlainHTTPIsRefusedWithEverythingElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *dashboard.Config) { c.Webhooks.Guard = egress.NewGuard(nil, nil) })
@@ -74,7 +76,7 @@ func TestWebhooks(t *testing.T) {
 		"https://example.net:024500/":                      "without zeros before it.",
 		"https://example.net/\u00fc":                       "as %C3%BC.",
 		"example.net":                                      "it is not a URL",
-	} { // in one round with everything else
+	} { // together with the other errors
 		b.post(hooks, url.Values{"url": {address}}).wants(422, wrong, `id="url-error"`, `id="events-error"`)
 	}
 	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(b.get(hooks + "/new").wants(200).body)[1]
@@ -92,7 +94,8 @@ func TestWebhooks(t *testing.T) {
 	one := hooks + "/" + id
 	b.get(one).wants(200, "&lt;img src=x").lacks("<img", secret)
 
-	// A test shows what the receiver answered, inert; redelivering repeats the event.
+	// A test shows the receiver's response as plain text, and a redelivery sends the same event
+	// again.
 	sent := b.post(one+"/test", nil).wants(303)
 	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so",
 		"It is tried again by itself.", "curl -X POST").
@@ -104,7 +107,7 @@ func TestWebhooks(t *testing.T) {
 		default:
 			sent := name
 			if strings.HasPrefix(name, "Service-") || strings.HasPrefix(name, "Webhook-") {
-				sent = strings.ToLower(name) // as it is sent; the receiver's server writes names in its own way
+				sent = strings.ToLower(name) // as the service sends it; the receiver's server changes the case of names
 			}
 			first.wants(200, sent+": "+header.Get(name)+"\n")
 		}
@@ -116,7 +119,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("the requests are %+v", calls)
 	}
 
-	// Rotation: both secrets sign.
+	// After a rotation, both secrets sign.
 	newer := b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(200, "signs along").secret()
 	b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(303)
 	if newer == secret {
@@ -148,7 +151,7 @@ func TestWebhooks(t *testing.T) {
 	b.post(one+"/enable", nil).wants(303)
 	b.post(one+"/edit", url.Values{"url": {receiver.URL}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
 
-	// Another guild's ids are nothing here, in every route.
+	// On every path, the ids of another guild do not exist here.
 	other := page(neighbourID, "webhooks", id)
 	delivery := strings.TrimPrefix(sent.to, one)
 	for _, path := range []string{"", "/edit", "/recover?" + since.Encode(), delivery} {
@@ -158,7 +161,7 @@ func TestWebhooks(t *testing.T) {
 		b.post(other+path, since).wants(404)
 	}
 	b.get(one).wants(200, "data-refresh")
-	// The answer to a form is no page that can be read again.
+	// The response to a form is not a page that can be reloaded.
 	b.post(one+"/remove", url.Values{"confirm": {"no"}}).wants(422, `id="confirm-error"`).lacks("data-refresh")
 	b.post(one+"/remove", url.Values{"confirm": {receiver.URL}}).wants(303)
 	b.get(one).wants(404)
@@ -179,8 +182,8 @@ func TestWebhooks(t *testing.T) {
 	everywhere(t, s, newer)
 }
 
-// Where the operator's bot has a key, the page of tokens shows its streams: what of the
-// guild waits for each, and which key has asked last.
+// If the operator's bot has a key, the page of tokens shows the bot's streams: how many of the
+// guild's events are waiting for each stream, and which key has fetched last.
 func TestStreamsShowWhoFetches(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -203,7 +206,7 @@ func TestStreamsShowWhoFetches(t *testing.T) {
 		return err
 	})
 	b.get(page(guildID, "tokens")).wants(200, "by <code>"+key.ID, `<code class="sub preview">`+key.Preview)
-	// Without a key that works, what waits is still to be seen.
+	// Even without an active key, the number of waiting events is shown.
 	dbtest.Exec(t, s.DB, `UPDATE bot_keys SET revoked_at = now()`)
 	b.get(page(guildID, "tokens")).wants(200, "mirror", "1<span", "nobody fetches").lacks("Keys of the operator", "<code>work</code>")
 	dbtest.Exec(t, s.DB, `DELETE FROM stream_deliveries`)
@@ -213,7 +216,7 @@ func TestStreamsShowWhoFetches(t *testing.T) {
 	b.get(page(guildID, "tokens")).wants(200, "The operator's bot has no stream.")
 }
 
-// Many types are folded away, so that the deliveries are not far beneath them.
+// A long list of event types is collapsed, so that the deliveries are not far below.
 func TestManyTypesOfEventsAreFolded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -225,8 +228,8 @@ func TestManyTypesOfEventsAreFolded(t *testing.T) {
 	b.get(few).wants(200, fmt.Sprintf("<summary>%d types</summary><code>case.created</code>", len(event.Types)))
 }
 
-// A pull endpoint has no address: the pages call it by its id, and show who fetches
-// from it and how far behind that is.
+// A pull endpoint has no address: the pages show its id, who fetches from it, and how far the
+// fetching is behind.
 func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -256,7 +259,7 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 		return err
 	})
 	b.get(one).wants(200, key).lacks("no program has fetched", "the oldest that can be fetched since")
-	// The page waits for no attempt: there is none.
+	// A test of a pull endpoint has no attempt, so the page does not wait for one.
 	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		event := dbtest.Value[string](t, s.DB, `SELECT event_id FROM webhook_deliveries`)
 		_, _, err := delivery.Acknowledge(ctx, tx, guildID, id, []string{event}, nil)

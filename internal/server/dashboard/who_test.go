@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// The pages of tokens and endpoints name who made them and lead to their lines of the audit
-// log, whose lines lead back.
+// The pages of tokens and endpoints show who created them and link to the rows of the audit log;
+// the rows link back.
 func TestMakersAreNamedAndLinkedBothWays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -23,16 +23,16 @@ func TestMakersAreNamedAndLinkedBothWays(t *testing.T) {
 		b.get(path).wants(200, `<dt>Made by</dt><dd><span class="kind">Discord account</span> <bdi>Mara Manager</bdi>`, `href="`+lines+`"`)
 		b.get(lines).wants(200, `<a href="`+path+`"><bdi>`)
 	}
-	// A token has made an endpoint through the API, and the endpoint is removed.
+	// A token has created an endpoint through the API, and the endpoint was removed.
 	s.record(t, audit.Actor{Type: audit.Token, ID: token, Name: "Shop"},
 		audit.Change{Guild: guildID, Action: audit.WebhookCreated, Target: "gone", Name: "https://gone.example/"})
 	b.get(page(guildID, "audit")).wants(200, `<a href="`+page(guildID, "tokens", token)+`"><bdi>Shop</bdi></a>`, "https://gone.example/").
 		lacks(page(guildID, "webhooks", "gone"))
-	// The log has forgotten who made the token.
+	// The audit log no longer has the row about the token's creator.
 	dbtest.Exec(t, s.DB, `DELETE FROM audit_log WHERE target_id = $1`, token)
 	b.get(page(guildID, "tokens", token)).wants(200, "not known: the audit log keeps a year")
 	b.get(hook).wants(200, "Mara Manager")
-	// Of another guild the log says nothing.
+	// The audit log of another guild shows nothing.
 	dbtest.Exec(t, s.DB, `UPDATE audit_log SET guild_id = $1 WHERE target_id = $2`, neighbourID, id)
 	b.get(hook).wants(200, "not known: the audit log keeps a year")
 }
