@@ -3,7 +3,7 @@
 # runs the same short story with each against a server of its own.
 #
 #   examples/run.sh [go] [openapi-fetch] [hey-api] [hey-api-zod] [python] [pydantic] [java]
-#       [openapi-generator/go|php|rust|kotlin|typescript-fetch]
+#       [openapi-generator/go|php|rust|kotlin|ruby|java-okhttp|typescript-fetch] [openapi-typescript-codegen]
 #       [verifiers] [mirror/python] [mirror/typescript] [bot/typescript] [bot/python]
 #
 # Without arguments: those that need only Go and Node. Where GUILDHALL_URL,
@@ -30,6 +30,12 @@ openapi_fetch_story() {
 hey_api_story() {
 	node_packages hey-api
 	node_modules/.bin/openapi-ts --input ../../gen/openapi-3.1.yaml --output generated --no-log-file
+	node_modules/.bin/tsc --project .
+	node dist/story.js
+}
+openapi_typescript_codegen_story() {
+	node_packages openapi-typescript-codegen
+	node_modules/.bin/openapi --input ../../gen/openapi.yaml --output generated --useOptions --useUnionTypes
 	node_modules/.bin/tsc --project .
 	node dist/story.js
 }
@@ -80,6 +86,16 @@ openapi_generator_rust_story() {
 }
 openapi_generator_kotlin_story() {
 	generated kotlin ../../../gen/openapi.yaml
+	mvn --quiet --batch-mode compile exec:java
+}
+# Ruby's client needs Typhoeus, which distributions have too (ruby-typhoeus).
+openapi_generator_ruby_story() {
+	need ruby Ruby
+	generated ruby ../../../gen/openapi.yaml
+	ruby story.rb
+}
+openapi_generator_java_okhttp_story() {
+	need mvn Java
 	mvn --quiet --batch-mode compile exec:java
 }
 openapi_generator_typescript_fetch_story() {
