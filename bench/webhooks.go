@@ -55,7 +55,7 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	}
 }
 
-// webhookPlace is a place with receivers.
+// webhookPlace is a database with a running server (rig.Place), and receivers of webhooks.
 type webhookPlace struct {
 	*rig.Place
 	o        webhookOptions
@@ -66,7 +66,7 @@ type webhookPlace struct {
 // nodeRole is the database role of the nodes, by which their statements are told apart.
 const nodeRole = "bench_node"
 
-// at runs a measurement at a new place with that many watched endpoints.
+// at starts a new server and runs a measurement on it with the given number of watched endpoints.
 func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
 	o.Part(func(part *rig.Run) {
 		// Not Fast: waiting for the disk is part of the measurement.
