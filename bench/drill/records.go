@@ -33,7 +33,7 @@ func (b *bot) request(guild, method, path string, body any) []byte {
 type chronicle struct {
 	*bot
 	caller rig.Caller
-	last   map[string]string // by record and member
+	last   map[string]string // instant, by kind of record and user id
 	list   []map[string]any
 }
 
