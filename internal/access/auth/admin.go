@@ -23,7 +23,7 @@ type New struct {
 	Name      string        // a label, 1 to 100 characters on one line
 	Scopes    []string      // at least one of Scopes
 	AllowIP   []string      // addresses and CIDR ranges that may use the token; none: any address
-	ExpiresIn time.Duration // 0: never
+	ExpiresIn time.Duration // time until the token expires; 0 means never
 	Limits
 }
 
