@@ -33,8 +33,8 @@ func init() {
 // Check validates a value that Read has returned against a schema. It removes members from
 // the value that mean the same as absent ones, and appends the problems to found.
 func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
-	w := settler{found: found}
-	w.settle(s, value)
+	w := normalizer{found: found}
+	w.normalize(s, value)
 	all := problems{list: w.found}
 	for _, p := range Visit(s, value) {
 		all.add(p)

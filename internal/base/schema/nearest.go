@@ -19,31 +19,31 @@ const nullIsValue = "x-null-is-value"
 // keyword for it.
 const namesMatch = "x-property-names"
 
-// settler walks a value and its schema together. It finds the problems for which kin-openapi's
+// normalizer walks a value and its schema together. It finds the problems for which kin-openapi's
 // messages are not good enough, reports them and removes them from the value.
-type settler struct {
+type normalizer struct {
 	place []string // the path to the present value, from the outside in
 	found []Problem
 }
 
 // wrong adds a problem at the present place, or at the named member below it.
-func (w *settler) wrong(problem Problem, member ...string) {
+func (w *normalizer) wrong(problem Problem, member ...string) {
 	for _, name := range append(w.place, member...) {
 		problem.Place += "/" + Printable(name)
 	}
 	w.found = append(w.found, problem)
 }
 
-// below settles the value of the member called name.
-func (w *settler) below(name string, s *openapi3.Schema, value any) {
+// below normalizes the value of the member called name, and adds name to the place of any problem.
+func (w *normalizer) below(name string, s *openapi3.Schema, value any) {
 	w.place = append(w.place, name)
-	w.settle(s, value)
+	w.normalize(s, value)
 	w.place = w.place[:len(w.place)-1]
 }
 
-// settle reports unknown members, each with a suggestion, arrays with too many items, and violated
+// normalize reports unknown members, each with a suggestion, arrays with too many items, and violated
 // exactly-one-of rules. It removes a null that means the same as leaving the member out.
-func (w *settler) settle(s *openapi3.Schema, value any) {
+func (w *normalizer) normalize(s *openapi3.Schema, value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		w.object(s, v)
@@ -62,7 +62,7 @@ func scalar(s *openapi3.Schema) bool {
 	return s.Type != nil && !s.Type.Includes(openapi3.TypeObject) && !s.Type.Includes(openapi3.TypeArray)
 }
 
-func (w *settler) object(s *openapi3.Schema, v map[string]any) {
+func (w *normalizer) object(s *openapi3.Schema, v map[string]any) {
 	if pattern, ok := s.Extensions[namesMatch].(string); ok {
 		w.misnamed(pattern, v)
 		return
@@ -95,7 +95,7 @@ func tooLong(s *openapi3.Schema, value any) bool {
 }
 
 // misnamed removes the members of an object whose names do not match pattern, and reports them.
-func (w *settler) misnamed(pattern string, object map[string]any) {
+func (w *normalizer) misnamed(pattern string, object map[string]any) {
 	legal := regexp.MustCompile(pattern)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !legal.MatchString(name) {
@@ -191,7 +191,7 @@ func Distance(a, b string) int {
 // oneOf reports an object that does not have exactly one of several members. A schema expresses
 // this by a `not` that requires all of them, and by minProperties. Checked separately, these two
 // rules would not name the members.
-func (w *settler) oneOf(s *openapi3.Schema, object map[string]any) {
+func (w *normalizer) oneOf(s *openapi3.Schema, object map[string]any) {
 	if s.Not == nil || len(s.Not.Value.Required) < 2 {
 		return
 	}
