@@ -12,20 +12,20 @@ import (
 type incident struct {
 	at                 *value
 	id                 string
-	number             int64 // 0 where the source has no number
+	number             int64 // 0 if the source has no number
 	user, moderator    *value
-	member             string // the user's id, where it is a key and not a value
+	member             string // the user's id, if the source stores it as a key and not as a value
 	kind               string
 	reason             string
 	reasonAt           *value
 	made, ends, change *stamp
 }
 
-// becomes says what a source's kind of case turns into in a guild file.
+// becomes says which kind of case a source's kind becomes in a guild file.
 type becomes struct {
-	kind string // empty: the record is left out
-	mark bool   // the source's kind stands before the reason
-	ends string // the kind of case that it ends, such as ban for an unban
+	kind string // empty if the record is left out
+	mark bool   // write the source's kind before the reason
+	ends string // the kind of case that this kind ends, such as ban for an unban
 }
 
 // kinds maps the names that bots give to kinds of case. A case of any other kind becomes
@@ -44,20 +44,20 @@ var kinds = map[string]becomes{
 type span struct {
 	user     string
 	kind     string // ban or mute; a timeout is a mute here
-	at, over int64  // ms since the epoch; over is 0 where the end is not known
-	seq      int    // among all cases of the input
+	at, over int64  // ms since the epoch; over is 0 if the end is unknown
+	seq      int    // position among all cases of the input
 }
 
-// casebook collects what only the whole input tells about a case: whether a later unban
-// or unmute ended it, and whether it is still in force.
+// casebook collects facts about a case that only the whole input shows: whether a later unban or
+// unmute ended the case, and whether the case is still in force.
 type casebook struct {
 	named   map[string]becomes // --case-type
 	seq     int
 	numbers map[int64]bool
 
 	spans, ends []span         // collected by the survey
-	revoked     map[int]*stamp // by seq
-	used        map[int]string // why an unban or unmute ended nothing, by seq; empty where it ended a case
+	revoked     map[int]*stamp // status and end of ended cases, by seq
+	used        map[int]string // why an unban or unmute ended no case, by seq; empty if it ended one
 	force       []*inForce
 	holding     map[int]*inForce
 }
@@ -92,8 +92,8 @@ func newCasebook(r *conversion) (*casebook, error) {
 	return b, nil
 }
 
-// kindName is a kind of case without case, blanks, _ and -, which bots and people
-// write in any way.
+// kindName returns a kind of case in lower case, without blanks, _ and -, because bots and people
+// write kinds in different ways.
 func kindName(s string) string { return plain(strings.Join(strings.Fields(s), "")) }
 
 func (b *casebook) rewind() { b.seq, b.numbers = 0, map[int64]bool{} }
@@ -153,8 +153,8 @@ func (b *casebook) match(r *conversion) error {
 	return nil
 }
 
-// end revokes every case of list that was in force when e happened, because whoever lifts
-// a ban wants the member to be free. It returns the reason where there is no such case.
+// end revokes every case of list that was in force when e happened, because whoever lifts a ban
+// wants the member to be free. If there is no such case, end returns the reason.
 func (b *casebook) end(e span, list []span, order func(a, b span) int) string {
 	n, _ := slices.BinarySearchFunc(list, e, order)
 	why := "ends a " + e.kind + " that is not in the input"
@@ -217,7 +217,8 @@ func (r *conversion) incident(c incident) error {
 	return r.write("GuildFileCase", "case", record, c.at)
 }
 
-// numbered returns the case's number, or 0 where it has none or another case has the same.
+// numbered returns the case's number, or 0 if the case has none or another case has the same
+// number.
 func (r *conversion) numbered(c incident) int64 {
 	if r.o.Numbers == "new" || c.number == 0 {
 		return 0
@@ -230,7 +231,7 @@ func (r *conversion) numbered(c incident) int64 {
 	return c.number
 }
 
-// moderator returns the id of the moderator. Where the source names none, it returns
+// moderator returns the id of the moderator. If the source names none, moderator returns
 // --moderator, or the guild's id.
 func (r *conversion) moderator(c incident) (string, error) {
 	id, err := r.person(c.moderator, "moderator_id")
@@ -246,7 +247,7 @@ func (r *conversion) moderator(c incident) (string, error) {
 	return stand, nil
 }
 
-// kind looks up what the case's kind becomes.
+// kind returns what the case's kind becomes.
 func (r *conversion) kind(c incident) becomes {
 	name := kindName(c.kind)
 	if b, ok := r.cases.named[name]; ok {
@@ -279,8 +280,8 @@ func (r *conversion) ended(c incident, user, kind string) error {
 	return nil
 }
 
-// absorb reports an unban or unmute that ended a case. The case keeps its instant as
-// status and updated_at; its moderator and its reason have no place in a guild file.
+// absorb reports an unban or unmute that ended a case. The ended case keeps the instant in its
+// status and updated_at; a guild file has no field for the moderator and the reason of the unban.
 func (r *conversion) absorb(c incident, kind string) {
 	for _, has := range []struct {
 		what string

@@ -1,13 +1,12 @@
-// Package convert makes guild files of what other bots leave behind. It reads files
-// that a person has fetched, and knows no database and no network; what it reads it
-// never runs. A format is a table (format.table: which path becomes which member of
-// which record, and which are known to have no place), a reader, and a handler for
-// what is special about it. The help, the report and the documents are made from
-// that table. The rules that the formats share (what counts as a number, an instant or
-// no member) stand in rules.go, cases.go and levels.go.
+// Package convert makes guild files from the exports of other bots. The package reads files that a
+// person has downloaded; it uses no database and no network, and never runs the content of a file.
+// A format consists of a table (format.table: which path becomes which member of which record, and
+// which paths are known but have no place in a guild file), a reader, and a handler for special
+// cases. The help, the report and the documents are made from the table. The rules that the formats
+// share (what counts as a number, an instant or no member) are in rules.go, cases.go and levels.go.
 //
-// Nothing is guessed in silence: what is left out, changed or unknown is counted,
-// with its first place, and is written whole to the file that the caller names.
+// Every value that is left out, changed or unknown is counted in the report with its first place,
+// and written in full to the file that the caller names.
 package convert
 
 import (
@@ -18,7 +17,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // --timezone names a zone where the machine knows none
+	_ "time/tzdata" // so that --timezone works on machines without a time zone database
 
 	"guildhall/internal/base/output"
 )
@@ -36,16 +35,16 @@ type Options struct {
 	CaseTypes                              []string
 	Settings, Running                      bool
 
-	// Of tables and of JSON.
+	// For tables and JSON.
 	Record, Path, Timezone, Dates string
 	Separator, Decimal            string
 	Map                           []string
 	NoHeader                      bool
 }
 
-// stage is one pass over the input. The finding pass looks for the guild's id. The
-// surveying pass collects what decides about earlier items, such as an unban about its
-// ban. The writing pass writes the guild file.
+// stage is one pass over the input. The finding pass looks for the guild's id. The surveying pass
+// collects facts that change how earlier items are written, such as an unban that ends a ban. The
+// writing pass writes the guild file.
 type stage int
 
 const (
@@ -77,30 +76,30 @@ type conversion struct {
 	wallets map[uint64]int64
 	levels  map[uint64]int64
 	members map[uint64]int64
-	seenAs  map[uint64]int64 // what a member's first item said, where a second may say the same
+	seenAs  map[uint64]int64 // values of each member's first item, if the format allows an equal second one
 	records map[string]int64 // rows of cases, tickets and giveaways, by record id
-	names   []string         // of the files that have been opened in this pass
+	names   []string         // names of the files that were opened in this pass
 
-	ofGuilds   bool   // the items stand below the ids of guilds, among which --guild chooses
+	ofGuilds   bool   // the items are grouped by guild id, and --guild selects a guild
 	namesGuild bool   // a row or an item has named its guild
-	nameless   *Error // the first row or item that has not
+	nameless   *Error // the first row or item without a guild
 	cases      *casebook
-	channels   map[string]openTicket // found by the survey
-	curve      *curve                // of the source; nil if it is not known
+	channels   map[string]openTicket // channels of open tickets, found by the survey
+	curve      *curve                // curve of the source; nil if it is unknown
 	own        *curve                // Guildhall's own
 	tz         *time.Location
-	layout     string // of the last instant that was parsed
-	keep       bool   // keep the number of XP, not the level
+	layout     string // of the instant that was parsed last
+	keep       bool   // keep the XP and not the level
 }
 
 // ErrStrict is returned under --strict when the report lists something that was left out,
 // changed or unknown.
 var ErrStrict = errors.New("something was left out, changed or is unknown, and --strict was given")
 
-// Run reads the inputs and writes a guild file to out. It writes to leftOut, unless that is
-// nil, what was left out or changed, and calls tell with the report before the last lines
-// are written. If it fails after lines were written, it ends with a line that makes every
-// import refuse the file.
+// Run reads the inputs and writes a guild file to out. If leftOut is not nil, Run writes every
+// value there that was left out or changed. Run calls tell with the report before the last lines
+// are written. If Run fails after lines were written, it adds a line that makes every import refuse
+// the file.
 func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer, tell func(*Report) error) error {
 	r, err := newRun(o, out, leftOut)
 	if err != nil {
@@ -148,7 +147,7 @@ func newRun(o Options, out, leftOut io.Writer) (*conversion, error) {
 	return r, err
 }
 
-// check refuses flags that have no meaning for the format, and parses the others.
+// check refuses flags that have no effect for the format, and parses the others.
 func (r *conversion) check() error {
 	o := &r.o
 	given := map[string]bool{
@@ -264,7 +263,7 @@ func (r *conversion) file(in *Input) error {
 	return nil
 }
 
-// choose picks the guild when --guild was not given: the only one that the files name.
+// choose returns the guild if --guild was not given: the only guild that the files name.
 func (r *conversion) choose(inputs []*Input) error {
 	all := slices.Sorted(maps.Keys(r.found))
 	switch {
@@ -290,9 +289,9 @@ func (r *conversion) choose(inputs []*Input) error {
 	return nil
 }
 
-// otherGuild reports whether a row or an item belongs to another guild than the one
-// whose data is taken, and counts it then. named is the value that says so. Only who
-// says --source-guild, or gives the files of a whole bot, wants a part of the data.
+// otherGuild reports whether a row or an item belongs to a guild other than the source guild, and
+// counts it then. named is the value that names the guild. Only with --source-guild, or for the
+// files of a whole bot, are the items of other guilds skipped; otherwise they are an error.
 func (r *conversion) otherGuild(named, of *value) (bool, error) {
 	if named.none() || strings.TrimSpace(named.text) == "" {
 		if r.nameless == nil {
@@ -320,17 +319,17 @@ func (r *conversion) otherGuild(named, of *value) (bool, error) {
 	return r.stage == finding, nil
 }
 
-// manyGuilds reports whether the files are those of a whole bot.
+// manyGuilds reports whether the files contain many guilds of a bot.
 func (r *conversion) manyGuilds() bool { return r.f.manyGuilds || r.ofGuilds }
 
-// foreign refuses the data of another guild.
+// foreign returns the error for data of another guild.
 func (r *conversion) foreign(v *value, guild string) error {
 	err, _ := errors.AsType[*Error](wrong(v, "is of guild "+guild+", and --guild says "+r.guild+"; to take one guild's rows: --source-guild ID"))
-	err.missing = true // the whole file may be of another format
+	err.missing = true // the whole file may have another format
 	return err
 }
 
-// passOver counts what belongs to another guild, which is no loss.
+// passOver counts an item of another guild, which does not count as left out.
 func (r *conversion) passOver(guild string) {
 	if r.stage == writing {
 		r.report.OtherGuilds[guild]++

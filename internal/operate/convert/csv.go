@@ -20,21 +20,20 @@ type cell struct {
 	line   int
 }
 
-// tableReader reads rows of cells with encoding/csv. It keeps the bytes of the row,
-// because only they tell whether a cell stood in quotes, which decides whether 1,234
-// is a number.
+// tableReader reads rows of cells with encoding/csv. It keeps the bytes of the row, because only
+// the bytes show whether a cell was in quotes, and that decides whether 1,234 is a number.
 type tableReader struct {
 	file string
 	csv  *csv.Reader
 	src  io.Reader
-	raw  []byte // what the csv reader has fetched, from the beginning of the next row
+	raw  []byte // bytes that the csv reader has read, from the start of the next row
 	from int64  // the input offset of raw
-	line int    // of the first byte of raw
+	line int    // line of the first byte of raw
 }
 
 var errLongRow = errors.New("a line is longer than 1 MiB")
 
-// Read gives the csv reader its input, and keeps it until the row has been taken.
+// Read passes input to the csv reader, and stores the bytes until the row was read.
 func (t *tableReader) Read(p []byte) (int, error) {
 	if len(t.raw) > maxRow+len(p) {
 		return 0, errLongRow
@@ -44,14 +43,13 @@ func (t *tableReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newTable opens a table. A separator of 0 stands for the one that is most frequent in
-// the first line.
+// newTable opens a table. If sep is 0, the separator is the most frequent one in the first line.
 func newTable(file string, src io.Reader, sep byte) (*tableReader, error) {
 	text, err := prepared(file, src)
 	if err != nil {
 		return nil, err
 	}
-	head, _ := text.Peek(text.Size()) // an error comes again when the rows are read
+	head, _ := text.Peek(text.Size()) // the same error is returned again when the rows are read
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	begin := bytes.TrimSpace(first)
 	if bytes.HasPrefix(first, []byte("PK\x03\x04")) || bytes.HasPrefix(begin, []byte("{")) || bytes.HasPrefix(begin, []byte("[")) || isPage(begin) {
@@ -96,7 +94,7 @@ func (t *tableReader) next() ([]cell, error) {
 	if err != nil {
 		return nil, t.broken(err)
 	}
-	row, begin := t.raw[:size], 0 // begin is where the line of the cell begins
+	row, begin := t.raw[:size], 0 // begin is the start of the cell's line
 	cells := make([]cell, len(fields))
 	for i, text := range fields {
 		line, column := t.csv.FieldPos(i)
@@ -116,7 +114,7 @@ func (t *tableReader) next() ([]cell, error) {
 
 func (t *tableReader) fail(text string) error { return &Error{File: t.file, Line: t.line, Text: text} }
 
-// broken turns an error of the csv reader or of the file into one for people.
+// broken converts an error of the csv reader or of the file into an error message for people.
 func (t *tableReader) broken(err error) error {
 	syntax, ok := errors.AsType[*csv.ParseError](err)
 	switch {
@@ -129,7 +127,7 @@ func (t *tableReader) broken(err error) error {
 	for line := t.line; line < syntax.Line; line++ {
 		begin += bytes.IndexByte(t.raw[begin:], '\n') + 1
 	}
-	if begin+syntax.Column > len(t.raw) { // the file ends within quotes
+	if begin+syntax.Column > len(t.raw) { // the file ends inside quotes
 		t.line += bytes.Count(t.raw, []byte("\n"))
 		return t.fail("ends too early; fetch the file again")
 	}
@@ -140,11 +138,11 @@ func (t *tableReader) broken(err error) error {
 // columnMap holds the index of the column of each member of a record.
 type columnMap struct {
 	headings []string
-	of       map[string]int // by member
+	of       map[string]int // index by member
 }
 
-// rows reads a table and calls do with each row, as an object whose member names are the
-// headings.
+// rows reads a table and calls do with each row, as an object whose members have the headings as
+// names.
 func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columnMap, error), do func(it *item, c columnMap) error) (int64, error) {
 	t, err := newTable(in, src, sep)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// headingsOf lists the headings that mean a member, in lower case without blanks, _ and -.
+// headingsOf lists the headings of each member, in lower case without blanks, _ and -.
 var headingsOf = map[string][]string{
 	"user_id":      {"userid", "id", "discordid", "memberid", "user"},
 	"balance":      {"balance", "coins", "points", "money", "total"},
@@ -62,7 +62,7 @@ var csvFormat = &format{
 	survey: func(r *conversion) bool { return r.o.Record == "case" },
 }
 
-// headingRows makes the format's table from the headings.
+// headingRows returns the format's table, made from the headings.
 func headingRows() []row {
 	var rows []row
 	for _, record := range slices.Sorted(maps.Keys(tables)) {
@@ -124,7 +124,8 @@ func (h *csvHandler) choose(file string) func(headings []string) (columnMap, err
 		if err := h.enough(file, c); err != nil {
 			return c, err
 		}
-		// Cash and bank are added up here, so a column with their sum has no place.
+		// The total of cash and bank is computed here, so a column with the total has no place in a
+		// guild file.
 		_, cash := c.of["cash"]
 		if _, bank := c.of["bank"]; bank && cash && h.mapping["balance"] == "" {
 			delete(c.of, "balance")
@@ -136,7 +137,7 @@ func (h *csvHandler) choose(file string) func(headings []string) (columnMap, err
 	}
 }
 
-// enough refuses a table that lacks a column which the record or a flag requires.
+// enough returns an error for a table without a column that the record or a flag requires.
 func (h *csvHandler) enough(file string, c columnMap) error {
 	has := func(m string) bool { _, ok := c.of[m]; return ok }
 	var missing string
@@ -162,8 +163,8 @@ func noColumn(file, member string, headings []string) error {
 		member, shorten(strings.Join(headings, ", "), 400), member)}
 }
 
-// chooseColumns finds the column of each member: the one named with --map, or else the one
-// whose heading means the member.
+// chooseColumns finds the column of each member: the column named with --map, or else the column
+// whose heading is one of the member's headings.
 func chooseColumns(file string, headings []string, aliases map[string][]string, need []string, mapping map[string]string) (columnMap, error) {
 	c := columnMap{headings: headings, of: map[string]int{}}
 	taken := map[int]bool{}
@@ -186,7 +187,7 @@ func chooseColumns(file string, headings []string, aliases map[string][]string, 
 				continue
 			}
 			if before, twice := c.of[member]; twice {
-				// Where another column names the member, a column called id holds the row's own id.
+				// If another column names the member, a column called id is the row's own id.
 				if member == "user_id" && plain(headings[before]) == "id" {
 					c.of[member] = n
 					continue
@@ -207,8 +208,8 @@ func chooseColumns(file string, headings []string, aliases map[string][]string, 
 	return c, nil
 }
 
-// named returns the index of the column with that heading, or with that number where the
-// table has no headings.
+// named returns the index of the column with that heading, or with that number if the table has no
+// headings.
 func named(file string, headings []string, member, column string) (int, error) {
 	found := -1
 	for n, heading := range headings {
@@ -227,7 +228,7 @@ func named(file string, headings []string, member, column string) (int, error) {
 
 func (h *csvHandler) item(*item) error { return nil }
 
-// unread counts the columns of a row that no member is made of.
+// unread counts the columns of a row that are not used for any member.
 func (r *conversion) unread(c columnMap) {
 	mapped := slices.Collect(maps.Values(c.of))
 	for n, heading := range c.headings {

@@ -80,7 +80,7 @@ var (
 	commentTable = grow([]row{{path: "/originalGuildId", to: "guild"}, {path: ""}})
 )
 
-// about builds the table of a part of the export that may hold no items.
+// about returns the table for a part of the export that may have no items.
 func about(rows []row) *pattern {
 	p := grow(rows)
 	p.list, p.object = true, true
@@ -111,7 +111,7 @@ func (i *inner) of(text string, beside *nodes) (*value, error) {
 
 type tickets struct {
 	r          *conversion
-	labels     map[string]string // of questions
+	labels     map[string]string // labels of questions
 	categories map[string]string // names by id
 	inner      inner
 	silent
@@ -165,7 +165,7 @@ func (t *tickets) part(in *Input, f *zip.File, root *pattern) (int64, error) {
 	return items, err
 }
 
-// comment reads the guild's id from the comment of the zip.
+// comment reads the guild's id in the zip's comment.
 func (t *tickets) comment(file, comment string) (bool, error) {
 	s := newScanner(file+": comment", strings.NewReader(comment))
 	v, err := s.value()
@@ -208,7 +208,7 @@ func (t *tickets) item(it *item) error {
 	return t.feedback(it, channel, opener)
 }
 
-// category keeps the name of a category and the labels of its questions.
+// category stores the name of a category and the labels of its questions.
 func (t *tickets) category(it *item) error {
 	if id := it.get("id"); !id.none() {
 		name, err := t.r.text(it.get("name"), 50)
@@ -229,7 +229,7 @@ func (t *tickets) category(it *item) error {
 	return nil
 }
 
-// priority is the platform-independent name of a ticket's priority.
+// priority returns the name of a ticket's priority.
 func (t *tickets) priority(v *value) (string, error) {
 	s, err := t.r.prose(v)
 	switch s {
@@ -290,7 +290,7 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	return r.ticket(record, it.value)
 }
 
-// answers writes one note with the answers that the member gave when opening the ticket.
+// answers writes one note with the answers that the member gave when the ticket was opened.
 func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 	var texts []string
 	list := it.get("questionAnswers")
@@ -392,8 +392,8 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 	return r.entry(record, m)
 }
 
-// content reads what a message shows. It is JSON within a text, which takes the place of
-// that text, so that its members are held against the table too.
+// content reads the content of a message. The content is JSON inside a string; the parsed value
+// replaces the string, so that its members are compared with the table, too.
 func (t *tickets) content(v *value, nodes *nodes) (p post, err error) {
 	if v.kind == kindText {
 		inner, err := t.inner.of(v.text, nodes)

@@ -31,10 +31,10 @@ var dynoFormat = &format{
 	survey: func(*conversion) bool { return true },
 }
 
-// pages holds the number of files against what the files say.
+// pages compares the number of files with the number that the files state.
 type pages struct {
 	r    *conversion
-	name string // of the member that says how many there are
+	name string // name of the member with the number
 	most int64
 	last *value
 }

@@ -15,11 +15,11 @@ import (
 type Input struct {
 	Name string // as given on the command line
 	file *os.File
-	src  io.Reader // standard input or a pipe, until hold has copied it
+	src  io.Reader // standard input or a pipe, until hold has copied it to a file
 }
 
-// Inputs opens files; - is standard input, and may be named once. close is to be
-// called in every case.
+// Inputs opens files; - is standard input, and may be named once. The caller must call closeAll,
+// also after an error.
 func Inputs(paths []string, stdin io.Reader) (all []*Input, closeAll func(), err error) {
 	closeAll = func() {
 		for _, in := range all {

@@ -11,23 +11,23 @@ import (
 // format describes one source: where its files come from, its table and its handler.
 type format struct {
 	name       string
-	title      string // the bot's own name
-	where      string // where its files come from, as the help says it
-	items      string // what the report calls its items
+	title      string // name of the bot
+	where      string // where the files come from, as the help shows it
+	items      string // name of the items in the report
 	table      []row
-	flags      []string // besides those that every format has
+	flags      []string // flags besides those of every format
 	xp         string   // default of --xp
 	curve      string   // default of --curve
 	kinds      map[string]becomes
 	once       bool // two items of one member are an error
-	equalTwice bool // … unless they say the same
-	// people is what names a member's id, column or path, where the caller can say which:
-	// --map user_id=COLUMN. Mentions are ids there.
+	equalTwice bool // … unless the two are equal
+	// people is the column or path with a member's id, if the caller can set it: --map
+	// user_id=COLUMN. Mentions count as ids there.
 	people        string
-	needs         []needed // by which a file of the format is told
-	newestFirst   bool     // of two cases of one instant the first is the later one
-	nullIsEndless bool     // a balance of null has no bound
-	// manyGuilds says that the files are those of a whole bot: --guild chooses in them.
+	needs         []needed // members by which a file of this format is recognized
+	newestFirst   bool     // if two cases have the same instant, the first in the file is the later one
+	nullIsEndless bool     // a balance of null is infinite
+	// manyGuilds is set if the files contain many guilds of a bot: --guild selects one.
 	manyGuilds bool
 	seeks      bool // the file is read by position, so a pipe has to be copied first
 	notes      []string
@@ -35,7 +35,7 @@ type format struct {
 	start  func(r *conversion) (handler, error)
 	read   func(r *conversion, in *Input, src *source) (int64, error)
 	survey func(r *conversion) bool // reports whether the input needs a surveying pass
-	// prepare rewrites an item before the handler sees it.
+	// prepare changes an item before the handler gets it.
 	prepare func(v *value)
 	roots   []*pattern
 }
@@ -52,7 +52,7 @@ func init() {
 			f.survey = func(*conversion) bool { return false }
 		}
 		if f == csvFormat || f == jsonFormat {
-			continue // what is mapped follows from the call
+			continue // the mapping depends on the command line
 		}
 		root := grow(f.table)
 		f.roots = []*pattern{root}
@@ -77,7 +77,7 @@ func formatNames() []string {
 	return names
 }
 
-// Help writes for each format where its files come from and what becomes of each path.
+// Help writes, for each format, where its files come from and what each path becomes.
 func Help(w io.Writer) error {
 	const legend = "Paths: # is each item of a list, a name in braces each id. \"No place\" is what Guildhall has no field for; it is counted.\n\n"
 	if _, err := io.WriteString(w, legend); err != nil {
@@ -115,7 +115,7 @@ func (f *format) flagNames() []string {
 
 func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
 
-// folded wraps prose at 99 columns.
+// folded wraps text at 99 columns.
 func folded(text string) string {
 	var b strings.Builder
 	column := 0
@@ -166,7 +166,7 @@ func Markdown(w io.Writer) error {
 	return nil
 }
 
-// export names the format's files in a sentence: a table, an Amari export.
+// export returns a name for the format's files in a sentence: a table, an Amari export.
 func (f *format) export() string {
 	if f.name == "csv" {
 		return "a table"

@@ -19,8 +19,8 @@ var giveawaysFormat = &format{
 	start: func(r *conversion) (handler, error) { return &giveaways{r: r}, nil },
 }
 
-// giveawayTable has an array, and a document a line as mongoexport writes it. Before
-// version 5 of the library ids ended in ID.
+// giveawayTable accepts an array, and one document per line as mongoexport writes it. Before
+// version 5 of the library, the names of ids ended in ID.
 func giveawayTable() []row {
 	var all []row
 	for _, of := range []string{"/#", ""} {
@@ -94,7 +94,7 @@ func (g *giveaways) item(it *item) error {
 	return g.r.write("GuildFileGiveaway", "giveaway", record, it.value)
 }
 
-// either is the older name of a member where the object has that one, else the name.
+// either returns older, a member's older name, if the object has a member of that name, else name.
 func either(v *value, name, older string) string { return cond(v.get(older) != nil, older, name) }
 
 func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err error) {
@@ -141,7 +141,7 @@ func (g *giveaways) unfit(record *giveawayRecord, end *value) string {
 	return ""
 }
 
-// host reads the mention of the host. Some bots write a name instead, which is left out.
+// host reads the mention of the host. If the bot has stored a name instead, the host is left out.
 func (g *giveaways) host(v *value) (string, error) {
 	s, err := g.r.prose(v)
 	if err != nil || s == "" {

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// theFirst is when the platform began; nothing can have happened before it.
+// theFirst is when the platform began; an earlier instant is an error.
 var theFirst = time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
-	epoch        = 1420070400000 // ms; ids of the platform count from then
-	milliseconds = 1e11          // from here on a number of time is one of milliseconds
+	epoch        = 1420070400000 // ms; start of the instants in the platform's ids
+	milliseconds = 1e11          // a larger number is in milliseconds, a smaller one in seconds
 	lastInstant  = 253402300799  // s; the year 9999
-	firstEpoch   = 1e8           // s; a smaller number is no epoch: 1973 is before any bot
-	firstDay     = 20000         // of a spreadsheet: 1954
-	lastDay      = 80000         // of a spreadsheet: 2119
+	firstEpoch   = 1e8           // s; a smaller number is not an instant: 1973 is before any bot
+	firstDay     = 20000         // as a day number of a spreadsheet: 1954
+	lastDay      = 80000         // as a day number of a spreadsheet: 2119
 )
 
-// dateLayouts are the forms of a day, by the character that tells them apart.
+// dateLayouts are the layouts of a day, by a character that distinguishes them.
 var dateLayouts = map[string][]string{
 	"iso":   {"2006-1-2", "2006/1/2"},
 	"point": {"2.1.2006"},
@@ -33,14 +33,14 @@ var dateLayouts = map[string][]string{
 
 var (
 	timeLayouts   = []string{" 15:04:05", "T15:04:05", " 15:04", "T15:04", "", " 3:04 PM", " 3:04:05 PM"}
-	offsetLayouts = []string{"Z07:00", " Z07:00", "-0700", " -0700", "-07", " -07"} // the shortest is that of Postgres
+	offsetLayouts = []string{"Z07:00", " Z07:00", "-0700", " -0700", "-07", " -07"} // the shortest offset is Postgres's
 
 	timestamp   = regexp.MustCompile(`^<t:(-?[0-9]+)(?::[tTdDfFR])?>$`)
 	slashedDate = regexp.MustCompile(`^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}(?:[ T]|$)`)
 )
 
-// clock reads an instant in any form that bots and people write. It returns nil where
-// there is none. A time without an offset is one of zone.
+// clock parses an instant in any of the known layouts. clock returns nil for a missing instant. A
+// time without an offset is in zone.
 func (r *conversion) clock(v *value, zone *time.Location) (*stamp, error) {
 	if v.none() || strings.TrimSpace(v.text) == "" && v.kind == kindText {
 		return nil, nil
@@ -63,8 +63,8 @@ func (r *conversion) clock(v *value, zone *time.Location) (*stamp, error) {
 	return nil, wrong(v, "must be a date and time such as 2024-03-01 10:00:00, or a number of seconds; it is "+v.shown())
 }
 
-// written reads a day, or a day and a time. It tries the layout of the last instant
-// first, because the rows of a file agree.
+// written parses a day, or a day and a time. The layout of the last instant is tried first, because
+// the rows of a file usually have the same layout.
 func (r *conversion) written(s string, zone *time.Location) *stamp {
 	form := "words"
 	switch date, _, _ := strings.Cut(s, " "); {
@@ -88,7 +88,7 @@ func (r *conversion) written(s string, zone *time.Location) *stamp {
 	return nil
 }
 
-// layoutsOf are the forms of an instant: a day, a time, an offset.
+// layoutsOf are the layouts of an instant: a day, a time, an offset.
 var layoutsOf = func() map[string][]string {
 	all := map[string][]string{}
 	for form, dates := range dateLayouts {
@@ -106,7 +106,7 @@ var layoutsOf = func() map[string][]string {
 	return all
 }()
 
-// readAs reads s in a layout, or returns nil.
+// readAs parses s in a layout; nil if s has another layout.
 func readAs(layout, s string, zone *time.Location) *stamp {
 	t, err := time.Parse(layout, s)
 	if layout == "" || err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
@@ -118,15 +118,15 @@ func readAs(layout, s string, zone *time.Location) *stamp {
 	return &stamp{t.UTC().Truncate(time.Millisecond)}
 }
 
-// local returns the instant at which the clocks of zone showed wall, whose own zone is
-// UTC. Of an hour that a change of clocks has twice it takes the earlier one; an hour
-// that a change of clocks leaves out moves on.
+// local returns the instant at which the clocks of zone showed the time of wall. If a change of
+// clocks repeats the time, local returns the earlier instant; if a change of clocks skips the time,
+// local moves it forward.
 func local(wall time.Time, zone *time.Location) time.Time {
 	offset := func(at time.Time) time.Duration {
 		_, seconds := at.In(zone).Zone()
 		return time.Duration(seconds) * time.Second
 	}
-	const day = 24 * time.Hour // a zone changes its clocks less often
+	const day = 24 * time.Hour // no zone changes its clocks twice within a day
 	before, after := wall.Add(-offset(wall.Add(-day))), wall.Add(-offset(wall.Add(day)))
 	switch {
 	case offset(before) == offset(wall.Add(-day)):
@@ -137,8 +137,8 @@ func local(wall time.Time, zone *time.Location) time.Time {
 	return before
 }
 
-// counted reads an instant that is a number: seconds or milliseconds of the Unix epoch,
-// or a spreadsheet's day.
+// counted parses an instant that is a number: seconds or milliseconds of the Unix epoch, or a day
+// number of a spreadsheet.
 func (r *conversion) counted(v *value, number string, zone *time.Location) (*stamp, error) {
 	f, err := strconv.ParseFloat(number, 64)
 	switch {
@@ -158,7 +158,7 @@ func (r *conversion) counted(v *value, number string, zone *time.Location) (*sta
 	return &stamp{time.UnixMilli(int64(math.Round(f * 1000))).UTC()}, nil
 }
 
-// instant is when something happened: not before the platform, and not later than now.
+// instant parses the time of something past: not before the platform began, and not later than now.
 func (r *conversion) instant(v *value) (*stamp, error) {
 	at, err := r.clock(v, r.tz)
 	if at == nil {
@@ -172,15 +172,15 @@ func (r *conversion) instant(v *value) (*stamp, error) {
 	return at, nil
 }
 
-// endless are the words for an end that never comes.
+// endless are the values that mean no end.
 var endless = []string{"", "0", "-", "–", "n/a", "none", "never", "permanent", "perma", "forever", "infinite"}
 
-// isEndless reports whether a value says that there is no end.
+// isEndless reports whether a value means that there is no end.
 func isEndless(v *value) bool {
 	return v.none() || slices.Contains(endless, strings.ToLower(strings.TrimSpace(v.text))) && v.kind != kindBoolean
 }
 
-// deadline is when something ends, which may lie ahead; nil where it has no end.
+// deadline parses the end of something, which may be in the future; nil if there is no end.
 func (r *conversion) deadline(v *value) (*stamp, error) {
 	if isEndless(v) {
 		return nil, nil
@@ -194,8 +194,8 @@ func (r *conversion) deadline(v *value) (*stamp, error) {
 
 var lengths = regexp.MustCompile(`^(?i)(?:([0-9]+)w)?\s*(?:([0-9]+)d)?\s*(?:([0-9]+)h)?\s*(?:([0-9]+)m)?\s*(?:([0-9]+)s)?$`)
 
-// lasting reads how long something lasts, in seconds or as 1w 7d 2h 30m, and returns
-// its end; nil where it has none.
+// lasting parses a duration, in seconds or as 1w 7d 2h 30m, and returns the end; nil if there is no
+// end.
 func (r *conversion) lasting(v *value, from *stamp) (*stamp, error) {
 	if isEndless(v) {
 		return nil, nil
@@ -203,7 +203,7 @@ func (r *conversion) lasting(v *value, from *stamp) (*stamp, error) {
 	s := strings.TrimSpace(v.text)
 	seconds := 0.0
 	if number := r.plainNumber(v, s); isNumber([]byte(number)) {
-		seconds, _ = strconv.ParseFloat(number, 64) // ±Inf where it is too long, which is refused below
+		seconds, _ = strconv.ParseFloat(number, 64) // ±Inf for a duration that is too long, which is refused below
 	} else if parts := lengths.FindStringSubmatch(s); parts != nil {
 		for i, unit := range []float64{7 * 86400, 86400, 3600, 60, 1} {
 			n, _ := strconv.ParseFloat("0"+parts[i+1], 64)
@@ -218,7 +218,7 @@ func (r *conversion) lasting(v *value, from *stamp) (*stamp, error) {
 	}
 	end := from.Unix() + int64(seconds)
 	if end > lastInstant {
-		return nil, nil // beyond the year 9999: no end that anybody sees
+		return nil, nil // after the year 9999, which counts as no end
 	}
 	return &stamp{time.UnixMilli(from.UnixMilli() + int64(math.Round(seconds*1000))).UTC()}, nil
 }
@@ -229,7 +229,8 @@ func (r *conversion) early(v *value, at *stamp) {
 	}
 }
 
-// mintedAt is the instant at which the platform gave an id; none if it cannot have.
+// mintedAt returns the instant at which the platform made an id; nil if the id has no valid
+// instant.
 func mintedAt(id string) *stamp {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil || len(id) < minPerson {
@@ -238,7 +239,7 @@ func mintedAt(id string) *stamp {
 	return &stamp{time.UnixMilli(int64(n>>22) + epoch).UTC()}
 }
 
-// made is the same, held against the instant of the conversion.
+// made returns mintedAt(id), or nil if that is later than the conversion.
 func (r *conversion) made(id string, v *value) *stamp {
 	at := mintedAt(id)
 	if at != nil && at.After(r.o.At) {
@@ -248,8 +249,8 @@ func (r *conversion) made(id string, v *value) *stamp {
 	return at
 }
 
-// since is when something with an id of the platform happened; where nobody says, when
-// the id was given.
+// since parses the time of something with an id of the platform; if there is no time, since returns
+// the instant in the id.
 func (r *conversion) since(v *value, id string, of *value) (*stamp, error) {
 	at, err := r.instant(v)
 	if err != nil || at != nil {

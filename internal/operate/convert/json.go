@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// peopleHeadings are where people stand one object deep.
+// peopleHeadings are the names of objects that hold a person.
 var peopleHeadings = map[string][]string{
 	"user_id":      {"user/id"},
 	"moderator_id": {"mod/id", "moderator/id"},
@@ -35,7 +35,7 @@ var jsonFormat = &format{
 	},
 }
 
-// jsonRows is the table of the format: the headings of tables, with the paths of people.
+// jsonRows returns the table of the format: the headings of tables, and the paths of people.
 func jsonRows() []row {
 	rows := headingRows()
 	for i, row := range rows {
@@ -48,10 +48,10 @@ func jsonRows() []row {
 	return rows
 }
 
-// jsonHandler makes a record of each item, wherever the items are.
+// jsonHandler makes a record from each item, wherever the items are in the document.
 type jsonHandler struct {
 	rowHandler
-	used map[*value]bool // values of the item that a member was made of
+	used map[*value]bool // values of the item that were used for a member
 }
 
 func newJSON(r *conversion) (*jsonHandler, error) {
@@ -84,7 +84,7 @@ func (h *jsonHandler) read(in *Input, src *source) (int64, error) {
 	return h.r.walk(in.Name, src, root)
 }
 
-// rest gives everything beside the items no place.
+// rest marks everything outside the items as having no place in a guild file.
 func (p *pattern) rest() {
 	if p.row == nil {
 		p.row = &row{path: p.shown}
@@ -95,10 +95,10 @@ func (p *pattern) rest() {
 	}
 }
 
-// find looks for the items at the beginning of a file.
+// find looks for the items at the start of a file.
 func (h *jsonHandler) find(in *Input) (string, error) {
 	head, _ := in.head()
-	root := beginning(in.Name, head) // walk says what is wrong with the rest
+	root := beginning(in.Name, head) // the walker reports any error after this part
 	if root == nil {
 		return "", nil
 	}
@@ -180,7 +180,7 @@ func (v *value) firstMember() *value {
 // isID reports whether a key is an id of the platform.
 func isID(s string) bool { return digits(s) && len(s) >= minPerson && len(s) <= maxPerson }
 
-// cells finds the members of an item: where --map says, or by their names.
+// cells returns a function that finds the members of an item: where --map says, or by their names.
 func (h *jsonHandler) cells(it *item) cells {
 	return func(member string) *value {
 		v := h.cell(it, member)
@@ -207,7 +207,7 @@ func (h *jsonHandler) cell(it *item, member string) *value {
 	}
 	var found *value
 	for m := it.first; m != nil; m = m.next {
-		// A member called id is the item's own where another names the member.
+		// A member called id is the item's own id if another member names the user.
 		if slices.Contains(headingsOf[member], plain(m.name)) && m.kind > kindArray && (found == nil || plain(found.name) == "id") {
 			found = m
 		}
@@ -220,7 +220,7 @@ func (h *jsonHandler) cell(it *item, member string) *value {
 	return found
 }
 
-// below is what stands at a path below a value.
+// below returns the value at a path below v.
 func (v *value) below(path string) *value {
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		v = v.get(name)
@@ -248,7 +248,7 @@ func (h *jsonHandler) item(it *item) error {
 	return h.row(it, cell, func() { h.unused(it.value, "") })
 }
 
-// need are the members that a record must have.
+// need returns the members that a record must have.
 func (h *jsonHandler) need() []string {
 	return append([]string{"user_id"}, map[string][]string{"wallet": {"balance"}, "case": {"type"}}[h.r.o.Record]...)
 }
@@ -258,7 +258,7 @@ func (h *jsonHandler) without(it *item, member string) error {
 	return &Error{File: file, Line: it.line, Path: path, Text: "there is nothing for " + member + "; " + holds(it.value) + ". Say which: --map " + member + "=PATH"}
 }
 
-// unused counts what no member was made of.
+// unused counts the values that were not used for any member.
 func (h *jsonHandler) unused(v *value, path string) {
 	switch {
 	case h.used[v]:
@@ -275,12 +275,12 @@ func (h *jsonHandler) unused(v *value, path string) {
 	}
 }
 
-// jsonPaths are the lists of objects in a document, and the objects by id.
+// jsonPaths returns the paths of lists of objects, and of objects by id.
 func jsonPaths(root *value) []string {
 	return slices.Sorted(maps.Keys(candidates(root, "")))
 }
 
-// described lists them with the names of what their first item has.
+// described lists these paths with the member names of the first item.
 func described(root *value) []string {
 	var all []string
 	of := candidates(root, "")
@@ -294,7 +294,7 @@ func described(root *value) []string {
 	return all[:min(len(all), 8)]
 }
 
-const maxDepth = 4 // at which items are looked for
+const maxDepth = 4 // depth down to which items are searched
 
 func candidates(v *value, path string) map[string]*value {
 	all := map[string]*value{}
@@ -321,7 +321,7 @@ func candidates(v *value, path string) map[string]*value {
 	return all
 }
 
-// rowID is the id of a case, by its number, its own id, or where it stands.
+// rowID returns the id of a case: from its number, from its own id, or from its position.
 func (h *jsonHandler) rowID(it *item) string {
 	for _, name := range []string{"id", "_id"} {
 		if v := it.get(name); v != nil && !h.used[v] && (v.kind == kindText || v.kind == kindNumber) && v.text != "" && len(h.prefix+v.text) <= maxID {

@@ -20,11 +20,11 @@ var maxLevel = func() int64 {
 	return l
 }()
 
-// curve tells where the levels of a source begin. Starts are computed on demand and kept.
+// curve computes where the levels of a source begin, and caches the results.
 type curve struct {
 	starts []int64
-	total  func(n int64) int64 // XP in all at which level n begins, n ≥ 1; or
-	step   func(n int64) int64 // XP from level n to the next
+	total  func(n int64) int64 // total XP at which level n begins, n ≥ 1; or
+	step   func(n int64) int64 // XP from level n to level n+1
 }
 
 // start returns the total XP at which a level begins.
@@ -110,7 +110,7 @@ func clamp(x float64) int64 {
 type standing struct {
 	xp, level *value
 	within    bool // xp counts from the beginning of the level
-	none      bool // the source states no level; it follows from the XP
+	none      bool // the source has no levels; the level follows from the XP
 }
 
 // level writes the level record of a member, at most once per member.
@@ -126,8 +126,9 @@ func (r *conversion) level(it *item, user string, s standing) error {
 	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total, Updated: it.since}, it.value)
 }
 
-// total returns the XP that a member gets. A level that the source states is kept, with the
-// share of the way to the next level; a curve that disagrees is only counted.
+// total returns the XP of a member in the guild file. If the source states a level, the member
+// keeps that level, and the same share of the way to the next level; if the curve leads to another
+// level, that is only counted.
 func (r *conversion) total(s standing, at *value) (int64, error) {
 	xp, level := int64(0), int64(0)
 	var err error
@@ -198,9 +199,9 @@ func (r *conversion) wallet(it *item, user string, balance int64) error {
 	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
 }
 
-// first reports whether this is the first item of a member; it is false with every error.
-// Pages shift while they are fetched, so later items of a member are only counted. A table
-// is kept by a person, so there two rows of one member are an error.
+// first reports whether this is the first item of a member; after an error it returns false. The
+// pages of a leaderboard may shift while a person downloads them, so further items of a member are
+// only counted. In a table, which a person maintains, two rows of one member are an error.
 func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
 	key, err := strconv.ParseUint(user, 10, 64)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ladder describes a bot that keeps levels and nothing else.
+// ladder describes a bot that has only levels.
 type ladder struct {
 	format
-	lists    []string // paths of the list's items
-	user, xp string   // names of members; user may be several
-	level    string   // empty: the bot writes none
+	lists    []string // paths of the lists of items
+	user, xp string   // names of members; user may be several names
+	level    string   // empty if the bot stores no level
 	within   bool     // xp counts from the beginning of the level
-	none     []string // members of an item without a place
+	none     []string // members of an item that have no place in a guild file
 	more     []row
 }
 
@@ -92,7 +92,7 @@ func (l *ladder) asFormat() *format {
 			n.members += " " + l.level + "=number"
 		}
 		if l.within {
-			n.without = "detailed_xp" // of MEE6, whose XP are all of a member's
+			n.without = "detailed_xp" // the XP in MEE6's files are a member's total
 		}
 		f.needs = append(f.needs, n)
 		f.table = append(f.table, row{path: list, item: true})
@@ -126,7 +126,7 @@ func (l *ladder) asFormat() *format {
 	return f
 }
 
-// rungs makes a level of each item.
+// rungs makes a level record from each item.
 type rungs struct {
 	r *conversion
 	l *ladder
@@ -148,7 +148,7 @@ func (h *rungs) item(it *item) error {
 		return err
 	}
 	if m := it.get("detailed_xp"); m != nil && h.l.within {
-		// Read as Arcane's, within the level, the XP of MEE6 would be lost.
+		// If a file of MEE6 were read as Arcane's, with XP within the level, XP would be lost.
 		err, _ := asError(wrong(m, "is a member of MEE6, and not of "+h.l.title))
 		err.missing = true
 		return err
@@ -170,13 +170,13 @@ func (h *rungs) item(it *item) error {
 	return h.r.level(it, user, s)
 }
 
-// polaris takes its curve from the file, where it may stand behind the members.
+// polaris reads its curve from the file, where the curve may come after the members.
 type polaris struct {
 	rungs
-	factors  map[int]float64 // by power
+	factors  map[int]float64 // factors of the polynomial, by power
 	rounding float64
 	highest  int64
-	at       *Error // where the curve stands
+	at       *Error // place of the curve in the file
 }
 
 func (p *polaris) fact(to string, v *value) error {
@@ -219,7 +219,7 @@ func (p *polaris) end() error {
 	highest := p.highest
 	p.r.curve = &curve{total: func(n int64) int64 {
 		if highest > 0 && n > highest {
-			return tooLarge // no member rises above it
+			return tooLarge // no member can reach this level
 		}
 		x := polynomial(factors, n)
 		if rounding > 1 {
@@ -233,7 +233,7 @@ func (p *polaris) end() error {
 	return nil
 }
 
-// readPolaris reads JSON, or the table that some programs make of it.
+// readPolaris reads JSON, or the table that some programs make from it.
 func readPolaris(f *format) func(r *conversion, in *Input, src *source) (int64, error) {
 	return func(r *conversion, in *Input, src *source) (int64, error) {
 		head := make([]byte, 512)

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// lookAhead is how much of a file is looked at to tell its format.
+// lookAhead is how many bytes of a file are read to recognize its format.
 const lookAhead = 256 << 10
 
-// needed is what every item of a format has: where the items stand, and their members.
+// needed describes the items of a format: where they are, and their required members.
 type needed struct {
 	path    string
-	members string // name=kind, separated by blanks; a|b stands for either name
-	without string // a member that shows that the items are of another format
+	members string // name=kind, separated by blanks; a|b means either name
+	without string // a member that shows that the items have another format
 }
 
-// misread says what a file may be that is not what it was said to be.
+// misread adds to an error which format the file may really have.
 func (r *conversion) misread(in *Input, err error) error {
 	e, ok := asError(err)
 	if !ok || !e.missing || in.file == nil {
@@ -48,18 +48,18 @@ func (r *conversion) misread(in *Input, err error) error {
 	return err
 }
 
-// head returns the beginning of the file without a byte order mark, and whether the file
-// may go on behind it.
+// head returns the first bytes of the file without a byte order mark, and whether the file may
+// continue after them.
 func (in *Input) head() (head []byte, cut bool) {
 	head = make([]byte, lookAhead)
 	n, _ := in.file.ReadAt(head, 0)
 	return bytes.TrimPrefix(head[:n], byteOrderMark), n == lookAhead
 }
 
-// beginning is the document that begins with head, as far as it goes; nil where none does.
+// beginning parses head as far as possible as the start of a document; nil if head is not JSON.
 func beginning(name string, head []byte) *value {
 	s := newScanner(name, bytes.NewReader(head))
-	_, _ = s.value() // it may end in the middle of the tree
+	_, _ = s.value() // head may end in the middle of the document
 	if s.nodes.n == 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ var (
 
 const encrypted = "is a dump whose texts are encrypted; use Export in the dashboard (4.0.29)"
 
-// otherFile tells what is no JSON and no table.
+// otherFile describes a file that is neither JSON nor a table.
 func (r *conversion) otherFile(in *Input, head []byte) string {
 	begin := bytes.TrimSpace(head)
 	switch {
@@ -93,13 +93,13 @@ func (r *conversion) otherFile(in *Input, head []byte) string {
 	return ""
 }
 
-// isPage reports whether a file begins as HTML does. A table may begin with a mention or
-// an instant, <@ID> or <t:SECONDS>.
+// isPage reports whether a file starts like HTML. A table may start with a mention or an instant,
+// <@ID> or <t:SECONDS>.
 func isPage(begin []byte) bool {
 	return bytes.HasPrefix(begin, []byte("<")) && !bytes.HasPrefix(begin, []byte("<@")) && !bytes.HasPrefix(begin, []byte("<t:"))
 }
 
-// likeZip tells a zip by the names in it.
+// likeZip describes a zip by the names of its files.
 func (r *conversion) likeZip(in *Input) string {
 	z, err := in.zip()
 	if err != nil {
@@ -116,16 +116,17 @@ func (r *conversion) likeZip(in *Input) string {
 	return ""
 }
 
-// looksLike names the format that a file is of; empty where the caller has named it.
+// looksLike returns a sentence with the format that a file seems to have; empty if the caller has
+// named that format.
 func (r *conversion) looksLike(f *format) string {
 	return cond(f == r.f, "", "this looks like "+f.export()+": --from "+f.name)
 }
 
-// refusalMembers are those of an API's answer that refuses.
+// refusalMembers are the members of an error response of an API.
 var refusalMembers = strings.Fields("message error errors detail code status status_code statusCode success retry_after global")
 
-// otherJSON tells JSON that is not of the format. cut says that the tree lacks its end,
-// whole that the error is about no value of the document.
+// otherJSON describes JSON of another format. cut means that the end of the document was not read;
+// whole means that the error is about the whole document.
 func (r *conversion) otherJSON(root *value, cut, whole bool) string {
 	if text := refusal(root); text != "" {
 		return text
@@ -156,7 +157,7 @@ func (r *conversion) otherJSON(root *value, cut, whole bool) string {
 	return holds(root) + "; could be " + strings.Join(names[:last], ", ") + " or " + names[last] + ": say which bot it is from"
 }
 
-// refusal is the text of an answer that refuses, if the document is one.
+// refusal returns the error text if the document is an error response of an API.
 func refusal(root *value) string {
 	text := root.get("message")
 	if text.none() {
@@ -191,7 +192,7 @@ func holds(root *value) string {
 	return "holds " + of + strings.Join(names, ", ")
 }
 
-// anyJSON names the format that reads what no bot's format fits.
+// anyJSON suggests --from json for a document that fits no other format.
 func (r *conversion) anyJSON(root *value) string {
 	paths := jsonPaths(root)
 	switch {
@@ -199,12 +200,12 @@ func (r *conversion) anyJSON(root *value) string {
 	case len(paths) > 0:
 		return fmt.Sprintf("%s; --from json reads any: --path %s", holds(root), paths[0])
 	case slices.ContainsFunc(root.members(), func(m *value) bool { return isID(m.text) }):
-		return holds(root) + "; --from json reads any" // a document a line
+		return holds(root) + "; --from json reads any" // one document per line
 	}
 	return ""
 }
 
-// shares reports whether a document has a member that a file of the format begins with.
+// shares reports whether a document has a member that is at the top level of the format's files.
 func (f *format) shares(root *value) bool {
 	for _, n := range f.needs {
 		first, _, _ := strings.Cut(strings.TrimPrefix(n.path, "/"), "/")
@@ -223,8 +224,8 @@ func (f *format) shares(root *value) bool {
 	return false
 }
 
-// fits reports whether at least one item has all members with their types, and none
-// lacks one. Of a tree that was cut the last item of a list doesn't count.
+// fits reports whether at least one item has all required members with their types, and no item
+// lacks one. If the document was cut, the last item of a list is ignored.
 func (n needed) fits(root *value, cut bool) bool {
 	items := []*value{root}
 	for word := range strings.SplitSeq(strings.TrimPrefix(n.path, "/"), "/") {
@@ -264,7 +265,7 @@ func (n needed) fits(root *value, cut bool) bool {
 	return len(items) > 0
 }
 
-// is reports whether a value is of a kind that an item needs.
+// is reports whether a value has a kind that an item requires.
 func (v *value) is(kind string) bool {
 	if v == nil {
 		return false

@@ -14,7 +14,7 @@ var mee6Format = &format{
 	start: func(r *conversion) (handler, error) { return &mee6{r: r}, nil },
 }
 
-// mee6Table has a page, an array of players as scripts save it, and an array of pages.
+// mee6Table accepts a page, an array of players as scripts save it, and an array of pages.
 func mee6Table() []row {
 	all := []row{
 		{path: "/status_code", to: "an error"},
@@ -47,7 +47,7 @@ type mee6 struct {
 	silent
 }
 
-// silent is a handler for which nothing beside the items matters.
+// silent is a handler that ignores everything except the items.
 type silent struct{}
 
 func (silent) fact(string, *value) error { return nil }

@@ -18,7 +18,7 @@ var modmailFormat = &format{
 	flags:   []string{"source-guild", "moderator", "case-type"},
 	table:   modmailTable(),
 	start:   func(r *conversion) (handler, error) { return &modmail{r: r}, nil },
-	survey:  func(*conversion) bool { return true }, // which ticket keeps a channel
+	survey:  func(*conversion) bool { return true }, // finds which ticket has a channel
 	prepare: unwrap,
 }
 
@@ -81,8 +81,8 @@ func modmailTable() []row {
 	return all
 }
 
-// unwrap takes out of a tree the objects by which the database names types, such as
-// {"$oid": "…"} and {"$date": {"$numberLong": "…"}}.
+// unwrap replaces the objects that MongoDB uses for types, such as {"$oid": "…"} and {"$date":
+// {"$numberLong": "…"}}, by their values.
 func unwrap(v *value) {
 	for c := v.first; c != nil; c = c.next {
 		unwrap(c)
@@ -143,7 +143,7 @@ func (m *modmail) item(it *item) error {
 	return nil
 }
 
-// key is the id of a document, which makes those of records.
+// key returns the id of a document, from which the ids of its records are made.
 func (m *modmail) key(v *value) (string, error) {
 	if v.kind != kindText && v.kind != kindNumber || v.text == "" || len(v.text) > 40 || strings.ContainsAny(v.text, "\x00\n") {
 		return "", wrong(v, "must be a key of at most 40 characters; it is "+v.shown())
@@ -235,12 +235,12 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	return r.entry(record, v)
 }
 
-// kind is what an entry becomes. One that is not known is for staff alone, since
-// nobody may read what was not meant for them.
+// kind returns the kind of a transcript entry. An unknown kind becomes one for staff alone, because
+// a member must not read what may be internal.
 func (m *modmail) kind(v *value) (string, error) {
 	kind, err := m.r.prose(v.get("type"))
 	switch kind {
-	case "", "thread_message", "anonymous": // the first: logs from before there were types
+	case "", "thread_message", "anonymous": // the first is of logs from before there were types
 		return "message", err
 	case "note", "internal", "system":
 	default:
@@ -249,7 +249,7 @@ func (m *modmail) kind(v *value) (string, error) {
 	return "note", err
 }
 
-// note makes a case of a note about a member.
+// note makes a case from a note about a member.
 func (m *modmail) note(it *item) error {
 	members, err := needs(it.value, "_id", "recipient", "message")
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// amount is a number of the source, rounded down and clamped so that two amounts can be
-// added without overflow.
+// amount is a number of the source, rounded down and limited so that the sum of two amounts does
+// not overflow.
 type amount struct {
 	n        int64
 	fraction bool
 }
 
-const tooLarge = 1 << 60 // the clamp: any larger number counts as this one
+const tooLarge = 1 << 60 // the limit: any larger number becomes this one
 
 // decimal parses a number with any number of digits.
 func decimal(s string) (amount, bool) {
@@ -30,7 +30,7 @@ func decimal(s string) (amount, bool) {
 	}
 	mantissa, exponent, has := strings.Cut(strings.ToLower(s), "e")
 	if has {
-		e, _ := strconv.Atoi(exponent) // out of range gives the largest or smallest int
+		e, _ := strconv.Atoi(exponent) // for a number out of range, Atoi returns the largest or smallest int
 		switch {
 		case strings.Trim(mantissa, "+-0.") == "":
 			return amount{}, true
@@ -75,8 +75,8 @@ var (
 	withComma     = regexp.MustCompile(`^[+-]?[0-9]+,[0-9]+$`)
 )
 
-// unclear reports whether a cell could be two numbers. A table that a comma does not
-// separate may come from a place where 1.250 is more than a thousand.
+// unclear reports whether a cell could be one of two numbers. If the separator of a table is not a
+// comma, the table may come from a country where 1.250 means more than a thousand.
 func (v *value) unclear(s string) bool {
 	at := v.table()
 	return at != nil && at.separator != ',' && (threeDecimals.MatchString(s) || withComma.MatchString(s) && !v.quoted)

@@ -50,7 +50,7 @@ func redTable() []row {
 	var rows []row
 	for _, of := range [][]row{
 		redBankRows(), redCaseRows(redModLog + "/CASES/{guild}/{number}"), redCaseRows(redModLog + "/GUILD/{guild}/cases/{number}"), redOtherRows(),
-		levelUpRows("/configs/{guild}"), levelUpRows(""), // the second: a server's backup
+		levelUpRows("/configs/{guild}"), levelUpRows(""), // the second is the backup of a server
 		levelUp3Rows(redLevelUp + "/GUILD/{guild}"), warnSystemRows(redWarn + "/MODLOGS/{guild}/{user}/x/#"),
 	} {
 		rows = append(rows, of...)
@@ -150,7 +150,7 @@ func levelUpRows(of string) []row {
 	)...)
 }
 
-// levelUp3Rows are those of the versions that kept Red's settings.json.
+// levelUp3Rows returns the rows for the versions that used Red's settings.json.
 func levelUp3Rows(of string) []row {
 	all := []row{
 		{path: of + "/users/{user}", item: true},
@@ -184,7 +184,8 @@ func warnSystemRows(of string) []row {
 	}
 }
 
-// red keeps what a file states after the items that need it: the curve follows the members.
+// red stores values that a file states after the items that need them: the curve comes after the
+// members.
 type red struct {
 	r              *conversion
 	base, exp      float64
@@ -230,7 +231,7 @@ func (d *red) fact(to string, v *value) error {
 	return nil
 }
 
-// end builds the curve from what the survey found.
+// end makes the curve from the values that the survey has found.
 func (d *red) end() error {
 	if err := d.settings(); err != nil {
 		return err
@@ -271,7 +272,7 @@ func (d *red) item(it *item) error {
 	return d.r.level(it, user, s)
 }
 
-// customEmoji is an emoji of a server, as messages name it.
+// customEmoji matches an emoji of a server as messages contain it.
 var customEmoji = regexp.MustCompile(`^<a?:([A-Za-z0-9_]{2,32}):[0-9]{1,20}>$`)
 
 // settings writes the settings record before the first other record.
@@ -284,7 +285,7 @@ func (d *red) settings() error {
 	return d.r.write("GuildFileSettings", "settings", record, nil)
 }
 
-// keyed returns the key of an object's member as a value at the object's place.
+// keyed returns the name of an object's member as a value, with the place of the object.
 func keyed(v *value, name string) *value {
 	return &value{kind: kindText, text: name, line: v.line, at: v.at}
 }
@@ -342,11 +343,11 @@ func (d *red) incident(it *item) error {
 	return d.r.incident(c)
 }
 
-// warnSystemTypes are the kinds of WarnSystem's warnings by their level.
+// warnSystemTypes are the kinds of WarnSystem's warnings, by level.
 var warnSystemTypes = map[int64]string{1: "warn", 2: "mute", 3: "kick", 4: "softban", 5: "ban"}
 
-// warnSystem writes a case for an entry of a member's modlog. Entries have no number of
-// their own, so the position in the list makes the id.
+// warnSystem writes a case for an entry of a member's modlog. Entries have no number, so the id is
+// made from the position in the list.
 func (d *red) warnSystem(it *item) error {
 	members, err := needs(it.value, "level", "time")
 	if err != nil {

@@ -21,7 +21,7 @@ type Error struct {
 	Line       int
 	Text       string
 	cause      error
-	missing    bool // a required member is not there
+	missing    bool // a required member is missing
 }
 
 func (e *Error) Error() string {
@@ -52,7 +52,7 @@ func usage(format string, args ...any) error { return &UsageError{fmt.Sprintf(fo
 // maxFirst is how many places a finding lists.
 const maxFirst = 20
 
-// Place is where a value stood that was left out, changed or is unknown.
+// Place is the place of a value that was left out, changed or is unknown.
 type Place struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
@@ -96,9 +96,9 @@ type Report struct {
 	NoPlace          map[string]int64 `json:"no_place"`
 	Unknown          map[string]int64 `json:"unknown"`
 	LevelsThatDiffer int64            `json:"levels_that_differ"`
-	OtherGuilds      map[string]int64 `json:"other_guilds"` // what was passed over, by guild
+	OtherGuilds      map[string]int64 `json:"other_guilds"` // number of skipped items, by guild
 
-	items        string // what the format calls its items
+	items        string // name of the items in the report
 	unknownFirst map[string]Place
 }
 
@@ -126,8 +126,8 @@ func add(list *[]*Finding, why string, at Place) {
 	}
 }
 
-// Clean reports whether nothing was left out, changed or unknown. What has no place in a
-// guild file doesn't count.
+// Clean reports whether nothing was left out, changed or unknown. Values without a place in a guild
+// file do not count.
 func (r *Report) Clean() bool { return len(r.LeftOut)+len(r.Changed)+len(r.Unknown) == 0 }
 
 // JSON writes the report for programs.
@@ -176,7 +176,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// names lists the last words of at most five paths.
+// names returns the last words of at most five paths.
 func names(paths map[string]int64) string {
 	set := map[string]bool{}
 	for p := range paths {
@@ -189,7 +189,7 @@ func names(paths map[string]int64) string {
 	return strings.Join(all, ", ")
 }
 
-// lost writes what was left out or changed as JSON, one value a line.
+// lost writes the values that were left out or changed as JSON, one value per line.
 type lost struct{ out *json.Encoder }
 
 func newLost(w io.Writer) *lost {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// cells gives the value of a row's member; nil if the row has none.
+// cells returns the value of a row's member; nil if the row has none.
 type cells func(member string) *value
 
-// filled is the same, nil also where there is nothing in it.
+// filled returns the same value; nil also if the value is empty.
 func (c cells) filled(member string) *value {
 	v := c(member)
 	if v.none() || strings.TrimSpace(v.text) == "" {
@@ -19,13 +19,13 @@ func (c cells) filled(member string) *value {
 	return v
 }
 
-// rowHandler makes a record of each row: of a table, or of any JSON.
+// rowHandler makes a record from each row of a table or of any JSON.
 type rowHandler struct {
 	r       *conversion
 	mapping map[string]string  // --map: the column or the path of a member
 	n       int                // rows of all files
-	prefix  string             // of a case's id
-	id      func(*item) string // of a case without a number, where it is not the row's
+	prefix  string             // prefix of a case's id
+	id      func(*item) string // id of a case without a number, if it does not come from the row
 }
 
 func newRows(r *conversion) (rowHandler, error) {
@@ -37,7 +37,7 @@ func newRows(r *conversion) (rowHandler, error) {
 	if err := h.named(members); err != nil {
 		return h, err
 	}
-	// A flag that this record does not know would be passed over in silence.
+	// Without this check, a flag that does not apply to this record would be ignored.
 	for flag, of := range map[string]struct {
 		given  bool
 		record string
@@ -55,7 +55,7 @@ func newRows(r *conversion) (rowHandler, error) {
 func (h *rowHandler) fact(string, *value) error { return nil }
 func (h *rowHandler) end() error                { h.n = 0; return nil }
 
-// named reads --map.
+// named parses --map.
 func (h *rowHandler) named(members []string) error {
 	o := &h.r.o
 	for _, m := range o.Map {
@@ -74,7 +74,7 @@ func (h *rowHandler) named(members []string) error {
 	return nil
 }
 
-// row makes a record of a row. unread counts what no member is made of.
+// row makes a record from a row. unread counts the values that are not used for any member.
 func (h *rowHandler) row(it *item, cell cells, unread func()) error {
 	h.n++
 	r := h.r
@@ -112,8 +112,8 @@ func (h *rowHandler) row(it *item, cell cells, unread func()) error {
 	}
 }
 
-// member makes a member of a row. Other records write none: an old list would call
-// everybody present.
+// member makes a member record from a row. The other records of the format write no members,
+// because an old list would declare everybody to be present.
 func (h *rowHandler) member(it *item, cell cells, user string) error {
 	r := h.r
 	m := memberRecord{Record: "member", GuildID: r.guild, UserID: user}
@@ -137,8 +137,8 @@ func (h *rowHandler) member(it *item, cell cells, user string) error {
 	return r.write("GuildFileMember", "member", m, it.value)
 }
 
-// address reads the https address of at most so many characters; what is none is listed
-// and left out.
+// address reads an https address of at most most characters; any other value is reported and left
+// out.
 func (r *conversion) address(v *value, most int) (string, error) {
 	s, err := r.prose(v)
 	s = strings.TrimSpace(s)
@@ -152,7 +152,7 @@ func (r *conversion) address(v *value, most int) (string, error) {
 	return s, nil
 }
 
-// wallet makes a wallet of one column, or of two pockets.
+// wallet makes a wallet from one column, or from cash and bank.
 func (h *rowHandler) wallet(it *item, cell cells, user string) error {
 	if cash := cell("cash"); cash != nil {
 		return h.r.pockets(it, user, cash, cell("bank"))
@@ -165,7 +165,7 @@ func (h *rowHandler) wallet(it *item, cell cells, user string) error {
 	return h.r.wallet(it, user, h.r.inRange(coins, v, v.whole()))
 }
 
-// pockets makes a wallet of cash and bank, by --balance.
+// pockets makes a wallet from cash and bank, as --balance says.
 func (r *conversion) pockets(it *item, user string, cash, bank *value) error {
 	var sum amount
 	for _, p := range []struct {
@@ -177,7 +177,7 @@ func (r *conversion) pockets(it *item, user string, cash, bank *value) error {
 			return err
 		}
 		if r.o.Balance == "" || r.o.Balance == "total" || r.o.Balance == p.pocket {
-			// A sum without a bottom stays so, whatever is in the other pocket.
+			// An infinite balance stays infinite, whatever the other column is.
 			if sum.n != tooLarge && sum.n != -tooLarge {
 				sum.n = cond(coins.n == tooLarge || coins.n == -tooLarge, coins.n, sum.n+coins.n)
 			}
@@ -188,8 +188,8 @@ func (r *conversion) pockets(it *item, user string, cash, bank *value) error {
 	return r.wallet(it, user, r.inRange(sum, it.value, was))
 }
 
-// ends is when a case ends: by expires_at, unless that is empty or a dash, or else by
-// how long it lasts.
+// ends returns the end of a case: expires_at, unless that is empty or a dash, otherwise the start
+// plus the duration.
 func (r *conversion) ends(expires, duration *value, made *stamp) (*stamp, error) {
 	if duration == nil || !expires.none() && !slices.Contains([]string{"", "-", "–"}, strings.TrimSpace(expires.text)) {
 		return r.deadline(expires)
@@ -197,7 +197,7 @@ func (r *conversion) ends(expires, duration *value, made *stamp) (*stamp, error)
 	return r.lasting(duration, made)
 }
 
-// incident makes a case of a row.
+// incident makes a case from a row.
 func (h *rowHandler) incident(it *item, cell cells, user string) error {
 	r := h.r
 	kind := cell("type")

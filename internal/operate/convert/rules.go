@@ -27,7 +27,7 @@ func required(v *value, name string) (*value, error) {
 	return nil, &Error{File: file, Line: v.line, Path: path + "/" + name, Text: "is missing", missing: true}
 }
 
-// snowflake parses an id as text. A float64 would lose the last digits of an id of 18.
+// snowflake reads an id as text. A float64 would lose the last digits of an id with 18 digits.
 func snowflake(v *value) (string, error) {
 	id := strings.TrimSpace(v.text)
 	switch {
@@ -54,8 +54,8 @@ func digits(s string) bool {
 
 // rounding detects ids that a program has rounded to floating-point numbers.
 type rounding struct {
-	exact bool            // an id that does not end in 0 has been seen
-	round map[string]bool // distinct ids that do
+	exact bool            // an id that does not end in 0 was found
+	round map[string]bool // different ids that end in 0
 	first Place
 }
 
@@ -101,15 +101,15 @@ func parseFlag(v *value) (bool, error) {
 	return v.text == "true", nil
 }
 
-// id reads the id of a member or a channel. The id is empty where the value means nobody:
-// absent, null, and what bots write for somebody who is deleted or was never known.
+// id reads the id of a member or a channel. The id is empty if the value means nobody: missing,
+// null, and the values that bots store for a deleted or unknown user.
 func (r *conversion) id(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
 	if v.kind == kindText || v.kind == kindNumber {
 		switch strings.TrimSpace(v.text) {
-		case "", "0", "default", "3553": // the last is Red's mark, 0xDE1
+		case "", "0", "default", "3553": // the last is Red's value for a deleted user, 0xDE1
 			return "", nil
 		}
 	}
@@ -122,13 +122,13 @@ func (r *conversion) id(v *value) (string, error) {
 var mention = regexp.MustCompile(`^<@!?([0-9]+)>$`)
 
 const (
-	minPerson = 15 // digits of the oldest ids of people
+	minPerson = 15 // digits of the oldest user ids
 	maxPerson = 20
 )
 
-// person reads the id of a member, a moderator or an author, which has 15 to 20 digits.
-// A shorter number is a row's own: money or bans would go to nobody. member is the
-// record's member that the id is for.
+// person reads the id of a member, a moderator or an author, which has 15 to 20 digits. A shorter
+// number is the id of a row: with it, money or bans would belong to nobody. member is the record's
+// member for which the id is read.
 func (r *conversion) person(v *value, member string) (string, error) {
 	id, err := r.id(v)
 	if err == nil && id != "" && !isID(id) {
@@ -150,8 +150,8 @@ func (r *conversion) key(v *value) (string, error) {
 	return id, err
 }
 
-// subject reads the member whom a record is about. For nobody it returns an empty string
-// and reports the record as left out.
+// subject reads the member whom a record is about. If the value means nobody, subject returns an
+// empty string and reports the record as left out.
 func (r *conversion) subject(v *value, of *value) (string, error) {
 	id, err := r.person(v, "user_id")
 	if err == nil && id == "" {
@@ -246,8 +246,8 @@ func (r *conversion) fail(err error) {
 	}
 }
 
-// maxPaths bounds the distinct paths that a report counts. Further paths are counted
-// together as others.
+// maxPaths bounds the different paths that a report counts. Further paths are counted together as
+// others.
 const (
 	maxPaths = 1000
 	others   = "(others)"
@@ -267,7 +267,7 @@ func (r *conversion) cameBefore(id string, at *value) bool {
 // row encodes the file and the line of a value.
 func (r *conversion) row(at *value) int64 { return int64(len(r.names))<<32 | int64(at.line) }
 
-// rowPlace names a row's line, and its file if that is not the current one.
+// rowPlace returns the line of a row, with its file if that is not the current one.
 func (r *conversion) rowPlace(row int64) string {
 	line := "line " + strconv.FormatInt(row&(1<<32-1), 10)
 	if file := int(row >> 32); file < len(r.names) {
@@ -279,8 +279,8 @@ func (r *conversion) rowPlace(row int64) string {
 // drop counts a value at a path that has no place in a guild file.
 func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
 
-// unused counts members without meaning in the object's state, such as the closer of an
-// open ticket.
+// unused counts members that have no meaning in the object's state, such as the closer of an open
+// ticket.
 func (r *conversion) unused(of *value, state string, members ...string) {
 	for _, name := range members {
 		if !of.get(name).none() {

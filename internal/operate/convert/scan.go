@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	maxValue  = 64 << 20  // bytes of one JSON value that is held in memory
-	maxValues = 1_000_000 // values within one value that is held in memory
-	maxNest   = 128       // levels of objects and arrays
-	maxDigits = 1000      // bytes of a number; the longest number that a bot writes has 24
-	maxNames  = 4096      // member names that the scanner interns
+	maxValue  = 64 << 20  // maximum of bytes of one JSON value in memory
+	maxValues = 1_000_000 // maximum of values within one value in memory
+	maxNest   = 128       // maximum depth of objects and arrays
+	maxDigits = 1000      // maximum of digits; the longest number that a bot writes has 24
+	maxNames  = 4096      // maximum of member names that the scanner interns
 )
 
-// scanner reads JSON documents, one after another, with jsontext. It adds what
-// jsontext doesn't know: the line of each token, and bounds on what is held in memory.
+// scanner reads JSON documents, one after another, with jsontext. The scanner adds the line of each
+// token, and limits on memory.
 type scanner struct {
 	file string
 	dec  *jsontext.Decoder
 	src  *boundedReader
-	line int // of the next token, once peek has found it
+	line int // line of the next token, once peek has found it
 
 	counted int64 // input offset up to which line breaks are counted
 	scratch []byte
@@ -34,8 +34,8 @@ type scanner struct {
 	nodes   *nodes
 }
 
-// boundedReader refuses to read on when a single token has grown beyond maxValue,
-// because the decoder buffers a token until it is complete.
+// boundedReader returns an error when a single token has become longer than maxValue, because the
+// decoder buffers a token until it is complete.
 type boundedReader struct {
 	from io.Reader
 	dec  *jsontext.Decoder
@@ -60,12 +60,12 @@ func newScanner(file string, src io.Reader) *scanner {
 	return s
 }
 
-// reset begins with another input, at line 1.
+// reset starts with another input, at line 1.
 func (s *scanner) reset(src io.Reader) {
 	s.src.from, s.src.read, s.line, s.counted = src, 0, 1, 0
-	// The items of a file may number millions, so the decoder must not remember the
-	// names of an object; members looks for duplicates. Invalid UTF-8 is found by
-	// scalar, which tells broken bytes from half a surrogate pair.
+	// A file may have millions of items, so the decoder must not store the names of an object;
+	// members checks for duplicates. scalar finds invalid UTF-8, and distinguishes broken bytes
+	// from half a surrogate pair.
 	s.dec.Reset(s.src, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
@@ -74,7 +74,7 @@ func (s *scanner) fail(text string) *Error { return &Error{File: s.file, Line: s
 
 func (s *scanner) early() error { return s.fail("ends too early; fetch the file again") }
 
-// broken turns an error of the decoder or of the file into one for people.
+// broken converts an error of the decoder or of the file into an error message for people.
 func (s *scanner) broken(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -87,7 +87,7 @@ func (s *scanner) broken(err error) error {
 	}
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		e := s.fail("is not JSON: " + strings.TrimPrefix(syntax.Err.Error(), "jsontext: "))
-		e.missing = s.dec.StackDepth() == 0 // the whole file may be of another format
+		e.missing = s.dec.StackDepth() == 0 // the whole file may have another format
 		return e
 	}
 	return &Error{File: s.file, Line: s.line, Text: "cannot be read: " + err.Error(), cause: err}
@@ -110,7 +110,7 @@ func (s *scanner) peek() (byte, error) {
 	return byte(kind), nil
 }
 
-// must is peek where the document cannot end.
+// must is peek at a place where the document must not end.
 func (s *scanner) must() (byte, error) {
 	c, err := s.peek()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *scanner) must() (byte, error) {
 	return c, nil
 }
 
-// open takes the bracket that peek has found.
+// open reads the bracket that peek has found.
 func (s *scanner) open() error {
 	if _, err := s.dec.ReadToken(); err != nil {
 		return s.broken(err)
@@ -152,8 +152,7 @@ func isUTF16(head []byte) bool {
 		len(head) > 1 && (head[0] == 0) != (head[1] == 0)
 }
 
-// scalar reads a text, a number, true, false or null. The bytes are good until the
-// next read.
+// scalar reads a text, a number, true, false or null. The bytes are valid until the next read.
 func (s *scanner) scalar() (jsontext.Value, error) {
 	raw, err := s.dec.ReadValue()
 	switch {
@@ -167,8 +166,8 @@ func (s *scanner) scalar() (jsontext.Value, error) {
 	return raw, nil
 }
 
-// text returns what a JSON text means. It is damaged where an escape for half a
-// surrogate pair was replaced. The bytes are good until the next call.
+// text decodes a JSON text. damaged is true if an escape for half a surrogate pair was replaced.
+// The bytes are valid until the next call.
 func (s *scanner) text(raw jsontext.Value) (text []byte, damaged bool) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], false
@@ -178,7 +177,7 @@ func (s *scanner) text(raw jsontext.Value) (text []byte, damaged bool) {
 	return s.scratch, err != nil
 }
 
-// isNumber reports whether b is a number as JSON writes numbers.
+// isNumber reports whether b is a valid JSON number.
 func isNumber(b []byte) bool {
 	v := jsontext.Value(b)
 	return len(b) > 0 && v.Kind() == jsontext.KindNumber && b[0] > ' ' && b[len(b)-1] > ' ' && v.IsValid()
@@ -201,7 +200,8 @@ func (s *scanner) name() (string, error) {
 	return name, nil
 }
 
-// more reports whether another member or item follows. It takes the closing bracket.
+// more reports whether another member or item follows. If none does, more reads the closing
+// bracket.
 func (s *scanner) more() (bool, error) {
 	c, err := s.must()
 	if err != nil {
@@ -213,18 +213,18 @@ func (s *scanner) more() (bool, error) {
 	return true, nil
 }
 
-// value reads one value whole. It is good until the next call.
+// value reads one complete value, which is valid until the next call.
 func (s *scanner) value() (*value, error) {
 	s.nodes.reset()
 	return s.beside()
 }
 
-// beside reads one value whole and leaves those before it good.
+// beside reads one complete value; earlier values stay valid.
 func (s *scanner) beside() (*value, error) {
 	return s.node(nil, "", s.dec.InputOffset())
 }
 
-// node reads a value below parent. begin is where the outermost value begins.
+// node reads a value below parent. begin is the offset where the outermost value begins.
 func (s *scanner) node(parent *value, name string, begin int64) (*value, error) {
 	c, err := s.must()
 	if err != nil {
@@ -287,8 +287,8 @@ func (s *scanner) members(v *value, bracket byte, begin int64) error {
 	}
 }
 
-// nameSet holds the names of an object with many members; a few members are searched
-// in turn.
+// nameSet is the set of names of an object with many members; in an object with few members, again
+// compares the names one by one.
 type nameSet map[string]bool
 
 const fewMembers = 64

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// row maps one path of a format to a member of a record. The words of a path are member
-// names, # for each item of a list, and a name in braces for each member of an object whose
-// keys are ids; {guild} is the guild of everything below. A path covers everything below
-// itself except what a longer path names.
+// row maps one path of a format to a member of a record. The words of a path are member names, #
+// for each item of a list, and a name in braces for each member of an object whose keys are ids;
+// {guild} is the guild of everything below. A path applies to everything below itself, unless a
+// longer path matches.
 type row struct {
 	path string
-	to   string // the record and its member; empty where the path has no place in a guild file
-	item bool   // an object that is read whole and becomes records
+	to   string // the record and its member; empty if the path has no place in a guild file
+	item bool   // an object that is read completely and becomes records
 }
 
-// rows returns a row for each path below of. All become the same member; without one they
-// have no place.
+// rows returns a row for each path below of. All of them become the same member; if to is empty,
+// they have no place in a guild file.
 func rows(to, of string, paths ...string) []row {
 	all := make([]row, len(paths))
 	for i, path := range paths {
@@ -26,7 +26,7 @@ func rows(to, of string, paths ...string) []row {
 	return all
 }
 
-// embedRows returns the rows of an embed of the platform.
+// embedRows returns the rows of an embed of the chat platform.
 func embedRows(of string) []row {
 	return append(rows("ticket_message.content", of, "title", "description", "fields/#/name", "fields/#/value"),
 		rows("", of, "fields/#/inline", "author", "color", "footer", "image", "provider", "thumbnail", "timestamp", "type", "url", "video")...)
@@ -37,13 +37,13 @@ type pattern struct {
 	row      *row
 	shown    string // its path, with * for ids and items
 	names    map[string]*pattern
-	index    *pattern // of each item
-	any      *pattern // of each member
+	index    *pattern // pattern of each item
+	any      *pattern // pattern of each member
 	key      string   // the name in braces of any
 	list     bool     // a list whose items become records
 	object   bool     // an object that becomes records, or whose members do
 	interior bool     // it has children
-	bare     bool     // an item may be a number alone, and its handler counts what has no place
+	bare     bool     // an item may be a plain number, and its handler counts the other values
 }
 
 func grow(table []row) *pattern {

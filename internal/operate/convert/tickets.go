@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	maxID      = 64   // of a record
-	maxContent = 4096 // of an entry of a transcript
-	maxFiles   = 10   // attachments of an entry
+	maxID      = 64   // of a record's id
+	maxContent = 4096 // of the content of a transcript entry
+	maxFiles   = 10   // of the attachments of an entry
 )
 
-// nothing is the content of a message that shows nothing.
+// nothing is the content of a message without any content that can be shown.
 const nothing = "[nothing that can be shown]"
 
-// entry writes a ticket message. A content that is too long continues in further messages.
+// entry writes a ticket message. If the content is too long, further messages continue it.
 func (r *conversion) entry(m messageRecord, at *value) error {
 	if schema.Blank(m.Content) {
 		m.Content = cond(len(m.Attachments) > 0, "[attachment]", nothing)
@@ -39,20 +39,20 @@ func (r *conversion) entry(m messageRecord, at *value) error {
 	return nil
 }
 
-// post is what a message shows: its text, then its embeds, forwards and stickers, a line
-// each, and its attachments.
+// post is the content of a message: its text, then its embeds, forwards and stickers, one per line,
+// and its attachments.
 type post struct {
 	lines []string
 	files []file
-	more  []string // addresses that have no place among the attachments
+	more  []string // addresses beyond the maximum of attachments
 }
 
-// into puts it into a record.
+// into stores the content in a record.
 func (p *post) into(m *messageRecord) {
 	m.Content, m.Attachments = strings.Join(append(p.lines, p.more...), "\n"), p.files
 }
 
-// say adds texts that are not empty, the first of them behind a mark.
+// say adds the texts that are not empty, with mark before the first of them.
 func (p *post) say(r *conversion, mark string, of ...*value) error {
 	for _, v := range of {
 		s, err := r.prose(v)
@@ -67,7 +67,7 @@ func (p *post) say(r *conversion, mark string, of ...*value) error {
 	return nil
 }
 
-// shown adds all that a message of the platform shows.
+// shown adds the whole content of a platform message.
 func (p *post) shown(r *conversion, m *value) error {
 	if err := p.say(r, "", m.get("content")); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (p *post) shown(r *conversion, m *value) error {
 	return p.attachAll(r, m.get("attachments"))
 }
 
-// embeds adds what each embed says. Some bots wrap it: {"data": {…}}.
+// embeds adds the texts of each embed. Some bots wrap an embed: {"data": {…}}.
 func (p *post) embeds(r *conversion, list *value) error {
 	for _, e := range list.list() {
 		if data := e.get("data"); data != nil {
@@ -113,7 +113,7 @@ func (p *post) embeds(r *conversion, list *value) error {
 	return nil
 }
 
-// attachAll adds the attachments of a message of the platform.
+// attachAll adds the attachments of a platform message.
 func (p *post) attachAll(r *conversion, list *value) error {
 	for _, a := range list.list() {
 		address := a
@@ -127,8 +127,8 @@ func (p *post) attachAll(r *conversion, list *value) error {
 	return nil
 }
 
-// attach adds the attachment at an address. about, which may be nil, has its name, type and
-// size; without a name it has the last word of the address.
+// attach adds the attachment at an address. about, which may be nil, has its name, type and size;
+// the default name is the last word of the address.
 func (p *post) attach(r *conversion, address, about *value) error {
 	url, err := r.prose(address)
 	if err != nil {
@@ -152,7 +152,7 @@ func (p *post) attach(r *conversion, address, about *value) error {
 		return err
 	}
 	if strings.ContainsFunc(f.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
-		f.ContentType = "" // no media type
+		f.ContentType = "" // not a media type
 	}
 	if size := about.get("size"); !size.none() {
 		n, err := r.number(size)
@@ -165,7 +165,7 @@ func (p *post) attach(r *conversion, address, about *value) error {
 	return nil
 }
 
-// lastWord is the last word of an address's path, or the address.
+// lastWord returns the last word of an address's path, or the address if there is none.
 func lastWord(url string) string {
 	path, _, _ := strings.Cut(strings.TrimPrefix(url, "https://"), "?")
 	path, _, _ = strings.Cut(path, "#")
@@ -175,8 +175,7 @@ func lastWord(url string) string {
 	return url
 }
 
-// isAddress reports whether a text is an https address of at most so many characters, all of
-// them ASCII.
+// isAddress reports whether a text is an https address of at most most characters, all ASCII.
 func isAddress(s string, most int) bool {
 	return strings.HasPrefix(s, "https://") && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' }) && len(s) <= most
 }
@@ -203,11 +202,12 @@ func split(s string) []string {
 	return shown
 }
 
-// nth formats a number so that texts sort like the numbers: messages of one instant are
-// ordered by their ids.
+// nth formats a number so that the texts sort like the numbers, because messages with the same
+// instant are ordered by their ids.
 func nth(n int) string { return strings.Repeat("9", n/10) + strconv.Itoa(n%10) }
 
-// repeated reports whether a message of a ticket has the id of one before it, and leaves it out.
+// repeated reports whether a message has the same id as an earlier message of the ticket, and
+// leaves the message out.
 func (r *conversion) repeated(seen map[string]bool, id string, m *value) bool {
 	if id == "" || !seen[id] {
 		seen[id] = true
@@ -217,13 +217,13 @@ func (r *conversion) repeated(seen map[string]bool, id string, m *value) bool {
 	return true
 }
 
-// openTicket is the newest open ticket of a channel, which keeps it.
+// openTicket is the newest open ticket of a channel. Only this ticket keeps the channel.
 type openTicket struct {
 	id string
 	at *stamp
 }
 
-// ticket writes a ticket and reports whether it did: a ticket that was read before is left
+// ticket writes a ticket and reports whether it was written: a ticket that was read before is left
 // out.
 func (r *conversion) ticket(t ticketRecord, at *value) (bool, error) {
 	if r.cameBefore(t.ID, at) {

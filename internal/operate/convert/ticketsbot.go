@@ -15,7 +15,7 @@ var ticketsBotFormat = &format{
 	name: "tickets-bot", title: "Tickets.bot", items: "item", seeks: true,
 	needs: []needed{
 		{path: "/tickets/#", members: "id=number user_id=id open=any open_time=text"},
-		{path: "/messages/#", members: "author=any content=text embeds=any attachments=any", without: "message_id"}, // Modmail's have that
+		{path: "/messages/#", members: "author=any content=text embeds=any attachments=any", without: "message_id"}, // Modmail has message_id
 		{path: "/#", members: "author=object content=text embeds=any attachments=any"},
 	},
 	where: "data.zip and transcripts.zip of the bot's export, and transcripts that were saved singly; in any order, in one call.",
@@ -80,19 +80,19 @@ var ticketsBotFormat = &format{
 	survey: func(*conversion) bool { return true },
 }
 
-// botTicket is what the lists of data.json say of a ticket, besides its own entry.
+// botTicket holds the data about a ticket in the other lists of data.json.
 type botTicket struct {
 	opener              string
 	claimedBy, closedBy string
 	reason              string
 	rating              int64
 	answers             []botAnswer
-	transcript          bool // one should be there
-	came                bool // one has come
+	transcript          bool // the export should contain a transcript
+	came                bool // the transcript was read
 }
 
 type botAnswer struct {
-	question string // the id of its question
+	question string // id of the rating's question
 	text     string
 }
 
@@ -101,9 +101,9 @@ type ticketsBot struct {
 	of     map[int64]*botTicket
 	panels map[string]string // titles by id
 	labels map[string]string // of questions, by id
-	data   string            // the file that has data.json
-	during stage             // the pass in which data.json was read last
-	late   []func() error    // reads the transcripts, when the tickets have been written
+	data   string            // the file that contains data.json
+	during stage             // the last pass in which data.json was read
+	late   []func() error    // functions that read the transcripts after the tickets were written
 	silent
 }
 
@@ -111,7 +111,7 @@ func newTicketsBot(r *conversion) *ticketsBot {
 	return &ticketsBot{r: r, of: map[int64]*botTicket{}, panels: map[string]string{}, labels: map[string]string{}}
 }
 
-// ticket is what is known of the ticket that a list's item names.
+// ticket returns the data about the ticket that a list's item names.
 func (t *ticketsBot) ticket(v *value) (*botTicket, int64, error) {
 	n, err := t.r.whole(v)
 	if err != nil {
@@ -128,9 +128,9 @@ var (
 	lastDigits     = regexp.MustCompile(`([0-9]{1,15})$`)
 )
 
-// read reads a file: data.zip, transcripts.zip, what was unpacked of them, or a
-// transcript that was saved. Transcripts wait for the end of a pass, so that the tickets
-// stand before them whatever the order of the files.
+// read reads a file: data.zip, transcripts.zip, an unpacked file of one of them, or a saved
+// transcript. Transcripts are read at the end of a pass, so that the tickets come before them,
+// whatever the order of the files.
 func (t *ticketsBot) read(in *Input, src *source) (int64, error) {
 	head := make([]byte, 4)
 	n, _ := in.file.ReadAt(head, 0)
@@ -159,7 +159,7 @@ func (t *ticketsBot) read(in *Input, src *source) (int64, error) {
 			n = t.later(func() error {
 				return unpacked(name, f, func(src io.Reader) error { return t.transcript(name, src, number) })
 			})
-		case !strings.HasSuffix(f.Name, ".sig"): // a signature; no export has anything else
+		case !strings.HasSuffix(f.Name, ".sig"): // the others are signatures
 			continue
 		}
 		if err != nil {
@@ -174,8 +174,8 @@ func (t *ticketsBot) read(in *Input, src *source) (int64, error) {
 	return items, nil
 }
 
-// later keeps the reading of a transcript for the end of the pass that writes, and
-// returns how many items that makes.
+// later stores a function that reads a transcript at the end of the writing pass, and returns the
+// number of its items.
 func (t *ticketsBot) later(read func() error) int64 {
 	if t.r.stage == writing {
 		t.late = append(t.late, read)
@@ -193,7 +193,7 @@ func unpacked(name string, f *zip.File, read func(io.Reader) error) error {
 	return read(content)
 }
 
-// guild holds the guild of the transcripts against the one that is wanted.
+// guild compares the guild of the transcripts with the source guild.
 func (t *ticketsBot) guild(file string, src io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(src, 100))
 	if err != nil {
@@ -204,7 +204,7 @@ func (t *ticketsBot) guild(file string, src io.Reader) error {
 	return w.guild(v)
 }
 
-// single reads data.json or a transcript that is a file of its own.
+// single reads data.json or a transcript that is a separate file.
 func (t *ticketsBot) single(in *Input, src *source) (int64, error) {
 	head, _ := in.head()
 	root := beginning(in.Name, head)
@@ -244,7 +244,7 @@ func (t *ticketsBot) item(it *item) error {
 	return nil
 }
 
-// collect keeps what another list says.
+// collect stores the items of another list.
 func (t *ticketsBot) collect(list string, it *item) error {
 	r := t.r
 	switch list {
@@ -291,8 +291,8 @@ func (t *ticketsBot) collect(list string, it *item) error {
 	return err
 }
 
-// write writes a ticket and its notes, and keeps whose it is, which the transcripts do not
-// say.
+// write writes a ticket and its notes, and stores the ticket's owner, which the transcripts do not
+// contain.
 func (t *ticketsBot) write(it *item) error {
 	r := t.r
 	members, err := needs(it.value, "id", "user_id", "open_time")
@@ -340,7 +340,8 @@ func (t *ticketsBot) write(it *item) error {
 	return t.notes(record, about, it.value)
 }
 
-// notes writes the answers of the exit survey and the rating, by the opener at the close.
+// notes writes the answers of the exit survey and the rating as notes of the opener at the time of
+// the closing.
 func (t *ticketsBot) notes(ticket ticketRecord, about *botTicket, at *value) error {
 	note := messageRecord{
 		Record: "ticket_message", GuildID: t.r.guild, TicketID: ticket.ID, Kind: "note", AuthorID: ticket.OpenerID, AuthorType: "opener",
@@ -364,7 +365,7 @@ func (t *ticketsBot) notes(ticket ticketRecord, about *botTicket, at *value) err
 	return t.r.entry(note, at)
 }
 
-// end warns of transcripts that should be there.
+// end warns about missing transcripts.
 func (t *ticketsBot) end() error {
 	if t.r.stage != writing {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// transcriptTable is what a transcript holds: of version 2, of version 1, which is the
-// platform's own messages in an array, and as the dashboard renders it.
+// transcriptTable describes a transcript: of version 2; of version 1, which is an array of platform
+// messages; and in the dashboard's form.
 var transcriptTable = grow(slices.Concat(
 	[]row{
 		{path: "/entities/users/{user}/bot", to: "ticket_message.author_type"},
@@ -43,14 +43,14 @@ func transcriptRows(of string) []row {
 	)
 }
 
-// isTranscript reports whether a document holds messages of the platform.
+// isTranscript reports whether a document contains platform messages.
 func isTranscript(root *value) bool {
 	return needed{path: "/messages/#", members: "author=any content=text"}.fits(root, true) ||
 		needed{path: "/#", members: "author=object content=text"}.fits(root, true) || root.get("messages") != nil && root.get("messages").count == 0
 }
 
-// transcript reads a transcript; number is its ticket's, 0 where only the file's name or
-// the name of its channel says so.
+// transcript reads a transcript. number is the number of its ticket; 0 if only the file's name or
+// the channel's name contains the number.
 func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error {
 	text, err := prepared(file, src)
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *ticketsBot) transcript(file string, src io.Reader, number int64) error 
 	return t.r.failed
 }
 
-// numberOf is the number of the ticket that a transcript is of.
+// numberOf returns the number of a transcript's ticket.
 func numberOf(v *value, file string) int64 {
 	for _, name := range []string{cond(v.get("channel_name") != nil, v.get("channel_name"), v).text, strings.TrimSuffix(path.Base(file), path.Ext(file))} {
 		if m := lastDigits.FindString(name); m != "" {

@@ -59,7 +59,7 @@ func (t *ticketTool) item(*item) error { return nil }
 var (
 	assignment = regexp.MustCompile(`\blet[ \t]+(channel|server|guild|messages)[ \t]*=[ \t]*`)
 	mentioned  = regexp.MustCompile(`<@!?([0-9]{15,20})>`)
-	transcript = []byte("<Base-Transcript>") // what stands before it are names that anybody may choose
+	transcript = []byte("<Base-Transcript>") // before it there are names that any user can choose
 )
 
 // read reads a page.
@@ -97,8 +97,8 @@ func (t *ticketTool) read(in *Input, src *source) (int64, error) {
 	return 1, t.r.failed
 }
 
-// parts reads the assignments of a page, each a text of base64 or JSON itself. It goes
-// on behind each, so that what a message says is never taken for one.
+// parts reads the assignments in a page's script: each is base64 text, or JSON. After each, parts
+// continues behind it, so that the text of a message is never read as an assignment.
 func (t *ticketTool) parts(file string, page []byte) (*value, error) {
 	all := new(nodes)
 	root := all.add(nil, "", 1)
@@ -138,8 +138,8 @@ func (t *ticketTool) parts(file string, page []byte) (*value, error) {
 	}
 }
 
-// assigned is the JSON at the beginning of what is assigned. Its end is 0 where only a
-// reader of JSON can tell.
+// assigned returns the JSON at the start of an assigned value. end is 0 if only a JSON parser can
+// find the end.
 func assigned(page []byte) (text []byte, end int, err error) {
 	if len(page) == 0 || page[0] != '"' && page[0] != '\'' {
 		return page, 0, nil
@@ -204,7 +204,8 @@ func (t *ticketTool) ticket(page, channel, messages *value) error {
 	return nil
 }
 
-// opener is whom a bot's first message mentions, else the first author who is no bot.
+// opener returns the user mentioned in a bot's first message, otherwise the first author who is not
+// a bot.
 func (t *ticketTool) opener(messages *value) (string, error) {
 	first := ""
 	greeted := false

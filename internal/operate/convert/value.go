@@ -20,14 +20,14 @@ const (
 // value is a JSON value or a cell of a table, with its place in the input.
 type value struct {
 	kind    kind
-	damaged bool      // half a surrogate pair was replaced in it
-	quoted  bool      // a cell of a table that stood in quotes
-	line    int       // of its first character
-	index   int       // among the members or items of parent
-	count   int       // of its own members or items
-	name    string    // as a member of parent
+	damaged bool      // half a surrogate pair was replaced
+	quoted  bool      // a cell of a table in quotes
+	line    int       // line of its first character
+	index   int       // position among the members or items of parent
+	count   int       // number of its own members or items
+	name    string    // name as a member of parent
 	text    string    // a text, the digits of a number, true or false
-	at      *position // of the outermost value
+	at      *position // place of the outermost value
 
 	parent, first, last, next *value
 }
@@ -35,13 +35,13 @@ type value struct {
 // position is the place of an outermost value.
 type position struct {
 	file  string
-	steps []step // path within the document; the walker changes it as it reads on
-	table bool   // the value is a row of a table; its members are named by their columns
+	steps []step // path within the document; the walker changes it while it reads
+	table bool   // the value is a row of a table; its members have the names of the columns
 
-	separator byte // of the cells
+	separator byte // separator of the cells
 }
 
-// table returns the position of a cell's row, or nil if the value is no cell.
+// table returns the position of a cell's row, or nil if the value is not a cell.
 func (v *value) table() *position {
 	if v.parent == nil || v.parent.at == nil || !v.parent.at.table {
 		return nil
@@ -165,7 +165,7 @@ var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 // escaped returns a name as a token of a JSON pointer (RFC 6901).
 func escaped(name string) string { return pointer.Replace(shorten(name, maxName)) }
 
-// whole converts the value to what encoding/json would decode it to.
+// whole returns the value in the form that encoding/json would decode.
 func (v *value) whole() any {
 	switch v.kind {
 	case kindObject:
@@ -207,7 +207,7 @@ func (v *value) shown() string {
 	}
 }
 
-// shorten cuts a text to most characters, the last of which is an ellipsis.
+// shorten cuts a text to most characters, of which the last is an ellipsis.
 func shorten(s string, most int) string {
 	n, end := 0, 0
 	for i := range s {

@@ -10,14 +10,14 @@ import (
 // item is a value that becomes records, with the keys of its path.
 type item struct {
 	*value
-	who   *value            // the cell of a table's row that names the member
-	nodes *nodes            // for values that the handler parses besides the item
-	since *stamp            // when a row of a table last changed
+	who   *value            // the cell of a table's row that identifies the member
+	nodes *nodes            // memory for values that the handler parses in addition to the item
+	since *stamp            // time of a table row's last change
 	keys  map[string]string // ids in the path, by the names in braces
 }
 
-// handler makes records of a format's items. One handler serves all passes of a run, so it
-// sees the input once or several times (conversion.stage).
+// handler makes records from a format's items. One handler is used for all passes of a run, so it
+// gets the input once or several times (conversion.stage).
 type handler interface {
 	fact(to string, v *value) error
 	item(it *item) error
@@ -32,8 +32,7 @@ type step struct {
 	list  bool
 }
 
-// walker reads the documents of one file along a table, and holds at most one item in
-// memory.
+// walker reads the documents of one file with a table, and has at most one item in memory.
 type walker struct {
 	r      *conversion
 	s      *scanner
@@ -42,7 +41,7 @@ type walker struct {
 	items  int64
 	shaped bool // the document has a list or an object of items
 	base   position
-	guilds map[string]bool // that the file names
+	guilds map[string]bool // guilds that the file names
 }
 
 func (r *conversion) walk(file string, src io.Reader, root *pattern) (int64, error) {
@@ -82,7 +81,7 @@ func (w *walker) ours() error {
 	return w.r.elsewhere(w.file, w.guilds)
 }
 
-// at reads the next value along the pattern p.
+// at reads the next value, whose pattern is p.
 func (w *walker) at(p *pattern) error {
 	if err := w.r.ctx.Err(); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (w *walker) object(p *pattern) error {
 		case p.any:
 			w.steps[len(w.steps)-1].key = p.key
 			if p.dropped() && p.key != "number" && !isID(name) {
-				err = w.strange(p, name) // a setting beside the members
+				err = w.strange(p, name) // a setting next to the members
 				break
 			}
 			err = w.under(p, child, name)
@@ -145,7 +144,7 @@ func (w *walker) object(p *pattern) error {
 	}
 }
 
-// under reads the value of a key that is an id. It skips other guilds.
+// under reads the value of a key that is an id. The values of other guilds are skipped.
 func (w *walker) under(p, child *pattern, name string) error {
 	if p.key == "guild" {
 		w.guilds[name] = true
@@ -182,7 +181,7 @@ func (w *walker) list(p *pattern) error {
 	return nil
 }
 
-// value reads the next value whole.
+// value reads the next complete value.
 func (w *walker) value() (*value, error) {
 	v, err := w.s.value()
 	if v != nil {
@@ -216,7 +215,7 @@ func (w *walker) item(p *pattern) error {
 	w.items++
 	if err := w.r.h.item(it); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && w.items > 1 {
-			e.missing = false // the items before were of the right shape
+			e.missing = false // earlier items had the right form
 		}
 		return err
 	}
@@ -226,8 +225,8 @@ func (w *walker) item(p *pattern) error {
 	return w.r.failed
 }
 
-// belongs looks for the guild that an item names. An item of another guild is neither
-// read nor a loss.
+// belongs checks the guild that an item names. An item of another guild is skipped and does not
+// count as left out.
 func (w *walker) belongs(v *value, p *pattern) (bool, error) {
 	ours := true
 	for name, child := range p.names {
@@ -293,7 +292,7 @@ func (w *walker) guild(v *value) error {
 	return w.ours()
 }
 
-// strange reads a member that the table doesn't name.
+// strange reads a member that the table does not name.
 func (w *walker) strange(p *pattern, name string) error {
 	if p.dropped() {
 		w.r.dropAt(deeper(p.shown, name))
@@ -311,8 +310,8 @@ func (w *walker) strange(p *pattern, name string) error {
 	return errors.Join(err, w.r.failed)
 }
 
-// account checks every member of an item against the table: each is mapped, has no place,
-// or is unknown. up is the nearest ancestor that has no place, or nil.
+// account compares every member of an item with the table: each is mapped, has no place in a guild
+// file, or is unknown. up is the nearest parent without a place, or nil.
 func (r *conversion) account(v *value, p, up *pattern) {
 	if p.dropped() {
 		up = p

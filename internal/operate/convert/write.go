@@ -153,8 +153,8 @@ type giveawayRecord struct {
 // sheet writes the guild file.
 type sheet struct {
 	to   io.Writer
-	gone bool   // something has been written
-	held []byte // lines that have not been written
+	gone bool   // something was written
+	held []byte // lines that were not written yet
 	line bytes.Buffer
 	json *json.Encoder
 }
@@ -171,8 +171,8 @@ func newSheet(to io.Writer) *sheet {
 	return s
 }
 
-// add buffers the line. What is written always ends in the middle of a record, so that an
-// import refuses what a killed conversion has left in a pipe.
+// add buffers the line. The written part always ends in the middle of a record, so that an import
+// refuses the output of a conversion that was killed.
 func (s *sheet) add() error {
 	s.held = append(s.held, s.line.Bytes()...)
 	if len(s.held) < sheetSize {
@@ -190,8 +190,8 @@ func (s *sheet) send(n int) error {
 
 func (s *sheet) flush() error { return s.send(len(s.held)) }
 
-// fail ends an incomplete file with a line that every import refuses, if any of the file
-// has been written.
+// fail ends an incomplete file with a line that every import refuses, if a part of the file was
+// already written.
 func (s *sheet) fail() error {
 	if !s.gone {
 		return nil
@@ -208,7 +208,7 @@ func (r *conversion) open() error {
 	return r.line("GuildFileGuild", guildRecord{"guild", r.guild}, nil)
 }
 
-// write adds a record that was made of the value at.
+// write adds a record that was made from the value at.
 func (r *conversion) write(schemaName, kind string, record any, at *value) error {
 	if r.stage != writing {
 		return nil
