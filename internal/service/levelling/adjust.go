@@ -18,11 +18,11 @@ var (
 	adjustBatchSQL string
 
 	adjustBatch = leaderboard.Levels.Noted("moved", batch.Guild, adjustBatchSQL,
-		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "told", tellLevels)
+		"level_was", levelOf("moved.was"), "level_is", levelOf("moved.is_now"), "emit", emitLevels)
 )
 
-// tellLevels are the steps that emit an event for each level that has moved.
-var tellLevels = event.EmitDataSQL("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
+// emitLevels are the steps that emit an event for each level that has moved.
+var emitLevels = event.EmitDataSQL("stepped", "stepped.guild_id /*: $9 */", "stepped.type", `
 			'{"level":' || stepped.level || ',"previous_level":' || stepped.previous_level || ',"total_xp":' || stepped.is_now
 			|| ',"user_id":"' || stepped.user_id || '"}'`)
 
