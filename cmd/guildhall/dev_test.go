@@ -181,7 +181,8 @@ func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
 		testutil.Eventually(t, what, func() bool { return dbtest.Value[bool](t, base.DB, query) })
 	}
 	holds("the token has changed a balance", `
-		SELECT count(*) = 1 FROM ledger_entries e JOIN api_tokens t ON e.note = 'api:token=' || t.id AND t.name = 'Shop' WHERE e.delta = 500 AND e.reference = 'order-812'`)
+		SELECT count(*) = 1 FROM ledger_entries e JOIN api_tokens t ON e.note = 'api:token=' || t.id AND t.name = 'Shop' WHERE e.delta = 500 AND
+			e.reference = 'order-812'`)
 	holds("the mirror has taken it, and the old panel has not", `
 		SELECT count(*) FILTER (WHERE e.description = 'Mirror' AND d.state = 'delivered') = 1
 		   AND count(*) FILTER (WHERE e.description = 'Old panel' AND d.response_class = '4xx') = 1
@@ -197,6 +198,7 @@ func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
 	dbtest.Exec(t, base.DB, `UPDATE webhook_deliveries SET state = 'pending', due_at = now(), lease_until = NULL WHERE state = 'delivered'`)
 	dbtest.Exec(t, base.DB, `UPDATE webhook_schedule SET next_due = now()`)
 	holds("the mirror takes deliveries again", `
-		SELECT min(attempts) > 1 FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE e.description = 'Mirror' AND d.event_type = 'economy.balance_changed'`)
+		SELECT min(attempts) > 1 FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE e.description = 'Mirror' AND
+			d.event_type = 'economy.balance_changed'`)
 	holds("the change is not repeated", `SELECT count(*) = 1 FROM ledger_entries WHERE reference = 'order-812'`)
 }

@@ -21,7 +21,8 @@ func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bo
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /guilds/5", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"owner_id":"1","roles":[{"id":"5","permissions":"1024"},{"id":"8","permissions":"32"},{"id":"9","permissions":"8"}]}`))
+		_, _ = w.Write([]byte(`{"owner_id":"1","roles":[` +
+			`{"id":"5","permissions":"1024"},{"id":"8","permissions":"32"},{"id":"9","permissions":"8"}]}`))
 	})
 	for user, roles := range map[string]string{"2": `["8"]`, "3": `[]`, "7": `["9"]`} {
 		mux.HandleFunc("GET /guilds/5/members/"+user, func(w http.ResponseWriter, _ *http.Request) {
@@ -45,7 +46,8 @@ func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bo
 func TestWhoManagesAGuildIsThePlatformsToTell(t *testing.T) {
 	t.Parallel()
 	d, _ := people(t, nil)
-	for user, want := range map[string]chat.Rights{"1": {Manage: true, Administer: true}, "2": {Manage: true}, "3": {}, "4": {}, "7": {Manage: true, Administer: true}} {
+	for user, want := range map[string]chat.Rights{"1": {Manage: true, Administer: true}, "2": {Manage: true}, "3": {}, "4": {},
+		"7": {Manage: true, Administer: true}} {
 		if rights, err := d.RightsOf(t.Context(), "5", user); err != nil || rights != want {
 			t.Errorf("user %s: %v, %v", user, rights, err)
 		}

@@ -219,6 +219,8 @@ func TestAHangingPlatformCostsAPageLittle(t *testing.T) {
 	ahead.Add(int64(5 * time.Minute))
 	b.get(page(guildID)).wants(200)     // with the platform's last answer
 	b.get(page(neighbourID)).wants(200) // with the answer from the sign-in
+	b.get(page(guildID, "tickets")).wants(200)
+	b.get(page(neighbourID, "tickets")).wants(503, "Discord does not answer") // the sign-in does not say who administers
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(503, "Discord does not answer")
 	ahead.Add(int64(6 * time.Minute))
 	b.get(page(guildID)).wants(503, "Discord does not answer")

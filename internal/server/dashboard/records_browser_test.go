@@ -16,10 +16,13 @@ func (s *site) recordPages(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
 		"find": page(guildID, "find"), "hits": page(guildID, "find") + "?q=mar", "nothing": page(guildID, "find") + "?q=nobody",
-		"member": page(guildID, "members", mara), "unknown": page(guildID, "members", "7"), "ledger": page(guildID, "ledger", s.entry(t, guildID)),
+		"member": page(guildID, "members", mara), "unknown": page(guildID, "members", "7"), "ledger": page(guildID, "ledger", s.entry(t,
+			guildID)),
 		"cases": page(guildID, "cases"), "cases-wrong": page(guildID, "cases") + "?number=x", "case": page(guildID, "cases", "case-"+guildID),
-		"tickets": page(guildID, "tickets"), "tickets-none": page(guildID, "tickets") + "?status=open", "ticket": page(guildID, "tickets", "ticket-"+guildID),
-		"giveaways": page(guildID, "giveaways"), "giveaway": page(guildID, "giveaways", "giveaway-"+guildID), "verified": page(guildID, "giveaways", "g") + "?verify=1",
+		"tickets": page(guildID, "tickets"), "tickets-none": page(guildID, "tickets") + "?status=open", "ticket": page(guildID, "tickets",
+			"ticket-"+guildID),
+		"giveaways": page(guildID, "giveaways"), "giveaway": page(guildID, "giveaways", "giveaway-"+guildID), "verified": page(guildID,
+			"giveaways", "g") + "?verify=1",
 	}
 }
 
@@ -51,7 +54,8 @@ func TestATraceInABrowser(t *testing.T) {
 			owner.endpointAt(egresstest.NewReceiver(t, egresstest.Respond(401, hostile)).URL)
 			l.listen(t, "economy.balance_changed")
 			token := l.makeToken(t, guildID, func(n *auth.New) { n.Name, n.Scopes = "Shop", []string{"economy:write"} })
-			if status, body := l.call(t, l.URL, token.Secret, "POST", "/economy/adjust", `{"user_id":"`+mara+`","delta":500,"reason":"order"}`); status != 200 {
+			if status, body := l.call(t, l.URL, token.Secret, "POST", "/economy/adjust",
+				`{"user_id":"`+mara+`","delta":500,"reason":"order"}`); status != 200 {
 				t.Fatal(body)
 			}
 			b := newTab(t, l.site, way.scripts)

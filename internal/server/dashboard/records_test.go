@@ -37,7 +37,8 @@ func TestFindLeadsToTheOneHit(t *testing.T) {
 	for q, want := range map[string]string{
 		"12": g("cases", "case-"+guildID), "#12": g("cases", "case-"+guildID), "case-" + guildID: g("cases", "case-"+guildID),
 		"t12": g("tickets", "ticket-"+guildID), "T12": g("tickets", "ticket-"+guildID), "ticket-" + guildID: g("tickets", "ticket-"+guildID),
-		mara: g("members", mara), "<@" + mara + ">": g("members", mara), "<@!5>": g("members", "5"), "999999999999999999": g("members", "999999999999999999"),
+		mara: g("members", mara), "<@" + mara + ">": g("members", mara), "<@!5>": g("members", "5"), "999999999999999999": g("members",
+			"999999999999999999"),
 		"order-812": g("ledger", s.entry(t, guildID)), s.entry(t, guildID): g("ledger", s.entry(t, guildID)), "mAr": g("members", mara),
 		"giveaway-" + guildID: g("giveaways", "giveaway-"+guildID), " 12 ": g("cases", "case-"+guildID),
 	} {
@@ -56,7 +57,8 @@ func TestFindLeadsToTheOneHit(t *testing.T) {
 	s.addMarcel(t)
 	find("mar").wants(200, ">Mara", ">Marcel", `id="hits"`)
 	find("12").wants(200, g("members", "12"), g("cases", "case-"+guildID))
-	for _, q := range []string{"", "nobody", "#99", "t99", "case-" + neighbourID, "ticket-" + neighbourID, "giveaway-" + neighbourID, s.entry(t, neighbourID), strings.Repeat("a", 700), wrong} {
+	for _, q := range []string{"", "nobody", "#99", "t99", "case-" + neighbourID, "ticket-" + neighbourID, "giveaway-" + neighbourID,
+		s.entry(t, neighbourID), strings.Repeat("a", 700), wrong} {
 		find(q).wants(200).lacks(`id="hits"`).harmless()
 	}
 }
@@ -68,7 +70,8 @@ func TestAMembersPageShowsWhatIsKept(t *testing.T) {
 	b := s.as(t, "manager")
 	token := s.records(t, guildID)
 	other := s.records(t, neighbourID)
-	b.get(page(guildID, "members", mara)).wants(200, "<h1><bdi>Mara", "500, number 1 of 1", "Level</dt><dd>", `href="`+page(guildID, "ledger", s.entry(t, guildID))+`">+500</a>`,
+	b.get(page(guildID, "members", mara)).wants(200, "<h1><bdi>Mara", "500, number 1 of 1", "Level</dt><dd>", `href="`+page(guildID,
+		"ledger", s.entry(t, guildID))+`">+500</a>`,
 		`href="`+page(guildID, "tokens", token.ID)+`"`, token.Preview, `href="`+page(guildID, "cases", "case-"+guildID)+`">#12</a>`,
 		`href="`+page(guildID, "tickets", "ticket-"+guildID)+`">t12</a>`, `href="`+page(guildID, "giveaways", "giveaway-"+guildID)+`"`,
 		`<a href="https://cdn.example.com/m.png" rel="noopener noreferrer nofollow">`, "shop.customer").
@@ -89,7 +92,8 @@ func TestALedgerEntryIsTraced(t *testing.T) {
 	for _, url := range []string{well.URL, ill.URL} {
 		b.endpointAt(url)
 	}
-	dbtest.Exec(t, l.DB, `UPDATE webhook_endpoints SET events = '{economy.balance_changed}', description = CASE url WHEN $1 THEN 'Mirror' ELSE $2 END`, well.URL, wrong)
+	dbtest.Exec(t, l.DB, `UPDATE webhook_endpoints
+			SET events = '{economy.balance_changed}', description = CASE url WHEN $1 THEN 'Mirror' ELSE $2 END`, well.URL, wrong)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Name, n.Scopes = "Shop", []string{"economy:write"} })
 	status, body := l.call(t, l.URL, token.Secret, "POST", "/economy/adjust",
 		`{"user_id":"`+mara+`","delta":500,"reason":"order","reference":"order-812","author_id":"5"}`)
@@ -98,7 +102,8 @@ func TestALedgerEntryIsTraced(t *testing.T) {
 	}
 	path := page(guildID, "ledger", l.entry(t, guildID))
 	l.settled(t)
-	b.get(path).wants(200, "answered 200", "answered 401", "0 before, 500 after", "Told as <code>economy.balance_changed</code>", "<bdi>Mirror</bdi>", "next <time", token.Preview,
+	b.get(path).wants(200, "answered 200", "answered 401", "0 before, 500 after", "Told as <code>economy.balance_changed</code>",
+		"<bdi>Mirror</bdi>", "next <time", token.Preview,
 		`href="`+page(guildID, "tokens", token.ID)+`"><bdi>Shop</bdi>`, `, for <a href="`+page(guildID, "members", "5")+`"`, "order-812",
 		page(guildID, "webhooks")+"/").lacks("No event is kept").harmless()
 	dbtest.Exec(t, l.DB, `DELETE FROM webhook_endpoints`)
@@ -144,11 +149,14 @@ func TestRecordsAreFiltered(t *testing.T) {
 	s.records(t, guildID)
 	for list, queries := range map[string]map[bool][]string{
 		"cases": {
-			true:  {"", "number=12", "number=%2312", "user_id=" + mara, "moderator_id=5", "type=warn", "status=active", "type=warn&status=active", "since=2026-01-01T00:00", "until=2099-01-01T00:00", "type=nothing"},
-			false: {"number=13", "user_id=5", "moderator_id=" + mara, "type=ban", "status=deleted", "since=2099-01-01T00:00", "until=2026-01-01T00:00", "page=2"},
+			true: {"", "number=12", "number=%2312", "user_id=" + mara, "moderator_id=5", "type=warn", "status=active", "type=warn&status=active",
+				"since=2026-01-01T00:00", "until=2099-01-01T00:00", "type=nothing"},
+			false: {"number=13", "user_id=5", "moderator_id=" + mara, "type=ban", "status=deleted", "since=2099-01-01T00:00",
+				"until=2026-01-01T00:00", "page=2"},
 		},
 		"tickets": {
-			true:  {"", "number=12", "number=t12", "opener_id=" + mara, "claimed_by_id=none", "category=help", "priority=normal", "status=closed", "order=activity", "status=closed&order=activity&category=help"},
+			true: {"", "number=12", "number=t12", "opener_id=" + mara, "claimed_by_id=none", "category=help", "priority=normal", "status=closed",
+				"order=activity", "status=closed&order=activity&category=help"},
 			false: {"number=13", "opener_id=5", "claimed_by_id=5", "category=x", "priority=low", "status=open", "page=2"},
 		},
 		"giveaways": {true: {"", "status=ended"}, false: {"status=active", "page=2"}},
@@ -163,9 +171,11 @@ func TestRecordsAreFiltered(t *testing.T) {
 			}
 		}
 	}
-	b.get(page(guildID, "cases")+"?number=x&since=soon&until=late").wants(422, "Write the number of a case", "Write a time in UTC", `value="soon"`)
+	b.get(page(guildID, "cases")+"?number=x&since=soon&until=late").wants(422, "Write the number of a case", "Write a time in UTC",
+		`value="soon"`)
 	b.get(page(guildID, "tickets")+"?number=x").wants(422, "Write the number of a ticket")
-	for _, list := range []string{"cases?user_id=", "cases?moderator_id=", "tickets?opener_id=", "tickets?category=", "tickets?claimed_by_id=", "giveaways?status="} {
+	for _, list := range []string{"cases?user_id=", "cases?moderator_id=", "tickets?opener_id=", "tickets?category=",
+		"tickets?claimed_by_id=", "giveaways?status="} {
 		b.get(page(guildID, list) + escape(wrong)).wants(200).harmless()
 	}
 }
@@ -175,7 +185,8 @@ func TestACasesPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.records(t, guildID)
-	s.as(t, "manager").get(page(guildID, "cases", "case-"+guildID)).wants(200, "<h1>Case 12</h1>", `href="`+page(guildID, "members", mara)+`"><bdi>Mara`,
+	s.as(t, "manager").get(page(guildID, "cases", "case-"+guildID)).wants(200, "<h1>Case 12</h1>", `href="`+page(guildID, "members",
+		mara)+`"><bdi>Mara`,
 		`href="`+page(guildID, "members", "5")+`"`, "&lt;script&gt;alert(1)", "by whom is not stored", "No event is kept").harmless()
 }
 
@@ -192,7 +203,8 @@ func TestTranscriptsAreReadByAdministrators(t *testing.T) {
 	s.records(t, guildID)
 	ticket, list := page(guildID, "tickets", "ticket-"+guildID), page(guildID, "tickets")
 	readings := func() int {
-		return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log WHERE action = 'ticket.transcript_read' AND target_id = 'ticket-' || guild_id AND guild_id = $1`, guildID)
+		return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log
+				WHERE action = 'ticket.transcript_read' AND target_id = 'ticket-' || guild_id AND guild_id = $1`, guildID)
 	}
 	manager, owner := s.as(t, "manager"), s.as(t, "owner")
 	for range 2 {
@@ -208,7 +220,8 @@ func TestTranscriptsAreReadByAdministrators(t *testing.T) {
 	operator := s.browser(t)
 	operator.post(link.Path, nil).wants(303)
 	for i, b := range []*browser{owner, owner, operator, operator} {
-		b.get(ticket).wants(200, "secret subject", "what I wrote", "at first", "between us", "taken back", "only staff", ">edited</span>", "deleted on the platform",
+		b.get(ticket).wants(200, "secret subject", "what I wrote", "at first", "between us", "taken back", "only staff", ">edited</span>",
+			"deleted on the platform",
 			`<a href="https://files.example.net/a.png?x=1" rel="noopener noreferrer nofollow">`, "at files.example.net", "20,480 bytes",
 			"its address cannot be opened", "audit log").harmless()
 		if n, want := readings(), 1+i/2; n != want {
@@ -231,7 +244,8 @@ func TestATranscriptHasPages(t *testing.T) {
 	s.records(t, guildID)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, author_type, content, created_at)
-		SELECT $1, 'ticket-' || $1, 'm' || n, 'message', 'staff', 'line ' || n || '.', now() + n * interval '1 second' FROM generate_series(1, 200) n`, guildID)
+		SELECT $1, 'ticket-' || $1, 'm' || n, 'message', 'staff', 'line ' || n || '.', now() + n * interval '1 second'
+		FROM generate_series(1, 200) n`, guildID)
 	b := s.as(t, "owner")
 	ticket := page(guildID, "tickets", "ticket-"+guildID)
 	b.get(ticket).wants(200, "what I wrote", "line 96.", `href="?page=2"`).lacks("line 97.")
@@ -248,10 +262,12 @@ func TestADrawIsVerified(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, entrant_count, entry_count)
 		VALUES ($1, 'g', 'drawing', 'frozen', 'A prize', 2, '9', now(), now(), 60, 60)`, guildID)
-	dbtest.Exec(t, s.DB, `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) SELECT $1, 'g', (1000 + n)::text FROM generate_series(1, 60) n`, guildID)
+	dbtest.Exec(t, s.DB, `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) SELECT $1, 'g', (1000 + n)::text
+			FROM generate_series(1, 60) n`, guildID)
 	b := s.as(t, "manager")
 	path := page(guildID, "giveaways", "g")
-	b.get(path).wants(200, "Nothing was drawn yet", "winners are being drawn", ">1050</bdi>", `href="?entrants=2#entrants"`).lacks(">Verify<", ">1051</bdi>")
+	b.get(path).wants(200, "Nothing was drawn yet", "winners are being drawn", ">1050</bdi>",
+		`href="?entrants=2#entrants"`).lacks(">Verify<", ">1051</bdi>")
 	b.get(path+"?entrants=2").wants(200, ">1051</bdi>", ">1060</bdi>").lacks(">1050</bdi>")
 	must(t, giveaways.Draw(t.Context(), s.DB, guildID, "g"))
 	b.get(path).wants(200, "Every prize has a winner", ">Verify<", "its time was over", "drawn, round 1")

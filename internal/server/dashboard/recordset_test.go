@@ -29,10 +29,12 @@ func (s *site) records(t testing.TB, guild string) auth.Token {
 		 VALUES ($1, 'case-' || $1, 12, $2, '5', 'warn', $3, 'api', jsonb_build_object('k', $3::text))`,
 		`INSERT INTO tickets (guild_id, id, number, opener_id, subject, category, status, closed_at, close_reason, metadata)
 		 VALUES ($1, 'ticket-' || $1, 12, $2, 'secret subject ' || $3, 'help', 'closed', now(), $3, jsonb_build_object('k', $3::text))`,
-		`INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, winners, channel_id, starts_at, ends_at, ended_at, entrant_count, entry_count)
+		`INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, winners, channel_id,
+				starts_at, ends_at, ended_at, entrant_count, entry_count)
 		 VALUES ($1, 'giveaway-' || $1, 'ended', $3, $3, 1, ARRAY[$2], '9', now(), now(), now(), 1, 3)`,
 		`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) SELECT $1, 'giveaway-' || $1, $2, 3 WHERE $3 <> ''`,
-		`INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, original_content, edited_at, attachments, created_at)
+		`INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content,
+				original_content, edited_at, attachments, created_at)
 		 SELECT $1, 'ticket-' || $1, 'message-' || $1, 'message', false, $2, 'opener', 'what I wrote ' || $3, 'at first ' || $3, now(),
 		        jsonb_build_array(jsonb_build_object('name', $3::text, 'url', 'https://files.example.net/a.png?x=1', 'size', 20480),
 		                          jsonb_build_object('name', 'bad', 'url', 'javascript:alert(1)')), now() - interval '3 minutes'`,
@@ -83,6 +85,7 @@ func (s *site) drawn(t testing.TB) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, entrant_count, entry_count)
 		VALUES ($1, 'g', 'drawing', 'frozen', 'A prize', 2, '9', now(), now(), 60, 60)`, guildID)
-	dbtest.Exec(t, s.DB, `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) SELECT $1, 'g', (1000 + n)::text FROM generate_series(1, 60) n`, guildID)
+	dbtest.Exec(t, s.DB, `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) SELECT $1, 'g', (1000 + n)::text
+			FROM generate_series(1, 60) n`, guildID)
 	must(t, giveaways.Draw(t.Context(), s.DB, guildID, "g"))
 }

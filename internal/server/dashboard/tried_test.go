@@ -21,16 +21,20 @@ func TestWhatWasTriedIsAView(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		WITH ev AS (
 			INSERT INTO webhook_events (guild_id, id, type, payload)
-			SELECT $1, 'v' || n, (ARRAY['case.created', 'case.updated', 'ticket.opened', 'xp.level_up', 'xp.level_down', 'guild.updated'])[1 + n % 6], '{}'
+			SELECT $1, 'v' || n, (ARRAY['case.created', 'case.updated', 'ticket.opened', 'xp.level_up', 'xp.level_down', 'guild.updated'])[1 + n %
+				6], '{}'
 			FROM generate_series(1, 120) n RETURNING guild_id, id, type
 		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, response_class, attempts, created_at)
 		SELECT guild_id, $2, id, type, CASE type WHEN 'case.created' THEN 'delivered' WHEN 'case.updated' THEN 'failed' ELSE 'pending' END, false,
-		       CASE type WHEN 'case.created' THEN '2xx' WHEN 'case.updated' THEN '4xx' WHEN 'ticket.opened' THEN '5xx' WHEN 'xp.level_up' THEN 'none' WHEN 'xp.level_down' THEN '3xx' END,
+		       CASE type WHEN 'case.created' THEN '2xx' WHEN 'case.updated' THEN '4xx' WHEN 'ticket.opened' THEN '5xx' WHEN 'xp.level_up' THEN
+		       	'none' WHEN 'xp.level_down' THEN '3xx' END,
 		       CASE type WHEN 'guild.updated' THEN 0 ELSE 1 END, now() - ltrim(id, 'v')::integer * interval '1 minute'
 		FROM ev`, guildID, one[strings.LastIndex(one, "/")+1:])
-	const tried, all, waiting = `?view=tried#deliveries" aria-current="true"`, `?view=all#deliveries" aria-current="true"`, `">guild.updated</a>`
+	const waiting = `">guild.updated</a>`
+	const tried, all = `?view=tried#deliveries" aria-current="true"`, `?view=all#deliveries" aria-current="true"`
 	b.get(one).wants(200, all, waiting)
-	b.get(one+"?view=tried").wants(200, tried, ">case.created</a>", ">case.updated</a>", ">ticket.opened</a>", ">xp.level_up</a>", ">xp.level_down</a>", "view=tried").lacks(waiting)
+	b.get(one+"?view=tried").wants(200, tried, ">case.created</a>", ">case.updated</a>", ">ticket.opened</a>", ">xp.level_up</a>",
+		">xp.level_down</a>", "view=tried").lacks(waiting)
 	dbtest.Exec(t, s.DB, `UPDATE webhook_schedule SET failing_since = now(), failures = 3`)
 	b.get(one).wants(200, tried).lacks(waiting)
 	b.get(one+"?view=all").wants(200, all, waiting)
@@ -63,7 +67,8 @@ func TestWhatWaitsSaysForWhat(t *testing.T) {
 	dbtest.Exec(t, s.DB, `UPDATE webhook_schedule SET failures = 5, blocks = 1, blocked_until = now() + interval '1 hour'`)
 	dbtest.Exec(t, s.DB, `
 		WITH ev AS (
-			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'v' || n, 'case.created', '{}' FROM generate_series(1, 5) n RETURNING guild_id, id, type
+			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'v' || n, 'case.created', '{}' FROM generate_series(1, 5) n
+				RETURNING guild_id, id, type
 		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type, fresh, due_at)
 		SELECT guild_id, $2, 'd' || id, id, type, false, now() + interval '2 hours' FROM ev`, guildID, id)
 	b.get(one+"/deliveries/dv1").wants(200, "It waits for the endpoint, which is failing and is tried next at <time")
@@ -81,8 +86,10 @@ func TestARefusalSaysWhy(t *testing.T) {
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address, message, required_scope)
 		VALUES ($1, 'request-1', now(), '', 'listCases', 403, 'insufficient_scope', '203.0.113.9', $2, 'cases:read')`, guildID, wrong)
 	b := s.as(t, "manager")
-	b.get(page(guildID, "requests")).wants(200, "<details><summary>Why", "&lt;script&gt;alert(1)", "It needs the scope <code>cases:read</code>").harmless()
+	b.get(page(guildID, "requests")).wants(200, "<details><summary>Why", "&lt;script&gt;alert(1)",
+		"It needs the scope <code>cases:read</code>").harmless()
 	b.get(page(guildID, "requests")+"?request_id=request-1").wants(200, "<details open><summary>Why")
-	b.get(page(guildID, "requests")+"?request_id=request-2").wants(200, "none of the refusals of seven days; only refusals are kept").lacks("No refusal that is kept fits")
+	b.get(page(guildID, "requests")+"?request_id=request-2").wants(200,
+		"none of the refusals of seven days; only refusals are kept").lacks("No refusal that is kept fits")
 	b.get(page(guildID, "requests")+"?code=x").wants(200, "No refusal that is kept fits")
 }

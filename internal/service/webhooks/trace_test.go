@@ -36,11 +36,13 @@ func TestATraceHoldsTheEventsOfOneRecord(t *testing.T) {
 			VALUES ($1, $2, $3, $4, convert_to('{"data":' || $5 || '}', 'UTF8'))`, e.guild, id, e.typ, e.at, e.data)
 	}
 	dbtest.Exec(t, d, `
-		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ('1', 'here', 'https://here.test/', '{}', '', '')`)
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ('1', 'here', 'https://here.test/', '{}', '',
+			'')`)
 	dbtest.Exec(t, d, `
 		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, state)
 		SELECT guild_id, e || id, e, id, type, 'held' FROM webhook_events, unnest('{gone,here}'::text[]) e`)
-	dbtest.Exec(t, d, `INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) SELECT guild_id, 's', id, occurred_at FROM webhook_events`)
+	dbtest.Exec(t, d, `INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) SELECT guild_id, 's', id, occurred_at
+			FROM webhook_events`)
 	for _, c := range []struct {
 		family, id string
 		instants   []time.Time
@@ -78,7 +80,8 @@ func TestATraceReadsByIndexes(t *testing.T) {
 	dbtest.Fill(t, d, `
 		INSERT INTO webhook_events (guild_id, id, type, payload)
 		SELECT '1', lpad(to_hex(i), 8, '0') || '-0000-7', 'case.created', '{}' FROM generate_series(1, 20000) i`, `
-		INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type) SELECT '1', 'w', 'd' || id, id, type FROM webhook_events`, `
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type) SELECT '1', 'w', 'd' || id, id, type FROM
+			webhook_events`, `
 		INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome)
 		SELECT '1', id, 1, now(), 1, 'delivered' FROM webhook_deliveries`, `
 		INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) SELECT '1', 's', id, now() FROM webhook_events`,
