@@ -61,7 +61,7 @@ func TestReliability(t *testing.T) {
 func sectionsOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	reference := regexp.MustCompile(`RELIABILITY\.md, (?s:(.+?))\.(?:\s|$)`)
+	reference := regexp.MustCompile(`RELIABILITY\.md,\s(?s:(.+?))\.(?:\s|$)`)
 	for _, path := range testFiles(t) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
