@@ -22,7 +22,7 @@ WHERE loaded.n <= 100000 AND wallets.guild_id = loaded.guild_id AND wallets.user
 
 INSERT INTO giveaways (guild_id, id, status, prize, winner_count, entrant_count, entry_count, channel_id, message_id, starts_at, ends_at)
 SELECT '402187554310020096', 'giveaway-' || n, 'active', 'A prize', 100, many, many, '9', '9', now() - interval '1 day', now() + interval '1 day'
-FROM (VALUES (0), (1), (2), (50), (51), (52), (60), (61), (62), (99)) g (n), (SELECT count(*) AS many FROM entrants) e;
+FROM (VALUES (0), (1), (2), (50), (51), (52), (60), (61), (62), (70), (71), (72), (80), (81), (82), (99)) g (n), (SELECT count(*) AS many FROM entrants) e;
 
 INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entered_at)
 SELECT guild_id, giveaways.id, user_id, now() - interval '1 hour' FROM giveaways, entrants;
@@ -34,8 +34,8 @@ UPDATE giveaways
 SET status = 'ended', pot = 'frozen', ends_at = now(), ended_at = now(), rounds = 1, winners = (SELECT array_agg(user_id) FROM (SELECT user_id FROM entrants LIMIT 100) w)
 WHERE id = 'giveaway-99';
 
-INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, entry_count, past_winners, excluded, drawn, replaced, winners)
-SELECT guild_id, id, 1, sha256('seed'), sha256('entries'), entry_count, '{}', '{}', winners, '{}', winners FROM giveaways WHERE id = 'giveaway-99';
+INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, entry_count, excluded, drawn, replaced)
+SELECT guild_id, id, 1, sha256('seed'), sha256('entries'), entry_count, '{}', winners, '{}' FROM giveaways WHERE id = 'giveaway-99';
 
 INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
 SELECT '402187554310020096', 'work-' || n, 'post_message', 'ticket-50', 'e', now(), now() + interval '1 day' FROM generate_series(0, 9) n;

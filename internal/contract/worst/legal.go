@@ -173,8 +173,12 @@ func (f *filler) grow(name string, s *openapi3.Schema, example any) any {
 		}
 		n := len(v)
 		if s.MaxItems != nil && s.Items.Value.Enum == nil {
-			n = min(int(*s.MaxItems), f.items)
+			n = int(*s.MaxItems)
 		}
+		if name == "records" { // each is of another thing
+			n = min(n, len(v))
+		}
+		n = min(n, f.items)
 		f.most = max(f.most, n)
 		list := make([]any, n)
 		for i := range list {
@@ -244,7 +248,8 @@ func (f *filler) text(name string, s *openapi3.Schema, example string) any {
 	case s.Format == "date-time":
 		return f.now.Add(-48 * time.Hour).UTC().Format(time.RFC3339Nano)
 	case name == "url":
-		return "https://127.0.0.1/" + strings.Repeat("x", 2000)
+		const host = "https://127.0.0.1/"
+		return host + strings.Repeat("x", int(*s.MaxLength)-len(host))
 	case s.MaxLength == nil, s.Enum != nil, strings.HasSuffix(name, "id"), name == "name", name == "stream", name == "timezone":
 		if example == "" {
 			return nil
