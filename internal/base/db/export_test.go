@@ -26,7 +26,7 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 	return h.check(ctx, pool)
 }
 
-// ExpandWith is Expand, and CheckSchema after it, of a program with these migrations.
+// ExpandWith runs Expand and then CheckSchema, like a program with the migrations in files.
 func ExpandWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Schema, error) {
 	h, err := readHistory(files)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestASweepGoesThroughAllGuilds(t *testing.T) {
 	if err := sweep.Run(t.Context(), d); !errors.Is(err, broken) {
 		t.Errorf("it ends with %v", err)
 	}
-	left(9) // seven rows of the guild that fails, and two that cannot be worked on
+	left(9) // left are seven rows of the failing guild, and two rows that Sweep cannot process
 	dbtest.Exec(t, d, `DELETE FROM todo WHERE guild_id = '2'`)
 	sweep.Look = 1
 	if err := sweep.Run(t.Context(), d); err != nil {
