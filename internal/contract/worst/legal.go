@@ -73,7 +73,7 @@ func (f *filler) queries(path string, op *openapi3.Operation) map[string]string 
 		case p.Name == "per_page":
 			pages.Set(p.Name, fmt.Sprint(int(*s.Max)))
 		case strings.HasSuffix(p.Name, "_ids"):
-			ids := make([]string, 100) // as many as their description allows
+			ids := make([]string, 100) // the maximum of ids that the API document allows
 			for i := range ids {
 				ids[i] = f.member()
 			}
