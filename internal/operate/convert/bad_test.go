@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 )
 
-// zipped is a zip with these entries and comment.
+// zipped returns a zip with the given entries and comment.
 func zipped(t testing.TB, comment string, entries ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -361,7 +361,7 @@ func TestAValueHasABoundAndAZipNone(t *testing.T) {
 		"is longer than 64 MiB") {
 		t.Errorf("a long value: %v", r.err)
 	}
-	// A thousandfold, and a few lines at a time.
+	// First with entries that compress a thousandfold, then with short lines.
 	if r := of(t, Options{From: "discord-tickets"}, "a.zip", long(60<<20)); r.err != nil {
 		t.Errorf("a zip that is packed well: %v", r.err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// casesOf are the cases of a table of user, type, time and end.
+// casesOf returns the cases of a table with user, type, time and end.
 func casesOf(t *testing.T, o Options, rows string) (map[string]caseRecord, result) {
 	t.Helper()
 	o.From, o.Record, o.Guild, o.Moderator = "csv", "case", g1, mo
@@ -60,20 +60,20 @@ func TestWhatIsOverComesInAsOver(t *testing.T) {
 func TestAnUnbanEndsEveryBanBeforeIt(t *testing.T) {
 	t.Parallel()
 	all, r := casesOf(t, Options{}, strings.Join([]string{
-		ada + ",unban,2024-03-01 00:00:00,,Appeal", // 1: comes before its ban in the file
+		ada + ",unban,2024-03-01 00:00:00,,Appeal", // 1: before its ban in the file
 		ada + ",ban,2024-01-01 00:00:00,,",         // 2
-		ada + ",ban,2024-02-01 00:00:00,,",         // 3: before 1 as well
-		ada + ",ban,2024-04-01 00:00:00,,",         // 4: after it
+		ada + ",ban,2024-02-01 00:00:00,,",         // 3: also before 1
+		ada + ",ban,2024-04-01 00:00:00,,",         // 4: after 1
 		ada + ",mute,2024-02-15 00:00:00,2025-01-01 00:00:00,",
 		bo + ",ban,2024-02-20 00:00:00,,",                    // 6: another member
-		bo + ",unmute,2024-03-01 00:00:00,,",                 // 7: there is no mute
-		cy + ",ban,2024-01-01 00:00:00,2024-01-15 00:00:00,", // 8: over before 9
+		bo + ",unmute,2024-03-01 00:00:00,,",                 // 7: there is no mute to end
+		cy + ",ban,2024-01-01 00:00:00,2024-01-15 00:00:00,", // 8: ended before 9
 		cy + ",unban,2024-03-01 00:00:00,,",                  // 9
 		dee + ",timeout,2024-01-01 00:00:00,2024-12-01 00:00:00,",
 		dee + ",unmute,2024-02-01 00:00:00,,", // 11
-		dee + ",unmute,2024-02-02 00:00:00,,", // 12: the second
+		dee + ",unmute,2024-02-02 00:00:00,,", // 12: the second unmute
 		mo + ",ban,2024-01-01 00:00:00,2024-03-01 00:00:00,",
-		mo + ",unban,2024-03-01 00:00:00,,", // 14: at the very end of 13
+		mo + ",unban,2024-03-01 00:00:00,,", // 14: exactly at the end of 13
 	}, "\n"))
 	for id, want := range map[string]string{
 		"csv-2": "revoked 2024-03-01T00:00:00Z", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",
@@ -101,7 +101,8 @@ func TestAnUnbanEndsEveryBanBeforeIt(t *testing.T) {
 	}
 }
 
-// An unban that ended a ban is kept, in the ban's status: a strict conversion takes it.
+// An unban that ended a ban is stored in the ban's status, so a conversion with --strict accepts
+// it.
 func TestAnUnbanThatEndedABanIsNoChange(t *testing.T) {
 	t.Parallel()
 	file := `{"cases":[
@@ -135,7 +136,7 @@ func TestWhatIsInForceHoldsNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, r := casesOf(t, Options{InForce: path}, strings.Join([]string{
-		ada + ",mute,2024-02-01 00:00:00,,", // 1: the last
+		ada + ",mute,2024-02-01 00:00:00,,", // 1: the last mute
 		ada + ",mute,2024-01-01 00:00:00,,",
 		bo + ",mute,2024-01-01 00:00:00,,", // 3
 		cy + ",ban,2024-01-01 00:00:00,,",  // 4
@@ -167,7 +168,7 @@ func TestWhatIsInForceHoldsNow(t *testing.T) {
 			t.Errorf("%q: %v, want %q", row, r.err, want)
 		}
 	}
-	// The mute of the fixture, as the document has it.
+	// The mute of the fixture, as in the document.
 	if err := os.WriteFile(path, []byte("user_id,type,expires_at\n"+bo+",mute,2030-01-01 00:00:00\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestCasesKeepTheirNumbersOrGetTheGuildsNextOnes(t *testing.T) {
 	if strings.Contains(r.ok(t), `"number"`) {
 		t.Errorf("got %s", r.out)
 	}
-	// Two files of cases without numbers count on.
+	// The numbers of cases without numbers continue in the second file.
 	r = of(t, Options{From: "csv", Record: "case", Guild: g1}, "a.csv", "user,type\n"+ada+",warn\n", "b.csv", "user,type\n"+bo+",warn\n")
 	if out := r.ok(t); !strings.Contains(out, `"id":"csv-1"`) || !strings.Contains(out, `"id":"csv-2"`) {
 		t.Errorf("got %s", out)

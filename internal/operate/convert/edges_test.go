@@ -40,7 +40,7 @@ func TestAReportShowsValuesThatAreShort(t *testing.T) {
 	}
 }
 
-// A table may have any number of columns.
+// A table may have any number of columns, but a report counts at most a thousand paths separately.
 func TestAReportTellsAThousandPathsApart(t *testing.T) {
 	t.Parallel()
 	for _, columns := range []int{1000, 1001, 1500} {
@@ -87,7 +87,7 @@ func TestWhatStandsWhereAListHasToBeIsNoList(t *testing.T) {
 			t.Errorf("%s: %v", list, r.err)
 		}
 	}
-	// An object without a place is one thing without a place.
+	// An object without a place in a guild file counts as one value.
 	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"player":{"a":1,"b":{"c":2}},`+players(player(quoted(ada), 1))[1:])
 	if r.ok(t); r.report.NoPlace["/player"] != 1 {
 		t.Errorf("no place: %v", r.report.NoPlace)
@@ -121,7 +121,7 @@ func TestWhatSaysNothingIsNotUnknown(t *testing.T) {
 			t.Errorf("%s: unknown is %v, and listed %s", text, r.report.Unknown, r.lost)
 		}
 	}
-	// A value in which the input breaks off is none.
+	// A value that is cut off by the end of the input does not count as a value.
 	r := of(t, Options{From: "mee6", Guild: g1}, "a.json", `{"players":"x`)
 	if r.err == nil || r.err.Error() != "a.json: line 1: ends too early; fetch the file again" {
 		t.Errorf("cut: %v", r.err)

@@ -43,7 +43,7 @@ func TestTheGuildMayBeLeftOutWhereTheFilesNameOne(t *testing.T) {
 	if _, ok := errors.AsType[*UsageError](r.err); ok {
 		t.Error("files of another guild are wrong usage; they are bad input")
 	}
-	// A community that has moved.
+	// The community has moved to another guild.
 	r = of(t, Options{From: "mee6", SourceGuild: b, Guild: a}, "a.json", page(b, ada))
 	same(t, "moved", r.ok(t), levelLine(ada, 1))
 	r = of(t, Options{From: "discord-giveaways", SourceGuild: g1}, "a.json", "["+giveaway("1", "")+","+strings.Replace(giveaway("2", ""), g1,
@@ -98,8 +98,8 @@ func TestStandardInputIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 	}
 }
 
-// A file that is none, such as what a shell gives for <(…), is read like standard input;
-// it is kept only where it has to be read again.
+// A path that is not a regular file, such as the pipe of a shell's <(…), is read like standard
+// input; its content is copied only if the format has to read it twice.
 func TestAPipeWithANameIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -118,7 +118,7 @@ func TestAPipeWithANameIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 	}
 }
 
-// failing is a writer that takes so many bytes.
+// failing is a writer that fails after n bytes.
 type failing struct{ n int }
 
 func (f *failing) Write(p []byte) (int, error) {
@@ -128,7 +128,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stages keeps how much had left after each write.
+// stages stores how much was written after each write.
 type stages struct {
 	bytes.Buffer
 	ends []int
@@ -140,8 +140,8 @@ func (s *stages) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A conversion that is killed says nothing any more. The bytes that it has sent into a
-// pipe end within a record, which an import refuses.
+// A conversion that is killed cannot write an error. The bytes that it has written to a pipe end
+// inside a record, so an import refuses them.
 func TestWhatLeavesBeforeTheEndStopsWithinARecord(t *testing.T) {
 	t.Parallel()
 	var list []string
@@ -289,13 +289,13 @@ func TestRedsFilesAreToldByWhatIsInThem(t *testing.T) {
 	if r.report.NoPlace["/384734293238749/GUILD/*/currency"] != 1 {
 		t.Errorf("the currency: %v", r.report.NoPlace)
 	}
-	// Settings stand before the first record, wherever the file has them.
+	// The settings record comes before the other records, wherever the settings are in the file.
 	r = of(t, Options{From: "red", Settings: true}, "a.json", bank(false))
 	same(t, "with settings", r.ok(t), `{"record":"settings","guild_id":"`+g1+`","economy":{"currency_name":"shells"}}`+"\n"+walletLine(ada,
 		7)+walletLine(cy, 0))
 	r = of(t, Options{From: "red", SourceGuild: "global", Guild: g1}, "a.json", bank(true))
 	same(t, "a global bank", r.ok(t), walletLine(bo, 5))
-	// As it was kept before schema 2.
+	// In the form from before schema 2.
 	r = of(t, Options{From: "red"}, "a.json", `{"1354799444":{"GUILD":{"`+g1+`":{"cases":{"4":{"action_type":"kick","user":"`+ada+
 		`","created_at":1700000000.25}}}}}}`)
 	if !strings.Contains(r.ok(t), `"id":"red-4","number":4,`) || !strings.Contains(r.out, `"created_at":"2023-11-14T22:13:20.250Z"`) {
@@ -362,8 +362,8 @@ func TestTicketsOfDiscordTickets(t *testing.T) {
 	}
 }
 
-// Beside a member that is mapped, what the table doesn't name is unknown: a real export
-// may hold there what nobody has seen yet.
+// A member next to a mapped one that the table does not name is reported as unknown, because a real
+// export may contain data there.
 func TestMembersBesideAMappedOneAreUnknown(t *testing.T) {
 	t.Parallel()
 	thread := func(closer string) result {
@@ -441,7 +441,7 @@ func TestGiveawaysThatRunComeOnlyWhenAskedFor(t *testing.T) {
 		giveaway("1", `,"hostedBy":"`+mo+`","winnerIds":["`+ada+`","`+ada+`","0","`+bo+`"]`),
 		giveaway("2", `,"ended":false,"endAt":1800000000000,"hostedBy":"<@!`+mo+`>"`),
 		giveaway("3", `,"ended":false,"endAt":1800000000000,"pauseOptions":{"isPaused":true},"hostedBy":"ada#0001"`),
-		giveaway("4", `,"ended":false`), // its time is over
+		giveaway("4", `,"ended":false`), // its end is past
 		giveaway("5", `,"endAt":null,"ended":false`),
 		strings.Replace(giveaway("6", ""), `"winnerCount":1`, `"winnerCount":101`, 1),
 		strings.Replace(giveaway("7", ""), "A hat", " ", 1),
@@ -486,8 +486,8 @@ func TestAllNotesOfACaseOfZeppelinAreItsReason(t *testing.T) {
 	}
 }
 
-// The package never runs what it reads, and nothing leaves the machine: it has no means
-// for either. It starts no program, opens no connection and knows no database.
+// The package never runs what it reads and sends nothing: its imports contain no package that
+// starts programs, opens connections or uses a database.
 func TestThePackageCanReachNothingButFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -535,7 +535,7 @@ func TestWhatHasAnIdOfThePlatformIsDatedByItWhereNothingElseIs(t *testing.T) {
 	}
 }
 
-// A player of another guild is passed over, and those behind it on its page are not.
+// A player of another guild is skipped, and the players after it on the page are not.
 func TestAPageOfMee6GoesOnBehindAPlayerOfAnotherGuild(t *testing.T) {
 	t.Parallel()
 	player := func(user, guild string) string {
@@ -548,7 +548,7 @@ func TestAPageOfMee6GoesOnBehindAPlayerOfAnotherGuild(t *testing.T) {
 	}
 }
 
-// The report has the digest and the size of a data.json that was unpacked.
+// The report has the digest and the size of an unpacked data.json.
 func TestTheReportOfTicketsBotKnowsAFileThatWasUnpacked(t *testing.T) {
 	t.Parallel()
 	data := `{"guild_id":` + g1 + `,"tickets":[{"id":1,"guild_id":` + g1 + `,"user_id":` + ada + `,"open":true,"open_time":"2024-01-01T00:00:00Z"}]}`

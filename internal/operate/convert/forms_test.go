@@ -209,7 +209,7 @@ func TestANumberWithTwoReadingsAsksForItsDecimals(t *testing.T) {
 			t.Errorf("%s: %v", cell, r.err)
 		}
 	}
-	for cell, want := range map[string][2]int64{ // by --decimal . and --decimal ,
+	for cell, want := range map[string][2]int64{ // with --decimal . and with --decimal ,
 		"1.250": {1, 1250}, "12,5": {-1, 12}, `"1,250"`: {1250, 1}, "1 250": {1250, 1250}, "1\u00a0250": {1250, 1250}, "1\u202f250": {1250, 1250},
 		`"2.500,00"`: {-1, 2500}, `"2,500.00"`: {2500, -1}, "1250": {1250, 1250},
 	} {

@@ -20,14 +20,14 @@ const (
 
 var june = time.Date(2024, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// result is what a conversion left.
+// result is the output of a conversion.
 type result struct {
 	out, lost string
 	report    *Report
 	err       error
 }
 
-// converted converts files that are there.
+// converted converts existing files.
 func converted(t *testing.T, o Options, paths ...string) result {
 	t.Helper()
 	if o.At.IsZero() {
@@ -44,12 +44,12 @@ func converted(t *testing.T, o Options, paths ...string) result {
 	return result{out.String(), lost.String(), report, err}
 }
 
-// noted keeps a report.
+// noted returns a function that stores a report.
 func noted(report **Report) func(*Report) error {
 	return func(r *Report) error { *report = r; return nil }
 }
 
-// of converts files with these contents, by name.
+// of converts files with the given names and contents.
 func of(t *testing.T, o Options, files ...string) result {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func of(t *testing.T, o Options, files ...string) result {
 	return r
 }
 
-// relative is an error that names files without their folder.
+// relative is an error with file names without their folder.
 type relative struct {
 	error
 	dir string
@@ -77,7 +77,7 @@ type relative struct {
 func (r relative) Error() string { return strings.ReplaceAll(r.error.Error(), r.dir+"/", "") }
 func (r relative) Unwrap() error { return r.error }
 
-// ok is the records after the guild's, a line each.
+// ok returns the records after the guild's record, one per line.
 func (r result) ok(t *testing.T) string {
 	t.Helper()
 	if r.err != nil {

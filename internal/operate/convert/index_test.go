@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// indexed is an entry of testdata/index.json: a call and what comes of it.
+// indexed is an entry of testdata/index.json: a command line and its result.
 type indexed struct {
 	Name             string
 	Args, Files      []string
@@ -30,7 +30,7 @@ func index(t testing.TB) []indexed {
 	return all
 }
 
-// options are those that a command line gives.
+// options returns the options of the command line.
 func (c *indexed) options(t testing.TB) Options {
 	t.Helper()
 	var o Options

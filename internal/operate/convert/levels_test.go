@@ -131,13 +131,14 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 			t.Errorf("%v: %d levels differ", c, r.report.LevelsThatDiffer)
 		}
 	}
-	// Kept XP say another level here than there, or the same.
+	// Kept XP may mean another level in Guildhall's curve, or the same level.
 	r := lurkr(Options{XP: "keep"}, member(ada, 425, 3), member(bo, 425, 4), member(cy, 425, 3))
 	same(t, "keep", r.ok(t), levelLine(ada, 425)+levelLine(bo, 425)+levelLine(cy, 425))
 	if r.report.LevelsThatDiffer != 1 {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
 	}
-	// Where no level is stated, or the XP are those of one level, nothing can differ.
+	// If the source states no level, or the XP are those within one level, there is nothing to
+	// compare.
 	for from, text := range map[string]string{
 		"arcane": `[{"userId":"` + ada + `","xp":90,"level":14}]`, "tatsu": `{"rankings":[{"user_id":"` + ada + `","score":5000}]}`,
 	} {
@@ -149,7 +150,7 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 	if same(t, "without XP", r.ok(t), levelLine(ada, xpAtLevel(3))); r.report.LevelsThatDiffer != 0 {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
 	}
-	// A level that costs nothing has no way to the next.
+	// If a level costs nothing, no XP are needed for the next level.
 	r = lurkr(Options{Curve: "total:100"}, member(ada, 150, 1))
 	if same(t, "no cost", r.ok(t), levelLine(ada, 100)); r.report.LevelsThatDiffer != 1 {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)

@@ -6,7 +6,7 @@ import (
 	"guildhall/internal/contract"
 )
 
-// The constants of the converters are the limits of the records that they write.
+// The constants of the converters are equal to the limits in the API document for their records.
 func TestLimitsAreTheContracts(t *testing.T) {
 	t.Parallel()
 	doc, err := contract.Document()

@@ -98,7 +98,7 @@ func TestTwoRowsWithTheNumberOfOneCaseAreAnError(t *testing.T) {
 	}
 }
 
-// A file may have names of any length and number. A report shows them short, and few.
+// A file may have any number of long names. A report shortens them and lists only a few.
 func TestAReportHasNoRoomForNamesWithoutEnd(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 1000)
@@ -136,7 +136,7 @@ func TestAMemberThatComesAgainAmongManyIsAnError(t *testing.T) {
 	of(t, Options{From: "mee6", Guild: g1}, "a.json", players(`{"id":"`+ada+`",`+many.String()+`"xp":1}`)).ok(t)
 }
 
-// An object is no list without items, and a text is no "false".
+// An object where a list is expected is an error, and so is a text where a boolean is expected.
 func TestAListThatIsNoneAndATruthThatIsNoneAreErrors(t *testing.T) {
 	t.Parallel()
 	zip := func(more string) string {
@@ -176,7 +176,7 @@ func TestACurveOfPolarisWithoutLevelsIsAnError(t *testing.T) {
 	of(t, Options{From: "polaris", Guild: g1, Curve: "mee6"}, "a.json", `{"users":{"`+ada+`":{"xp":5}},"settings":{"curve":{"1":0}}}`).ok(t)
 }
 
-// An open ticket has no use for how it was closed. Such members are counted.
+// The members of an open ticket about its closing have no meaning. Such members are counted.
 func TestWhatAStateLeavesWithoutMeaningIsCounted(t *testing.T) {
 	t.Parallel()
 	comment := `{"originalGuildId":"` + g1 + `"}`

@@ -9,7 +9,7 @@ import (
 
 const g1 = "500000000000000001"
 
-// level, wallet and the like are lines as they are expected.
+// levelLine and the functions below return expected lines of a guild file.
 func levelLine(user string, xp int64) string {
 	return fmt.Sprintf(`{"record":"level","guild_id":"%s","user_id":"%s","total_xp":%d}`+"\n", g1, user, xp)
 }
@@ -18,7 +18,7 @@ func walletLine(user string, balance int64) string {
 	return fmt.Sprintf(`{"record":"wallet","guild_id":"%s","user_id":"%s","balance":%d}`+"\n", g1, user, balance)
 }
 
-// player is one of a leaderboard.
+// player returns one player of a leaderboard.
 func player(id string, xp any) string { return fmt.Sprintf(`{"id":%s,"xp":%v,"level":0}`, id, xp) }
 
 func players(list ...string) string {
@@ -27,7 +27,7 @@ func players(list ...string) string {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// why finds a reason in a list; nil if it is not there.
+// why finds a finding by a part of its reason; nil if there is none.
 func why(list []*Finding, part string) *Finding {
 	for _, f := range list {
 		if strings.Contains(f.Why, part) {
@@ -37,7 +37,7 @@ func why(list []*Finding, part string) *Finding {
 	return nil
 }
 
-// wants fails the test unless a reason was counted so often.
+// wants fails the test unless the reason was counted count times.
 func wants(t *testing.T, list []*Finding, part string, count int64) *Finding {
 	t.Helper()
 	f := why(list, part)
@@ -123,7 +123,7 @@ func TestNobodyIsNoMember(t *testing.T) {
 			t.Errorf("%s: what was left out is %s", id, r.lost)
 		}
 	}
-	// As a moderator it is the caller's stand-in, or the guild.
+	// A missing moderator is replaced by --moderator, or by the guild's id.
 	r := of(t, Options{From: "zeppelin", Guild: g1, Moderator: mo}, "a.json", zeppelinCases(zeppelinCase(1, 4, ada, "null",
 		"2023-01-01 00:00:00")))
 	if !strings.Contains(r.ok(t), `"moderator_id":"`+mo+`"`) {
@@ -329,7 +329,7 @@ func TestATextLosesZeroBytesAndIsCutWhereItIsTooLong(t *testing.T) {
 	}
 }
 
-// thread is a document of Modmail with these members besides what it needs.
+// thread returns a document of Modmail with the required members and more.
 func thread(key, more string) string {
 	return `{"_id":"` + key + `","guild_id":"` + g1 + `","open":false,"created_at":"2024-02-03 04:05:06","closed_at":"2024-02-03 05:00:00",` +
 		`"recipient":{"id":"` + bo + `"},` + more + "}\n"
@@ -373,7 +373,7 @@ func TestAMessageThatIsTooLongGoesOnInFurtherEntries(t *testing.T) {
 			t.Errorf("entry %d is message %q of %s", i, m.ChannelMessageID, m.CreatedAt)
 		}
 	}
-	// A piece with nothing to show would be no entry.
+	// A piece that is blank would not be a valid entry.
 	if all := entries(strings.Repeat("a", 4096) + strings.Repeat(" ", 4096) + "b"); len(all) != 2 || all[1].Content != "b" {
 		t.Errorf("a blank piece: %d entries", len(all))
 	}
@@ -402,7 +402,7 @@ func TestTheFirstOfAMemberStandsAndTheOthersAreCounted(t *testing.T) {
 	if !strings.Contains(r.lost, `"xp":6`) {
 		t.Errorf("what was left out is %s", r.lost)
 	}
-	// Cases, tickets and giveaways by their ids, which an import would refuse twice.
+	// An import refuses two cases, tickets or giveaways with the same id.
 	c := zeppelinCase(1, 4, ada, "null", "2023-01-01 00:00:00")
 	r = of(t, Options{From: "zeppelin", Guild: g1}, "a.json", zeppelinCases(c, c))
 	if n := strings.Count(r.ok(t), "\n"); n != 1 {
@@ -418,7 +418,7 @@ func TestTheFirstOfAMemberStandsAndTheOthersAreCounted(t *testing.T) {
 	r = of(t, Options{From: "unbelievaboat", Guild: g1}, "a.json", `[{"user_id":"`+ada+`","cash":1,"bank":0},{"user_id":"`+ada+
 		`","cash":2,"bank":0}]`)
 	same(t, "wallets", r.ok(t), walletLine(ada, 1))
-	// A table is kept by a person, who has to say which of two rows is right.
+	// A person maintains a table, and has to decide which of two rows is right.
 	r = of(t, Options{From: "csv", Record: "wallet", Guild: g1}, "a.csv", "id,coins\n"+ada+",1\n"+bo+",1\n"+ada+",1\n")
 	if r.err == nil || r.err.Error() != `a.csv: line 4: column "id": member `+ada+
 		` comes twice, first on line 2; leave one row of each member` {
@@ -426,7 +426,7 @@ func TestTheFirstOfAMemberStandsAndTheOthersAreCounted(t *testing.T) {
 	}
 }
 
-// Rows that come twice may stand in two files: the first is named where it is another.
+// Two rows of one member may be in two files: then the error names the first file too.
 func TestARowThatComesTwiceNamesTheFileOfTheFirst(t *testing.T) {
 	t.Parallel()
 	for record, c := range map[string][2]string{

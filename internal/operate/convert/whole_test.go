@@ -16,7 +16,8 @@ import (
 	"guildhall/internal/contract"
 )
 
-// leaves calls do with every leaf of a document, by its path.
+// leaves calls do with the path of every value of a document that is neither an object nor an
+// array.
 func leaves(v any, path []string, do func(path []string)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -32,7 +33,7 @@ func leaves(v any, path []string, do func(path []string)) {
 	}
 }
 
-// told reports whether a table or a report speaks of a path.
+// told reports whether a table or a report names a path.
 func told(f *format, r *Report, path []string) bool {
 	for _, root := range f.roots {
 		p, dropped := root, root.dropped()
@@ -130,8 +131,8 @@ func wordAfter(s, mark string) string {
 	return word
 }
 
-// A member that nobody has heard of, put into each object of each fixture in turn, is
-// in the report: as unknown, or below what is known to have no place.
+// An unknown member is added to each object of each fixture in turn. The report always names it: as
+// unknown, or below a path without a place in a guild file.
 func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
 	t.Parallel()
 	for _, c := range fixtures(t) {
@@ -159,7 +160,7 @@ func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
 					r := converts()
 					delete(m, "zz_new")
 					switch {
-					case r.err != nil: // a place for records, and this is none
+					case r.err != nil: // records belong here, and the new member is not a valid record
 						if !strings.Contains(r.err.Error(), "zz_new") {
 							t.Errorf("%s: /%s: %v", name, strings.Join(path, "/"), r.err)
 						}
@@ -201,8 +202,8 @@ func objects(v any, path []string, do func(path []string, m map[string]any)) {
 	}
 }
 
-// below reports whether everything at a path has no place, or is by guilds, of which
-// a new one is another.
+// below reports whether everything below a path has no place in a guild file, or is grouped by
+// guild, where the new member counts as another guild.
 func below(f *format, path []string) bool {
 	p := f.roots[0]
 	for _, word := range path {
@@ -227,7 +228,7 @@ func counted(r result) (n int64) {
 	return n
 }
 
-// check holds what was written against the schemas, as an import does.
+// check validates the written lines with the schemas, as an import does.
 func check(t testing.TB, out string) {
 	t.Helper()
 	names := map[string]string{
@@ -247,8 +248,8 @@ func check(t testing.TB, out string) {
 	}
 }
 
-// sound fails unless a conversion of any bytes ended well: with records that are
-// legal, or with an error that has a place.
+// sound fails the test unless a conversion of arbitrary bytes ends with valid records or with an
+// error that has a place.
 func sound(t testing.TB, what string, r result, file string) {
 	t.Helper()
 	if r.err == nil {
@@ -256,7 +257,7 @@ func sound(t testing.TB, what string, r result, file string) {
 		return
 	}
 	if _, ok := errors.AsType[*UsageError](r.err); ok {
-		return // the guild is not named any more
+		return // the guild is no longer named
 	}
 	e, ok := errors.AsType[*Error](r.err)
 	if !ok || !strings.Contains(e.File, file) || strings.Contains(e.Text, "our mistake") || strings.ContainsAny(e.Error(), "\n\x00") {
@@ -312,7 +313,7 @@ func cutAnywhere(t *testing.T, c fixture, name string) {
 	}
 }
 
-// filled is a file with this content.
+// filled returns a file with the given content.
 func filled(t testing.TB, text string) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "*")
@@ -336,9 +337,8 @@ func read(t testing.TB, o Options, name string, f *os.File, others ...*Input) re
 	return result{out.String(), "", report, err}
 }
 
-// FuzzReaders holds what every reader promises: whatever it is given, it ends with
-// legal records or with an error that has a place, and it never panics.
-// RELIABILITY.md, Input.
+// FuzzReaders checks that every reader, for any input, ends with valid records or with an error
+// that has a place, and never panics. RELIABILITY.md, Input.
 func FuzzReaders(f *testing.F) {
 	all := fixtures(f)
 	for _, from := range []string{"amari", "polaris", "tatsu"} {
@@ -441,7 +441,7 @@ func TestAScannerReadsWhatTheStandardDecoderReads(t *testing.T) {
 	}
 }
 
-// iotestReader gives so many bytes at a time.
+// iotestReader returns at most a few bytes at a time.
 type iotestReader struct {
 	io.Reader
 	n int
