@@ -120,7 +120,7 @@ func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) (
 	if user != nil {
 		query, args = entryOfUser, append(args, *user)
 	} else if int64(p.Offset()) >= g.EntrantCount {
-		return nil, nil // past the end, to which Postgres would scan
+		return nil, nil // the page is after the last entry; Postgres would read all entries to find that out
 	}
 	rows, err := db.Select[entry](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list entries of giveaway", g.ID, "in guild", g.GuildID)
