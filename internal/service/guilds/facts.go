@@ -50,7 +50,7 @@ type AboutGuilds interface {
 const (
 	factsGap    = 500 * time.Millisecond // between two calls of all nodes together
 	factsPause  = time.Hour              // until a guild is asked about again
-	factsAgain  = 10 * time.Minute       // after a call that failed
+	factsAgain  = 10 * time.Minute       // until a guild is asked about again after a failed call
 	factsDay    = 24 * time.Hour         // after a refusal, and after a bot has sent the guild's data
 	factsLease  = 2 * time.Minute        // how long one worker holds a guild
 	factsQuiet  = 30 * time.Second       // after a failure that all calls would have
