@@ -10,7 +10,9 @@ import (
 
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/removal"
+	balances "guildhall/internal/service/transfer"
 )
 
 // transfer is the body of a transfer.
@@ -64,8 +66,9 @@ func TestTransferBalance(t *testing.T) {
 	api.As(t, "economy:read").Do(t, "transferBalance", transfer("42", "43", 1, "")).WantError(t, 403, "insufficient_scope")
 }
 
-// Random transfers, adjustments, calls with many adjustments, and deletions of members agree with a
-// model: a transfer moves coins and never creates any. RELIABILITY.md, Writes.
+// Random transfers, adjustments, calls with many adjustments, deletions of members and imports agree
+// with a model: a transfer moves coins and never creates any, and a reference is used once, whoever
+// used it. RELIABILITY.md, Writes.
 func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -77,10 +80,9 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 		have, used := map[string]int64{}, map[string]string{}
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			from, to, amount := member.Draw(rt, "from"), member.Draw(rt, "to"), rapid.Int64Range(1, 4).Draw(rt, "amount")
-			switch rapid.IntRange(0, 5).Draw(rt, "step") {
+			switch rapid.IntRange(0, 7).Draw(rt, "step") {
 			case 0:
-				have[to] += amount
-				api.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":"%s","delta":%d}`, to, amount)).Want(t, 200, "")
+				adjusted(t, rt, api, have, used, to, amount, named(rt, round))
 			case 1:
 				have[from] += amount
 				have[to] += amount
@@ -96,11 +98,20 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 						used[reference] = ""
 					}
 				}
-			default:
-				reference := ""
-				if rapid.Bool().Draw(rt, "named") {
-					reference = fmt.Sprintf("r%d-%d", round, rapid.IntRange(0, 2).Draw(rt, "reference"))
+			case 3:
+				have[to] = amount
+				lines := fmt.Sprintf(`{"record":"wallet","guild_id":"%s","user_id":"%s","balance":%d}`, api.Guild, to, amount)
+				if reference := named(rt, round); reference != "" {
+					lines += fmt.Sprintf("\n"+`{"record":"reference","guild_id":"%s","reference":"%s"}`, api.Guild, reference)
+					if _, spent := used[reference]; !spent {
+						used[reference] = "" // whoever used it did so elsewhere
+					}
 				}
+				if _, err := (guildfile.Update{Balances: balances.Set}).Run(t.Context(), api.DB(), strings.NewReader(lines), nil); err != nil {
+					rt.Fatal(err)
+				}
+			default:
+				reference := named(rt, round)
 				body := transfer(from, to, amount, reference)
 				earlier, repeated := used[reference]
 				repeated = repeated && reference != ""
@@ -109,7 +120,9 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 				case from == to:
 					answer.WantError(t, 400, "invalid_request")
 				case repeated && earlier == body:
-					answer.Want(t, 200, "")
+					if answer.Want(t, 200, "").Header.Get("Idempotent-Replay") != "true" {
+						rt.Fatalf("%s is made twice", body)
+					}
 				case repeated:
 					answer.WantError(t, 422, "reference_already_used")
 				case have[from] < amount:
@@ -125,6 +138,40 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// named is a reference of a round, or none.
+func named(rt *rapid.T, round int) string {
+	if rapid.Bool().Draw(rt, "named") {
+		return fmt.Sprintf("r%d-%d", round, rapid.IntRange(0, 2).Draw(rt, "reference"))
+	}
+	return ""
+}
+
+// adjusted adds to a wallet, under a reference perhaps, and holds the answer against the model.
+func adjusted(t *testing.T, rt *rapid.T, api *apitest.API, have map[string]int64, used map[string]string, user string, delta int64, reference string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"user_id":"%s","delta":%d}`, user, delta)
+	if reference == "" {
+		have[user] += delta
+		api.Do(t, "adjustBalance", body).Want(t, 200, "")
+		return
+	}
+	body = fmt.Sprintf(`{"user_id":"%s","delta":%d,"reference":"%s"}`, user, delta, reference)
+	earlier, repeated := used[reference]
+	answer := api.Do(t, "adjustBalance", body)
+	switch {
+	case repeated && earlier == body:
+		if answer.Want(t, 200, "").Header.Get("Idempotent-Replay") != "true" {
+			rt.Fatalf("%s is made twice", body)
+		}
+	case repeated:
+		answer.WantError(t, 422, "reference_already_used")
+	default:
+		have[user] += delta
+		used[reference] = body
+		answer.Want(t, 200, fmt.Sprintf(`{"data":{"balance":%d}}`, have[user]))
+	}
 }
 
 // Members who pay each other at the same moment do not deadlock, and the sum of their balances

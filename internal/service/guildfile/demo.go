@@ -121,6 +121,7 @@ func (g *demo) guild() {
 	g.put(gen.GuildFileSettings{
 		Record: "settings", GuildID: DemoGuild,
 		Economy:   &gen.GuildFileEconomy{CurrencyName: new("shells"), CurrencySymbol: new("🐚")},
+		Levelling: &gen.GuildFileLevelling{Periods: new(true)},
 		Tickets:   &gen.GuildFileTickets{RequireCloseReason: new(true), CloseAction: new(gen.GuildFileTicketsCloseAction("archive"))},
 		Timezone:  new("Europe/London"),
 		UpdatedAt: g.ago(30 * 24 * time.Hour),

@@ -13,6 +13,7 @@ import (
 
 // A member is forgotten while a sweep adds up what the member gained: the request waits for the
 // sums, and deletes them.
+// RELIABILITY.md, Guilds.
 func TestSumsThatAreBeingAddedUpAreForgotten(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
