@@ -74,7 +74,7 @@ func illegalBodies(doc *openapi3.T, op *openapi3.Operation) map[string][]byte {
 	unknown := func(n int) string {
 		var members strings.Builder
 		for i := range n {
-			fmt.Fprintf(&members, `,"unkown_%d":1`, i)
+			fmt.Fprintf(&members, `,"unknown_%d":1`, i)
 		}
 		return members.String()[min(1, members.Len()):]
 	}

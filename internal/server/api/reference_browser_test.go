@@ -103,7 +103,12 @@ func (r reference) shows(operation string) {
 // sends tries the operation out that is shown, and returns the response.
 func (r reference) sends(status string) string {
 	r.t.Helper()
-	evaluate[bool](r, `(() => { const old = find('.response-message'); if (old) old.textContent = ''; find('button[part~="btn-try"]').click(); return true })()`)
+	evaluate[bool](r, `(() => {
+		const old = find('.response-message');
+		if (old) old.textContent = '';
+		find('button[part~="btn-try"]').click();
+		return true
+	})()`)
 	r.waits(fmt.Sprintf(`find('.response-message', %q)`, status))
 	_, response, _ := strings.Cut(evaluate[string](r, `shown(find('api-request'))`), "Response Status:")
 	return response
@@ -182,7 +187,9 @@ func TestWritesAreTriedOutInABrowser(t *testing.T) {
 	api := apitest.New(t)
 	r := openReference(t, api)
 	evaluate[bool](r, fmt.Sprintf(`(() => {
-		const scheme = find('rapi-doc').resolvedSpec.securitySchemes[0]; return find('rapi-doc').setApiKey(scheme.securitySchemeId, %q) || true })()`, api.Token))
+		const viewer = find('rapi-doc');
+		return viewer.setApiKey(viewer.resolvedSpec.securitySchemes[0].securitySchemeId, %q) || true
+	})()`, api.Token))
 	r.shows("adjustBalance")
 	first := r.sends("200")
 	if second := r.sends("200"); second == first || strings.Contains(strings.ToLower(first+second), "idempotent-replay") {

@@ -8,7 +8,7 @@ import (
 )
 
 // RELIABILITY.md, Input.
-func TestTheWorstRequestIsValidatedWithinFiftyMilliseconds(t *testing.T) {
+func TestTheWorstRequestIsValidatedWithinFiftyMilliseconds(t *testing.T) { //nolint:paralleltest // it measures CPU time
 	for name, request := range worstRequests(t) {
 		least := time.Minute
 		for range 5 { // other programs empty the CPU's caches

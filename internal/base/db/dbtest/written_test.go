@@ -19,7 +19,7 @@ func (p *printer) Logf(_ string, args ...any) {
 }
 
 // A test that fails is read by people: the plans of what it ran do not bury its reason.
-func TestPlansArePrintedOnDemand(t *testing.T) {
+func TestPlansArePrintedOnDemand(t *testing.T) { //nolint:paralleltest // it sets the environment
 	d := New(t)
 	for _, asked := range []string{"", "true"} {
 		t.Setenv(plansVariable, asked)
