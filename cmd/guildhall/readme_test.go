@@ -107,7 +107,9 @@ func TestTheFirstCallsOfTheReadmeWork(t *testing.T) {
 	}
 	dir := started(t)
 	out := shell(t, dir, lines[0])
-	if answer := strings.ReplaceAll(one(t, blocks, "json"), "\n ", ""); !strings.Contains(out, strings.TrimSpace(answer)) {
+	ids := regexp.MustCompile(`"\d{15,20}"`) // the demo's members are as old as its guild
+	answer := strings.TrimSpace(strings.ReplaceAll(one(t, blocks, "json"), "\n ", ""))
+	if !strings.Contains(ids.ReplaceAllString(out, "ID"), ids.ReplaceAllString(answer, "ID")) {
 		t.Errorf("the leaderboard is %s, README.md shows %s", out, answer)
 	}
 	if again := shell(t, dir, lines[0]); again[strings.LastIndex(again, `{"data"`):] != out[strings.LastIndex(out, `{"data"`):] {

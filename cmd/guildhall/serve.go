@@ -69,7 +69,6 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	case note != "":
 		log.Warn(note)
 	}
-	log.Info("schema", "version", schema.Version, "known", db.SchemaVersion(), "migrations", whoMigrates(c.Migrate))
 	warnOfSchema(log, schema)
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
@@ -77,6 +76,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	case err != nil:
 		return err
 	}
+	log.Info("schema", "version", schema.Version, "known", db.SchemaVersion(), "migrations", whoMigrates(c.Migrate))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
