@@ -147,7 +147,11 @@ func (s Settings) check(r roles) (checked, error) {
 	if !s.apart() {
 		found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL))
 	}
-	if s.Env == "live" && s.DiscordToken == "" && !s.apart() {
+	c.DiscordToken, err = cleanSecret(s.DiscordToken)
+	found.about("GUILDHALL_DISCORD_TOKEN", err)
+	c.ClientSecret, err = cleanSecret(s.ClientSecret)
+	found.about("GUILDHALL_DISCORD_CLIENT_SECRET", err)
+	if s.Env == "live" && strings.TrimSpace(s.DiscordToken) == "" && !s.apart() {
 		found.about("GUILDHALL_DISCORD_TOKEN", errors.New("live needs the bot's token, else messages would be answered for that nobody gets; GUILDHALL_DISCORD_URL=off does without the chat platform, and GUILDHALL_DISCORD_URL=bot leaves it to your bot"))
 	}
 	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL))
@@ -303,6 +307,22 @@ func hostNames(lists []string) (map[string]bool, error) {
 		names[strings.ToLower(strings.TrimSuffix(name, "."))] = true
 	}
 	return names, nil
+}
+
+// cleanSecret returns a secret of Discord's without the white space around it, which files of
+// secrets add. It refuses what people copy along with a secret, since a call with it fails
+// as if the outcome were unknown. The error does not repeat the secret.
+func cleanSecret(secret string) (string, error) {
+	secret = strings.TrimSpace(secret)
+	switch {
+	case strings.ContainsAny(secret, "\"'`"):
+		return "", errors.New("has a quotation mark in it: write it without quotes")
+	case len(secret) > 4 && strings.EqualFold(secret[:4], "Bot "):
+		return "", errors.New("begins with Bot: write what follows it alone")
+	case strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", errors.New("has white space or a character in it that no such secret has: copy it once more")
+	}
+	return secret, nil
 }
 
 // oneOf returns an error if s is none of the choices.

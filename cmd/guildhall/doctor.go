@@ -104,8 +104,8 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 		cfg.Hosts = append(cfg.Hosts, settings.pages.Hostname())
 	}
 	cfg.ChatOff, cfg.ChatByBot = c.off(), c.byBot()
-	if c.DiscordToken != "" && !c.apart() {
-		cfg.Chat, err = chat.NewDiscord(chat.Config{Token: c.DiscordToken, URL: c.DiscordURL, Log: slog.New(slog.DiscardHandler)})
+	if settings.DiscordToken != "" && !c.apart() {
+		cfg.Chat, err = chat.NewDiscord(chat.Config{Token: settings.DiscordToken, URL: c.DiscordURL, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
