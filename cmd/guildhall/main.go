@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
@@ -205,6 +206,9 @@ func run(ctx context.Context, args []string, io streams) int {
 		// The fault's code and cause are for programs and logs.
 		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // the place is an option of the command
 		invalid = f.Kind == fault.Invalid
+	}
+	if db.ConnectionsTaken(err) {
+		text = "the database admits no more connections now, of this role or at all: try again in a moment; `guildhall doctor` says how many it admits"
 	}
 	if told := context.Cause(ctx); told != nil && !strings.Contains(text, told.Error()) {
 		text = told.Error() + ": " + text // other errors are consequences of this one

@@ -55,7 +55,7 @@ func box(setting, env string) (*seal.Box, error) {
 		}
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(raw) != seal.KeySize {
-			return nil, fmt.Errorf("a key must be base64 of %d bytes, several separated by commas: make one with `openssl rand -base64 32`", seal.KeySize)
+			return nil, fmt.Errorf("a key must be base64 of %d bytes, several separated by commas, as `openssl rand -base64 32` makes one for a new installation", seal.KeySize)
 		}
 		keys = append(keys, raw)
 	}
@@ -63,7 +63,7 @@ func box(setting, env string) (*seal.Box, error) {
 		keys = append(keys, openKey())
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("a key is needed to keep signing secrets: make one with `openssl rand -base64 32`")
+		return nil, errors.New("a key is needed to keep signing secrets: the one that the servers have; make it for a new installation alone, with `openssl rand -base64 32`")
 	}
 	return seal.New(keys...)
 }

@@ -132,5 +132,5 @@ func TestWebhooksOfAnInstallationWithoutAKey(t *testing.T) {
 		"--url", "https://192.0.2.1/", "--webhook-allow", "192.0.2.0/24",
 	}
 	call(t, "", append(add, "--env", "test")...).ok(t)
-	call(t, "", add...).refused(t, 1, "a key is needed")
+	call(t, "", add...).refused(t, 1, "a key is needed to keep signing secrets: the one that the servers have")
 }

@@ -103,3 +103,23 @@ func repeated(err error, n int) (all []error) {
 	}
 	return all
 }
+
+// A command that gets no connection says so in its own words, and what to do.
+func TestACommandWithoutAConnectionSaysSo(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	role := "few_" + strings.ToLower(rand.Text())
+	dbtest.Fill(t, d.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' CONNECTION LIMIT 0`)
+	t.Cleanup(func() { dbtest.Fill(t, d.DB, `DROP ROLE `+role) })
+	u, err := url.Parse(d.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "p")
+	for _, command := range []string{"token list --guild 1", "guild list", "migrate"} {
+		r := call(t, "", append(strings.Fields(command), "--database-url", u.String())...)
+		if r.refused(t, 1, "the database admits no more connections now"); strings.Contains(r.err, "pq:") {
+			t.Errorf("%s says %s", command, r.err)
+		}
+	}
+}

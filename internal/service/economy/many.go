@@ -171,11 +171,11 @@ func otherThan(c, was entry) error {
 	case was.ID == "":
 		return refuse("The reference was used by a change that is not here any more: before the guild moved here, or of a member who is forgotten.")
 	case member && delta:
-		return refuse("The reference is that of the ledger entry %s, which is another member's and by %d, not by %d.", was.ID, was.Delta, c.Delta)
+		return refuse("The reference is that of the ledger entry %s, which is another member's and whose delta is %d, not %d.", was.ID, was.Delta, c.Delta)
 	case member:
 		return refuse("The reference is that of the ledger entry %s, which is another member's.", was.ID)
 	case delta:
-		return refuse("The reference is that of the ledger entry %s, which is by %d, not by %d.", was.ID, was.Delta, c.Delta)
+		return refuse("The reference is that of the ledger entry %s, whose delta is %d, not %d.", was.ID, was.Delta, c.Delta)
 	}
 	return nil
 }

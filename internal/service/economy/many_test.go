@@ -232,7 +232,7 @@ func TestAdjustBalances(t *testing.T) {
 		api.Do(t, "adjustBalance", `{"user_id":"5","delta":7,"reference":"spent"}`).Want(t, 200, "")
 		a := api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"6","delta":1},{"user_id":"5","delta":8,"reference":"spent"}]}`).
 			WantError(t, 422, "reference_already_used")
-		if !strings.Contains(string(a.Body), `"body /adjustments/1: `) || !strings.Contains(string(a.Body), "by 7, not by 8") {
+		if !strings.Contains(string(a.Body), `"body /adjustments/1: `) || !strings.Contains(string(a.Body), "whose delta is 7, not 8") {
 			t.Errorf("the refusal is %s", a.Body)
 		}
 		api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"45","delta":9007199254740991},{"user_id":"45","delta":1}]}`).

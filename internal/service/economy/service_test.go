@@ -319,8 +319,8 @@ func TestReferences(t *testing.T) {
 	t.Run("are not taken by another change", func(t *testing.T) {
 		for again, differs := range map[string]string{
 			`{"user_id":"43","delta":30,"reference":"order <4711>"}`:  id + ", which is another member's.",
-			`{"user_id":"43","delta":1,"reference":"order <4711>"}`:   id + ", which is another member's and by 30, not by 1.",
-			`{"user_id":"42","delta":-99,"reference":"order <4711>"}`: id + ", which is by 30, not by -99.",
+			`{"user_id":"43","delta":1,"reference":"order <4711>"}`:   id + ", which is another member's and whose delta is 30, not 1.",
+			`{"user_id":"42","delta":-99,"reference":"order <4711>"}`: id + ", whose delta is 30, not -99.",
 		} {
 			refused := api.Do(t, "adjustBalance", again).WantError(t, 422, "reference_already_used")
 			if !strings.Contains(string(refused.Body), differs) {
