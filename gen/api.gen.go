@@ -230,6 +230,21 @@ func (e GuildFileCaseType) Valid() bool {
 	}
 }
 
+// Defines values for GuildFileDisqualificationRecord.
+const (
+	GuildFileDisqualificationRecordDisqualification GuildFileDisqualificationRecord = "disqualification"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileDisqualificationRecord enum.
+func (e GuildFileDisqualificationRecord) Valid() bool {
+	switch e {
+	case GuildFileDisqualificationRecordDisqualification:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GuildFileGiveawayRecord.
 const (
 	GuildFileGiveawayRecordGiveaway GuildFileGiveawayRecord = "giveaway"
@@ -1874,6 +1889,42 @@ type CreateWebhookEndpointRequest struct {
 // CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. It never changes.
 type CreateWebhookEndpointRequestDelivery string
 
+// Disqualification A member who may not take part in a giveaway.
+type Disqualification struct {
+	// DisqualifiedAt Since when.
+	DisqualifiedAt wire.Time `json:"disqualified_at"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// DisqualificationList One page of members who are disqualified.
+type DisqualificationList struct {
+	// Data The items of this page.
+	Data []Disqualification `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
+// DisqualifyRequest Whom to disqualify.
+type DisqualifyRequest struct {
+	// AuthorID Who disqualifies; attribution only, shown in the event.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// Undo Whether to take the disqualification back. Default false.
+	Undo *bool `json:"undo,omitempty"`
+
+	// UserIds The members.
+	UserIds []string `json:"user_ids"`
+}
+
 // EconomySettings How the guild names its currency.
 type EconomySettings struct {
 	// CurrencyName Name of the currency.
@@ -3062,6 +3113,27 @@ type GuildFileCurve struct {
 	Quadratic *int64 `json:"quadratic,omitempty"`
 }
 
+// GuildFileDisqualification A member who may not take part in a giveaway.
+type GuildFileDisqualification struct {
+	// DisqualifiedAt Since when.
+	DisqualifiedAt *wire.Time `json:"disqualified_at,omitempty"`
+
+	// GiveawayID The giveaway.
+	GiveawayID string `json:"giveaway_id"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Record Kind of the record.
+	Record GuildFileDisqualificationRecord `json:"record"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileDisqualificationRecord Kind of the record.
+type GuildFileDisqualificationRecord string
+
 // GuildFileEconomy How the guild names its currency.
 type GuildFileEconomy struct {
 	// CurrencyName Name of the currency.
@@ -4174,7 +4246,7 @@ type RecordGiveawayEntry struct {
 	// EnteredAt When the member entered.
 	EnteredAt *wire.Time `json:"entered_at,omitempty"`
 
-	// Entries Weight in the draw; 0 takes the entrant away.
+	// Entries Weight in the draw; 0 takes the entrant away where the bot runs the giveaway.
 	Entries *int64 `json:"entries,omitempty"`
 
 	// GiveawayID The giveaway.
@@ -5625,6 +5697,15 @@ type ListGiveawaysParams struct {
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// ListDisqualificationsParams defines parameters for ListDisqualifications.
+type ListDisqualificationsParams struct {
+	// Page Number of the page, from 1. A page past the end is empty.
+	Page Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page.
+	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
 // ListGiveawayDrawsParams defines parameters for ListGiveawayDraws.
 type ListGiveawayDrawsParams struct {
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5885,6 +5966,9 @@ type UpdateGiveawayJSONRequestBody = UpdateGiveawayRequest
 // CancelGiveawayJSONRequestBody defines body for CancelGiveaway for application/json ContentType.
 type CancelGiveawayJSONRequestBody = CancelGiveawayRequest
 
+// DisqualifyFromGiveawayJSONRequestBody defines body for DisqualifyFromGiveaway for application/json ContentType.
+type DisqualifyFromGiveawayJSONRequestBody = DisqualifyRequest
+
 // RerollGiveawayJSONRequestBody defines body for RerollGiveaway for application/json ContentType.
 type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 
@@ -6025,6 +6109,12 @@ type ServerInterface interface {
 	// CancelGiveaway Cancel a giveaway
 	// (POST /giveaways/{id}/cancel)
 	CancelGiveaway(ctx echo.Context, id GiveawayID) error
+	// ListDisqualifications List who is disqualified
+	// (GET /giveaways/{id}/disqualifications)
+	ListDisqualifications(ctx echo.Context, id GiveawayID, params ListDisqualificationsParams) error
+	// DisqualifyFromGiveaway Disqualify members
+	// (POST /giveaways/{id}/disqualify)
+	DisqualifyFromGiveaway(ctx echo.Context, id GiveawayID) error
 	// ListGiveawayDraws List draws
 	// (GET /giveaways/{id}/draws)
 	ListGiveawayDraws(ctx echo.Context, id GiveawayID, params ListGiveawayDrawsParams) error
@@ -6704,6 +6794,54 @@ func (w *ServerInterfaceWrapper) CancelGiveaway(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CancelGiveaway(ctx, id)
+	return err
+}
+
+// ListDisqualifications converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDisqualifications(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id GiveawayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDisqualificationsParams
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDisqualifications(ctx, id, params)
+	return err
+}
+
+// DisqualifyFromGiveaway converts echo context to params.
+func (w *ServerInterfaceWrapper) DisqualifyFromGiveaway(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id GiveawayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DisqualifyFromGiveaway(ctx, id)
 	return err
 }
 
@@ -7748,6 +7886,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/giveaways/:id", wrapper.GetGiveaway, options.OperationMiddlewares["getGiveaway"]...)
 	router.PATCH(options.BaseURL+"/giveaways/:id", wrapper.UpdateGiveaway, options.OperationMiddlewares["updateGiveaway"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/cancel", wrapper.CancelGiveaway, options.OperationMiddlewares["cancelGiveaway"]...)
+	router.GET(options.BaseURL+"/giveaways/:id/disqualifications", wrapper.ListDisqualifications, options.OperationMiddlewares["listDisqualifications"]...)
+	router.POST(options.BaseURL+"/giveaways/:id/disqualify", wrapper.DisqualifyFromGiveaway, options.OperationMiddlewares["disqualifyFromGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id/draws", wrapper.ListGiveawayDraws, options.OperationMiddlewares["listGiveawayDraws"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/end", wrapper.EndGiveaway, options.OperationMiddlewares["endGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id/entries", wrapper.ListGiveawayEntries, options.OperationMiddlewares["listGiveawayEntries"]...)
@@ -8395,6 +8535,52 @@ type CancelGiveawayResponseObject interface {
 type CancelGiveaway200JSONResponse GiveawayEnvelope
 
 func (response CancelGiveaway200JSONResponse) VisitCancelGiveawayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDisqualificationsRequestObject struct {
+	ID     GiveawayID `json:"id"`
+	Params ListDisqualificationsParams
+}
+
+type ListDisqualificationsResponseObject interface {
+	VisitListDisqualificationsResponse(w http.ResponseWriter) error
+}
+
+type ListDisqualifications200JSONResponse DisqualificationList
+
+func (response ListDisqualifications200JSONResponse) VisitListDisqualificationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisqualifyFromGiveawayRequestObject struct {
+	ID   GiveawayID `json:"id"`
+	Body *DisqualifyFromGiveawayJSONRequestBody
+}
+
+type DisqualifyFromGiveawayResponseObject interface {
+	VisitDisqualifyFromGiveawayResponse(w http.ResponseWriter) error
+}
+
+type DisqualifyFromGiveaway200JSONResponse GiveawayEnvelope
+
+func (response DisqualifyFromGiveaway200JSONResponse) VisitDisqualifyFromGiveawayResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9527,6 +9713,12 @@ type StrictServerInterface interface {
 	// CancelGiveaway Cancel a giveaway
 	// (POST /giveaways/{id}/cancel)
 	CancelGiveaway(ctx context.Context, request CancelGiveawayRequestObject) (CancelGiveawayResponseObject, error)
+	// ListDisqualifications List who is disqualified
+	// (GET /giveaways/{id}/disqualifications)
+	ListDisqualifications(ctx context.Context, request ListDisqualificationsRequestObject) (ListDisqualificationsResponseObject, error)
+	// DisqualifyFromGiveaway Disqualify members
+	// (POST /giveaways/{id}/disqualify)
+	DisqualifyFromGiveaway(ctx context.Context, request DisqualifyFromGiveawayRequestObject) (DisqualifyFromGiveawayResponseObject, error)
 	// ListGiveawayDraws List draws
 	// (GET /giveaways/{id}/draws)
 	ListGiveawayDraws(ctx context.Context, request ListGiveawayDrawsRequestObject) (ListGiveawayDrawsResponseObject, error)
@@ -10615,6 +10807,80 @@ func (sh *strictHandler) CancelGiveaway(ctx echo.Context, id GiveawayID) error {
 		return err
 	} else if validResponse, ok := response.(CancelGiveawayResponseObject); ok {
 		return validResponse.VisitCancelGiveawayResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListDisqualifications operation middleware
+func (sh *strictHandler) ListDisqualifications(ctx echo.Context, id GiveawayID, params ListDisqualificationsParams) error {
+	var request ListDisqualificationsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDisqualifications(ctx.Request().Context(), request.(ListDisqualificationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDisqualifications")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDisqualificationsResponseObject); ok {
+		return validResponse.VisitListDisqualificationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DisqualifyFromGiveaway operation middleware
+func (sh *strictHandler) DisqualifyFromGiveaway(ctx echo.Context, id GiveawayID) error {
+	var request DisqualifyFromGiveawayRequestObject
+
+	request.ID = id
+
+	var body DisqualifyFromGiveawayJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DisqualifyFromGiveaway(ctx.Request().Context(), request.(DisqualifyFromGiveawayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DisqualifyFromGiveaway")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DisqualifyFromGiveawayResponseObject); ok {
+		return validResponse.VisitDisqualifyFromGiveawayResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -107,3 +107,16 @@ CREATE TABLE giveaway_draws (
     PRIMARY KEY (guild_id, giveaway_id, round),
     FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways (guild_id, id) ON DELETE CASCADE
 );
+
+-- Members who may not take part in a giveaway: they have no entries in it and get none, by
+-- reaction or record.
+CREATE TABLE giveaway_disqualified (
+    guild_id        text COLLATE "C" NOT NULL,
+    giveaway_id     text COLLATE "C" NOT NULL,
+    user_id         text COLLATE "C" NOT NULL,
+    disqualified_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (guild_id, giveaway_id, user_id),
+    FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways (guild_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX giveaway_disqualified_user ON giveaway_disqualified (guild_id, user_id);

@@ -218,6 +218,15 @@ CREATE TABLE forgotten_members (
     CONSTRAINT forgotten_members_pkey PRIMARY KEY (guild_id, id)
 );
 
+CREATE TABLE giveaway_disqualified (
+    guild_id text COLLATE "C" NOT NULL,
+    giveaway_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    disqualified_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT giveaway_disqualified_pkey PRIMARY KEY (guild_id, giveaway_id, user_id),
+    CONSTRAINT giveaway_disqualified_guild_id_giveaway_id_fkey FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways(guild_id, id) ON DELETE CASCADE
+);
+
 CREATE TABLE giveaway_draws (
     guild_id text COLLATE "C" NOT NULL,
     giveaway_id text COLLATE "C" NOT NULL,
@@ -810,6 +819,7 @@ CREATE INDEX dashboard_sessions_account ON public.dashboard_sessions USING btree
 CREATE INDEX dashboard_sessions_expiry ON public.dashboard_sessions USING btree (expires_at);
 CREATE INDEX dashboard_sessions_id ON public.dashboard_sessions USING btree (id);
 CREATE INDEX forgotten_members_age ON public.forgotten_members USING btree (requested_at);
+CREATE INDEX giveaway_disqualified_user ON public.giveaway_disqualified USING btree (guild_id, user_id);
 CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX giveaways_changed ON public.giveaways USING btree (guild_id, updated_at, id);

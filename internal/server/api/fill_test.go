@@ -24,6 +24,7 @@ var requestBodies = map[string]func() any{
 	"rerollGiveaway":           func() any { return new(gen.RerollGiveawayJSONRequestBody) },
 	"updateGiveaway":           func() any { return new(gen.UpdateGiveawayJSONRequestBody) },
 	"cancelGiveaway":           func() any { return new(gen.CancelGiveawayJSONRequestBody) },
+	"disqualifyFromGiveaway":   func() any { return new(gen.DisqualifyFromGiveawayJSONRequestBody) },
 	"adjustXp":                 func() any { return new(gen.AdjustXPJSONRequestBody) },
 	"adjustXpOfMembers":        func() any { return new(gen.AdjustXPOfMembersJSONRequestBody) },
 	"assignTicket":             func() any { return new(gen.AssignTicketJSONRequestBody) },

@@ -65,9 +65,16 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	if err != nil {
 		return err
 	}
+	out, err := disqualifiedOf(ctx, tx, c.By.GuildID, giveaways, users)
+	if err != nil {
+		return err
+	}
 	for _, r := range rows {
-		r.Was = byKey[keyOf(&r.Is)]
+		r.Was, r.Ignored = byKey[keyOf(&r.Is)], out[keyOf(&r.Is)]
 		switch g := of[r.Is.GiveawayID]; {
+		case g != nil && g.Source == fromAPI && r.Gives("entries") && r.Is.Entries == 0:
+			r.Err = transfer.Wrong("entries", "must be at least 1: disqualifyFromGiveaway takes a member out of a giveaway that the API made")
+		case r.Ignored:
 		case g == nil && c.Named[refOf(c.By.GuildID, r.Is.GiveawayID)]:
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")

@@ -124,6 +124,9 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 			g = row{}
 			return err
 		}
+		if members, err = without(ctx, tx, g, members); err != nil {
+			return err
+		}
 		g, err = advance(ctx, tx, g, state, at, members)
 		return err
 	})

@@ -226,8 +226,15 @@ func admit(ctx context.Context, tx *db.Tx, rows []entry) error {
 			return err
 		}
 	}
+	out, err := disqualifiedRows(ctx, tx, rows)
+	if err != nil {
+		return err
+	}
 	for i, e := range rows {
 		sum := sums[refOf(e.GuildID, e.GiveawayID)]
+		if out[i] {
+			return &transfer.Refused{Row: i, Reason: fmt.Sprintf("user %s is disqualified from giveaway %q of guild %s", e.UserID, e.GiveawayID, e.GuildID)}
+		}
 		if sum.frozen {
 			return &transfer.Refused{Row: i, Reason: fmt.Sprintf("giveaway %q of guild %s is being drawn or has been: its entries do not change any more", e.GiveawayID, e.GuildID)}
 		}

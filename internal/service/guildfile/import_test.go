@@ -48,7 +48,7 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	sum := imported(t, d, everything)
-	if sum.Records != 21 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
+	if sum.Records != 22 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
 		t.Errorf("summary is %+v", sum)
 	}
 	for _, c := range []struct{ query, want string }{
@@ -183,6 +183,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		`"created_at":LATER,"updated_at":LATER,"ended_at":LATER}
 {"record":"giveaway","guild_id":"1","id":"p","prize":"x","channel_id":"5","status":"paused","paused_at":LATER}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g","user_id":"5","entered_at":LATER}
+{"record":"disqualification","guild_id":"1","giveaway_id":"g","user_id":"6","disqualified_at":LATER}
 {"record":"giveaway_draw","guild_id":"1","giveaway_id":"g","round":1,"seed":"HASH","entries_hash":"HASH","entry_count":0,"drawn_at":LATER}
 {"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high",`+
 		`"first_reported_at":LATER,"last_reported_at":LATER}
@@ -191,7 +192,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		"guilds": "joined_at, created_at", "guild_settings": "updated_at", "wallets": "updated_at", "ledger_entries": "created_at",
 		"levels": "updated_at", "cases": "created_at, updated_at", "tickets": "created_at, updated_at, closed_at, last_message_at",
 		"ticket_messages": "created_at", "giveaways": "created_at, updated_at, ended_at, paused_at",
-		"giveaway_entries": "entered_at", "giveaway_draws": "drawn_at", "network_listings": "first_reported_at, last_reported_at",
+		"giveaway_entries": "entered_at", "giveaway_draws": "drawn_at", "giveaway_disqualified": "disqualified_at", "network_listings": "first_reported_at, last_reported_at",
 	} {
 		if ok := dbtest.Value[bool](t, d, `SELECT max(greatest(`+columns+`)) <= now() FROM `+table); !ok {
 			t.Errorf("%s: something lies ahead", table)

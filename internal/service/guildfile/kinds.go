@@ -42,6 +42,7 @@ func newKinds() []kind {
 		of(tickets.Transcripts),
 		of(giveaways.Records),
 		of(giveaways.Entrants),
+		of(giveaways.Disqualified),
 		of(giveaways.Draws),
 		of(network.Records),
 	}

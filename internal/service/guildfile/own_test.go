@@ -63,6 +63,7 @@ func livedIn(t *testing.T) *apitest.API {
 	back.Do(t, "claimTicket", `{"user_id":"77"}`, id("live")).Want(t, 200, "")
 	back.Do(t, "closeTicket", `{"reason":"Done","author_id":"77"}`, id("live")).Want(t, 200, "")
 	back.Do(t, "reopenTicket", `{"author_id":"77"}`, id("live")).Want(t, 200, "")
+	back.Do(t, "disqualifyFromGiveaway", `{"user_ids":["99"]}`, id("runs")).Want(t, 200, "")
 	back.Do(t, "rerollGiveaway", "", id("past")).Want(t, 200, "")
 	back.Do(t, "endGiveaway", "", id("drawn")).Want(t, 202, "")
 	ours := back.Do(t, "createGiveaway", `{"prize":"Two hats","channel_id":"5","ends_at":"2040-01-01T00:00:00Z","winner_count":2}`).
@@ -86,7 +87,8 @@ func livedIn(t *testing.T) *apitest.API {
 
 // kindsMoved lists the kinds in a guild file that contains everything.
 var kindsMoved = []string{
-	"guild", "settings", "case", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "giveaway_draw",
+	"guild", "settings", "case", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "disqualification",
+	"giveaway_draw",
 	"network_listing",
 }
 

@@ -32,6 +32,8 @@ var more = []string{
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced, entry_count)
 		SELECT guild_id, id, 9, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{}', 0
 		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
+	`INSERT INTO giveaway_disqualified (guild_id, giveaway_id, user_id)
+		SELECT guild_id, id, '7' FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
 	`INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'r')`,
 	`INSERT INTO idempotency_keys (token_id, key, fingerprint, guild_id) VALUES ('t', 'k', '\x01', $1)`,
 	`INSERT INTO rank_indexes (guild_id, board, version) VALUES ($1, 'wallets', 1)`,

@@ -49,6 +49,8 @@ var everything = []string{
 		entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
 		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
 		       ($1, 'over', 'ended', 'p', 1, 1, 1, '1', now(), now(), ARRAY[$2], $2)`,
+	`INSERT INTO giveaway_disqualified (guild_id, giveaway_id, user_id)
+		VALUES ($1, 'running', $2), ($1, 'running', '8'), ($1, 'over', $2)`,
 	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 		VALUES ($1, 'running', $2, 4), ($1, 'running', '7', 1), ($1, 'over', $2, 1)`,
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced, entry_count)

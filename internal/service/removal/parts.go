@@ -76,6 +76,13 @@ var parts = []part{
 		SET entrant_count = g.entrant_count - 1, entry_count = g.entry_count - gone.entries, updated_at = ` + db.Next("instant.at", "g.updated_at") + `
 		FROM gone, instant
 		WHERE g.guild_id = $1 AND g.id = gone.giveaway_id`}},
+	{what: "disqualifications", most: deleteLimit, find: `
+		SELECT giveaway_id
+		FROM giveaway_disqualified
+		WHERE guild_id = $1 AND user_id = $2 AND disqualified_at <= $3::timestamptz + ` + ahead + `
+		LIMIT $4`, changes: []string{`
+		DELETE FROM giveaway_disqualified
+		WHERE guild_id = $1 AND user_id = $2 AND disqualified_at <= $3::timestamptz + ` + ahead + ` AND giveaway_id = ANY ($4)`}},
 	{what: "what waits to be posted", most: deleteLimit, find: `
 		SELECT id
 		FROM chat_intents
@@ -226,6 +233,7 @@ var knownGuilds = `
 	anyRow(`ticket_messages r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`chat_intents r WHERE r.guild_id = g.id AND r.author_id = $1`),
 	anyRow(`cases r WHERE r.guild_id = g.id AND r.user_id = $1`),
+	anyRow(`giveaway_disqualified r WHERE r.guild_id = g.id AND r.user_id = $1`),
 }, " OR ") + ` OR EXISTS (
 	        SELECT FROM giveaways r
 	        JOIN giveaway_entries e ON e.guild_id = r.guild_id AND e.giveaway_id = r.id AND e.user_id = $1

@@ -33,6 +33,9 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 			return false, fault.Wrap(err, "read a record that has been checked")
 		}
 	}
+	if row.Ignored {
+		return true, nil
+	}
 	if err := b.Revise(c, row); err != nil || row.Was == nil {
 		if errors.Is(err, ErrNothing) {
 			return true, nil

@@ -118,6 +118,8 @@ type Row[R any] struct {
 	Is  R         // the resulting row; before judge, only what the record contains
 	At  wire.Time // the instant of the change, later than that of the previous change
 	Err error     // why the record is refused
+	// Ignored is set by Hold for a record that must not change anything, and is no failure.
+	Ignored bool
 
 	record *Record
 	named  string // the id in the record; empty: none

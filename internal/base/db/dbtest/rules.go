@@ -18,6 +18,7 @@ var exceptions = []struct{ part, reason string }{
 	{"AND e.user_id = $2 AND e.entered_at <= $3", "entries of a member who is forgotten, which are otherwise only added"},
 	{"AND ctid = ANY ($2::text[]::tid[])", "entries and draws of a guild that has left, which are otherwise only added"},
 	{"AND e.user_id = g.user_id AND g.entries = 0", "entries that the bot changes before they are frozen"},
+	{"AND e.user_id = d.user_id", "entries of a member who is disqualified before they are frozen"},
 	{"WITH expired AS MATERIALIZED (", "expired rows of several guilds, the same"},
 }
 
