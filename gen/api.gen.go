@@ -230,6 +230,21 @@ func (e GuildFileCaseType) Valid() bool {
 	}
 }
 
+// Defines values for GuildFileCaseChangeRecord.
+const (
+	GuildFileCaseChangeRecordCaseChange GuildFileCaseChangeRecord = "case_change"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileCaseChangeRecord enum.
+func (e GuildFileCaseChangeRecord) Valid() bool {
+	switch e {
+	case GuildFileCaseChangeRecordCaseChange:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GuildFileDisqualificationRecord.
 const (
 	GuildFileDisqualificationRecordDisqualification GuildFileDisqualificationRecord = "disqualification"
@@ -1759,8 +1774,38 @@ type CaseChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Case)
 	Case `yaml:",inline"`
 	// Embedded fields due to inline allOf schema
+	// AuthorID Who acted through the caller.
+	AuthorID *string `json:"author_id"`
+
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
+}
+
+// CaseChangeList One page of the changes of a case.
+type CaseChangeList struct {
+	// Data The items of this page.
+	Data []PastCaseChange `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
+// CaseDifference One member of a case before and after a change.
+type CaseDifference struct {
+	// After The value after; null when there is none.
+	After *string `json:"after"`
+
+	// Before The value before; null when there was none.
+	Before *string `json:"before"`
+
+	// Field The member: `reason`, `expires_at`, `status`, `type`, `user_id`, `moderator_id`, or `metadata.` and a name.
+	Field string `json:"field"`
 }
 
 // CaseEnvelope Envelope of a case.
@@ -3101,6 +3146,33 @@ type GuildFileCaseStatus string
 // GuildFileCaseType Kind of case.
 type GuildFileCaseType string
 
+// GuildFileCaseChange A change of a case. It never changes.
+type GuildFileCaseChange struct {
+	// At When it was changed.
+	At wire.Time `json:"at"`
+
+	// AuthorID Who acted through the caller.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// CaseID The case.
+	CaseID string `json:"case_id"`
+
+	// Changes What differs; nothing at the creation.
+	Changes []CaseDifference `json:"changes,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Record Kind of the record.
+	Record GuildFileCaseChangeRecord `json:"record"`
+}
+
+// GuildFileCaseChangeRecord Kind of the record.
+type GuildFileCaseChangeRecord string
+
 // GuildFileCurve The level curve, which is the same for every guild.
 type GuildFileCurve struct {
 	// Base Constant term.
@@ -4046,6 +4118,21 @@ type NetworkHitEnvelope struct {
 // OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
 type OnRefusal string
 
+// PastCaseChange A change of a case, or its creation, which has no differences.
+type PastCaseChange struct {
+	// At The `updated_at` that the change gave the case.
+	At wire.Time `json:"at"`
+
+	// AuthorID Who acted through the caller, when it said so.
+	AuthorID *string `json:"author_id"`
+
+	// Changes What differs.
+	Changes []CaseDifference `json:"changes"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+}
+
 // PingData What a ping carries.
 type PingData struct {
 	// WebhookID The endpoint.
@@ -4111,6 +4198,9 @@ type RecordAttachment struct {
 
 // RecordCase A moderation case. Without an id it is new.
 type RecordCase struct {
+	// AuthorID Who acts through the bot; attribution of the change only.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// CreatedAt When it was created; ignored of what is there.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
@@ -4864,6 +4954,9 @@ type TransferBalanceRequest struct {
 
 // UpdateCaseRequest What to change; at least one member.
 type UpdateCaseRequest struct {
+	// AuthorID Who acts through the caller; attribution only, and no change by itself.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// ExpiresAt The new expiry; null clears it. May lie in the past.
 	ExpiresAt nullable.Nullable[wire.Time] `json:"expires_at,omitempty"`
 
@@ -5458,6 +5551,9 @@ type GiveawayID = string
 // LedgerEntryID defines model for LedgerEntryId.
 type LedgerEntryID = string
 
+// MetadataFilter defines model for MetadataFilter.
+type MetadataFilter = string
+
 // Page defines model for Page.
 type Page = int
 
@@ -5607,6 +5703,18 @@ type ListCasesParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
+}
+
+// ListCaseChangesParams defines parameters for ListCaseChanges.
+type ListCaseChangesParams struct {
+	// Page Number of the page, from 1. A page past the end is empty.
+	Page Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page.
+	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
 // GetEconomyLeaderboardParams defines parameters for GetEconomyLeaderboard.
@@ -5695,6 +5803,9 @@ type ListGiveawaysParams struct {
 
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
 // ListDisqualificationsParams defines parameters for ListDisqualifications.
@@ -5800,6 +5911,9 @@ type ListMembersParams struct {
 
 	// PerPage Size of the page; 25 by default.
 	PerPage *int `form:"per_page,omitempty" json:"per_page,omitempty"`
+
+	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
 // ListTicketsParams defines parameters for ListTickets.
@@ -5854,6 +5968,9 @@ type ListTicketsParams struct {
 
 	// Priority Only tickets of this priority.
 	Priority *TicketPriority `form:"priority,omitempty" json:"priority,omitempty"`
+
+	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
 // ListTicketMessagesParams defines parameters for ListTicketMessages.
@@ -6067,6 +6184,9 @@ type ServerInterface interface {
 	// UpdateCase Edit a case
 	// (PATCH /cases/{id})
 	UpdateCase(ctx echo.Context, id CaseID) error
+	// ListCaseChanges List the changes of a case
+	// (GET /cases/{id}/changes)
+	ListCaseChanges(ctx echo.Context, id CaseID, params ListCaseChangesParams) error
 	// AdjustBalance Adjust a balance
 	// (POST /economy/adjust)
 	AdjustBalance(ctx echo.Context) error
@@ -6475,6 +6595,13 @@ func (w *ServerInterfaceWrapper) ListCases(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
 	}
 
+	// ------------- Optional query parameter "metadata" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "metadata", ctx.QueryParams(), &params.Metadata, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter metadata: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListCases(ctx, params)
 	return err
@@ -6518,6 +6645,38 @@ func (w *ServerInterfaceWrapper) UpdateCase(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateCase(ctx, id)
+	return err
+}
+
+// ListCaseChanges converts echo context to params.
+func (w *ServerInterfaceWrapper) ListCaseChanges(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id CaseID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListCaseChangesParams
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListCaseChanges(ctx, id, params)
 	return err
 }
 
@@ -6733,6 +6892,13 @@ func (w *ServerInterfaceWrapper) ListGiveaways(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// ------------- Optional query parameter "metadata" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "metadata", ctx.QueryParams(), &params.Metadata, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter metadata: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -7219,6 +7385,13 @@ func (w *ServerInterfaceWrapper) ListMembers(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
 	}
 
+	// ------------- Optional query parameter "metadata" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "metadata", ctx.QueryParams(), &params.Metadata, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter metadata: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListMembers(ctx, params)
 	return err
@@ -7378,6 +7551,13 @@ func (w *ServerInterfaceWrapper) ListTickets(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "priority", ctx.QueryParams(), &params.Priority, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter priority: %s", err))
+	}
+
+	// ------------- Optional query parameter "metadata" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "metadata", ctx.QueryParams(), &params.Metadata, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter metadata: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -7872,6 +8052,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/cases", wrapper.CreateCase, options.OperationMiddlewares["createCase"]...)
 	router.GET(options.BaseURL+"/cases/:id", wrapper.GetCase, options.OperationMiddlewares["getCase"]...)
 	router.PATCH(options.BaseURL+"/cases/:id", wrapper.UpdateCase, options.OperationMiddlewares["updateCase"]...)
+	router.GET(options.BaseURL+"/cases/:id/changes", wrapper.ListCaseChanges, options.OperationMiddlewares["listCaseChanges"]...)
 	router.POST(options.BaseURL+"/economy/adjust", wrapper.AdjustBalance, options.OperationMiddlewares["adjustBalance"]...)
 	router.POST(options.BaseURL+"/economy/adjustments", wrapper.AdjustBalances, options.OperationMiddlewares["adjustBalances"]...)
 	router.GET(options.BaseURL+"/economy/leaderboard", wrapper.GetEconomyLeaderboard, options.OperationMiddlewares["getEconomyLeaderboard"]...)
@@ -8196,6 +8377,29 @@ type UpdateCaseResponseObject interface {
 type UpdateCase200JSONResponse CaseEnvelope
 
 func (response UpdateCase200JSONResponse) VisitUpdateCaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCaseChangesRequestObject struct {
+	ID     CaseID `json:"id"`
+	Params ListCaseChangesParams
+}
+
+type ListCaseChangesResponseObject interface {
+	VisitListCaseChangesResponse(w http.ResponseWriter) error
+}
+
+type ListCaseChanges200JSONResponse CaseChangeList
+
+func (response ListCaseChanges200JSONResponse) VisitListCaseChangesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9671,6 +9875,9 @@ type StrictServerInterface interface {
 	// UpdateCase Edit a case
 	// (PATCH /cases/{id})
 	UpdateCase(ctx context.Context, request UpdateCaseRequestObject) (UpdateCaseResponseObject, error)
+	// ListCaseChanges List the changes of a case
+	// (GET /cases/{id}/changes)
+	ListCaseChanges(ctx context.Context, request ListCaseChangesRequestObject) (ListCaseChangesResponseObject, error)
 	// AdjustBalance Adjust a balance
 	// (POST /economy/adjust)
 	AdjustBalance(ctx context.Context, request AdjustBalanceRequestObject) (AdjustBalanceResponseObject, error)
@@ -10323,6 +10530,32 @@ func (sh *strictHandler) UpdateCase(ctx echo.Context, id CaseID) error {
 		return err
 	} else if validResponse, ok := response.(UpdateCaseResponseObject); ok {
 		return validResponse.VisitUpdateCaseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListCaseChanges operation middleware
+func (sh *strictHandler) ListCaseChanges(ctx echo.Context, id CaseID, params ListCaseChangesParams) error {
+	var request ListCaseChangesRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListCaseChanges(ctx.Request().Context(), request.(ListCaseChangesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListCaseChanges")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListCaseChangesResponseObject); ok {
+		return validResponse.VisitListCaseChangesResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

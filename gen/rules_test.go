@@ -552,7 +552,7 @@ func TestSchemasThatAreAnotherAndMore(t *testing.T) {
 		embeds string
 		more   []string
 	}{
-		"CaseChange":                {"Case", []string{"changed"}},
+		"CaseChange":                {"Case", []string{"changed", "author_id"}},
 		"XpAdjustment":              {"LevelRecord", []string{"previous_level"}},
 		"WebhookEndpointWithSecret": {"WebhookEndpoint", []string{"secret"}},
 		"WebhookDeliveryDetail":     {"WebhookDelivery", []string{"request_body", "attempts"}},

@@ -33,5 +33,30 @@ CREATE INDEX cases_of_user ON cases (guild_id, user_id, created_at DESC, id DESC
 CREATE INDEX cases_of_moderator ON cases (guild_id, moderator_id, created_at DESC, id DESC) INCLUDE (type, status);
 CREATE INDEX cases_changed ON cases (guild_id, updated_at, id);
 
+-- The list by metadata. A key holds guild, name and value, so a lookup reads nothing of another
+-- guild. With fastupdate each lookup would read a list of the newest keys of all guilds.
+CREATE INDEX cases_metadata ON cases USING gin (jsonb_set('{}', ARRAY[guild_id], metadata) jsonb_path_ops)
+    WITH (fastupdate = off) WHERE metadata <> '{}';
+
 -- The sweep that expires cases searches all guilds at once.
 CREATE INDEX cases_due ON cases (expires_at) WHERE status = 'active' AND expires_at IS NOT NULL;
+
+-- A change of a case. The creation has no changes. user_before and moderator_before are the
+-- members that the change replaced: forgetting a member finds these rows by them.
+CREATE TABLE case_changes (
+    guild_id         text COLLATE "C" NOT NULL,
+    case_id          text COLLATE "C" NOT NULL,
+    at               timestamptz NOT NULL,
+    origin           jsonb       NOT NULL,
+    author_id        text COLLATE "C",
+    changes          jsonb       NOT NULL,
+    user_before      text COLLATE "C",
+    moderator_before text COLLATE "C",
+    PRIMARY KEY (guild_id, case_id, at),
+    FOREIGN KEY (guild_id, case_id) REFERENCES cases (guild_id, id) ON DELETE CASCADE
+);
+
+-- Forgetting a member searches by these.
+CREATE INDEX case_changes_of_author ON case_changes (guild_id, author_id) WHERE author_id IS NOT NULL;
+CREATE INDEX case_changes_of_user ON case_changes (guild_id, user_before) WHERE user_before IS NOT NULL;
+CREATE INDEX case_changes_of_moderator ON case_changes (guild_id, moderator_before) WHERE moderator_before IS NOT NULL;

@@ -53,6 +53,12 @@ CREATE INDEX tickets_of_channel ON tickets (guild_id, channel_id) WHERE channel_
 CREATE INDEX tickets_active ON tickets (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON tickets (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_changed ON tickets (guild_id, updated_at, id);
+
+-- The list by metadata. A key holds guild, name and value, so a lookup reads nothing of another
+-- guild. With fastupdate each lookup would read a list of the newest keys of all guilds.
+CREATE INDEX tickets_metadata ON tickets USING gin (jsonb_set('{}', ARRAY[guild_id], metadata) jsonb_path_ops)
+    WITH (fastupdate = off) WHERE metadata <> '{}';
+
 CREATE INDEX tickets_to_follow ON tickets (guild_id, channel_try_at) WHERE channel_try_at IS NOT NULL;
 
 -- An entry of a ticket's transcript. A message that was posted through the API has the id

@@ -57,6 +57,11 @@ CREATE INDEX giveaways_by_status ON giveaways (guild_id, status, created_at DESC
 CREATE INDEX giveaways_changed ON giveaways (guild_id, updated_at, id);
 CREATE INDEX giveaways_changed_by_status ON giveaways (guild_id, status, updated_at, id);
 
+-- The list by metadata. A key holds guild, name and value, so a lookup reads nothing of another
+-- guild. With fastupdate each lookup would read a list of the newest keys of all guilds.
+CREATE INDEX giveaways_metadata ON giveaways USING gin (jsonb_set('{}', ARRAY[guild_id], metadata) jsonb_path_ops)
+    WITH (fastupdate = off) WHERE metadata <> '{}';
+
 -- The giveaways that are due, over all guilds.
 CREATE INDEX giveaways_starting ON giveaways (starts_at) WHERE status = 'scheduled';
 CREATE INDEX giveaways_ending ON giveaways (ends_at) WHERE status = 'active';

@@ -119,6 +119,19 @@ CREATE TABLE bot_work (
     CONSTRAINT bot_work_result_check CHECK ((result = ANY (ARRAY['done'::text, 'refused'::text])))
 );
 
+CREATE TABLE case_changes (
+    guild_id text COLLATE "C" NOT NULL,
+    case_id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL,
+    origin jsonb NOT NULL,
+    author_id text COLLATE "C",
+    changes jsonb NOT NULL,
+    user_before text COLLATE "C",
+    moderator_before text COLLATE "C",
+    CONSTRAINT case_changes_pkey PRIMARY KEY (guild_id, case_id, at),
+    CONSTRAINT case_changes_guild_id_case_id_fkey FOREIGN KEY (guild_id, case_id) REFERENCES cases(guild_id, id) ON DELETE CASCADE
+);
+
 CREATE TABLE cases (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -799,11 +812,15 @@ CREATE INDEX bot_work_age ON public.bot_work USING btree (created_at);
 CREATE INDEX bot_work_answer ON public.bot_work USING btree (id);
 CREATE INDEX bot_work_due ON public.bot_work USING btree (deadline) WHERE (result IS NULL);
 CREATE INDEX bot_work_open ON public.bot_work USING btree (guild_id, subject_id) WHERE (result IS NULL);
+CREATE INDEX case_changes_of_author ON public.case_changes USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
+CREATE INDEX case_changes_of_moderator ON public.case_changes USING btree (guild_id, moderator_before) WHERE (moderator_before IS NOT NULL);
+CREATE INDEX case_changes_of_user ON public.case_changes USING btree (guild_id, user_before) WHERE (user_before IS NOT NULL);
 CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
 CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);
 CREATE INDEX cases_changed ON public.cases USING btree (guild_id, updated_at, id);
 CREATE INDEX cases_due ON public.cases USING btree (expires_at) WHERE ((status = 'active'::text) AND (expires_at IS NOT NULL));
+CREATE INDEX cases_metadata ON public.cases USING gin (jsonb_set('{}'::jsonb, ARRAY[guild_id], metadata) jsonb_path_ops) WITH (fastupdate=off) WHERE (metadata <> '{}'::jsonb);
 CREATE INDEX cases_newest ON public.cases USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX cases_of_moderator ON public.cases USING btree (guild_id, moderator_id, created_at DESC, id DESC) INCLUDE (type, status);
 CREATE INDEX cases_of_user ON public.cases USING btree (guild_id, user_id, created_at DESC, id DESC) INCLUDE (type, status, moderator_id);
@@ -826,6 +843,7 @@ CREATE INDEX giveaways_changed ON public.giveaways USING btree (guild_id, update
 CREATE INDEX giveaways_changed_by_status ON public.giveaways USING btree (guild_id, status, updated_at, id);
 CREATE INDEX giveaways_drawing ON public.giveaways USING btree (redraw_at) WHERE (status = 'drawing'::text);
 CREATE INDEX giveaways_ending ON public.giveaways USING btree (ends_at) WHERE (status = 'active'::text);
+CREATE INDEX giveaways_metadata ON public.giveaways USING gin (jsonb_set('{}'::jsonb, ARRAY[guild_id], metadata) jsonb_path_ops) WITH (fastupdate=off) WHERE (metadata <> '{}'::jsonb);
 CREATE INDEX giveaways_newest ON public.giveaways USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHERE (status = 'scheduled'::text);
 CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot <> 'gathering'::text));
@@ -844,6 +862,7 @@ CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guil
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
 CREATE INDEX members_changed ON public.members USING btree (guild_id, updated_at, user_id);
 CREATE INDEX members_left ON public.members USING btree (guild_id, user_id) WHERE ((left_at IS NOT NULL) AND ((joined_at IS NULL) OR (joined_at < left_at)));
+CREATE INDEX members_metadata ON public.members USING gin (jsonb_set('{}'::jsonb, ARRAY[guild_id], metadata) jsonb_path_ops) WITH (fastupdate=off) WHERE (metadata <> '{}'::jsonb);
 CREATE INDEX members_named ON public.members USING btree (guild_id, folded, user_id) WHERE (folded IS NOT NULL);
 CREATE INDEX rank_checkpoints_place ON public.rank_checkpoints USING btree (guild_id, board, version, depth, length, user_id);
 CREATE INDEX rank_indexes_drafts ON public.rank_indexes USING btree (guild_id, board) WHERE (state = 'draft'::text);
@@ -861,6 +880,7 @@ CREATE INDEX tickets_active ON public.tickets USING btree (guild_id, last_messag
 CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX tickets_changed ON public.tickets USING btree (guild_id, updated_at, id);
+CREATE INDEX tickets_metadata ON public.tickets USING gin (jsonb_set('{}'::jsonb, ARRAY[guild_id], metadata) jsonb_path_ops) WITH (fastupdate=off) WHERE (metadata <> '{}'::jsonb);
 CREATE INDEX tickets_newest ON public.tickets USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX tickets_of_category ON public.tickets USING btree (guild_id, category, created_at DESC, id DESC) INCLUDE (status, priority, claimed_by_id, opener_id) WHERE (category IS NOT NULL);
 CREATE INDEX tickets_of_channel ON public.tickets USING btree (guild_id, channel_id) WHERE (channel_id IS NOT NULL);

@@ -1,5 +1,5 @@
 // Package metadata defines the metadata of a resource: values by name that callers store with a
-// case, ticket or giveaway for their own use. Guildhall never reads them.
+// case, ticket, giveaway or member for their own use. Guildhall never reads them.
 package metadata
 
 import (
@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"guildhall/internal/base/fault"
 )
@@ -118,4 +119,17 @@ func (v *Values) Scan(src any) error {
 		return nil
 	}
 	return json.Unmarshal(text, (*map[string]string)(v))
+}
+
+// Lookup is the name and the value by which a list of resources is narrowed.
+type Lookup struct{ Name, Value string }
+
+// ParseLookup reads a name and a value with a colon between them. The first colon divides:
+// names hold none. It returns nil for nil.
+func ParseLookup(text *string) *Lookup {
+	if text == nil {
+		return nil
+	}
+	name, value, _ := strings.Cut(*text, ":")
+	return &Lookup{Name: name, Value: value}
 }

@@ -14,6 +14,7 @@ import (
 
 // unexplained lists, with a reason each, the paginated statements without an index test.
 var unexplained = map[string]string{
+	"page.Found":         "makes others",
 	"page.CutOut":        "is the end of the others",
 	"page.ChangedAcross": "makes another",
 	"page.Narrowed":      "makes others",
@@ -23,8 +24,9 @@ var unexplained = map[string]string{
 }
 
 // Every statement that reads a page of a list has a test in its package that checks its plan. A
-// list is a string with LIMIT and OFFSET, or the result of Newest, Narrowed or Changed. The test
-// calls WantIndex or Plan with the store's own statement, or through a function that does.
+// list is a string with LIMIT and OFFSET, or the result of Newest, Narrowed, Changed or Found. The
+// test calls WantIndex, WantFound or Plan with the store's own statement, or through a function
+// that does.
 func TestEveryListHasATestOfItsIndex(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("../../*/*")
@@ -106,7 +108,7 @@ func (s *source) note(name string, node ast.Node) {
 			list = list || paged.MatchString(n.Value)
 		case *ast.SelectorExpr:
 			made, ok := n.X.(*ast.Ident)
-			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed", "ChangedAcross"}, n.Sel.Name)
+			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed", "ChangedAcross", "Found"}, n.Sel.Name)
 		}
 	})...)
 	if list {
@@ -121,7 +123,7 @@ func (s *source) readTest(d ast.Decl) {
 	if f, ok := d.(*ast.FuncDecl); ok {
 		s.uses[f.Name.Name] = append(s.uses[f.Name.Name], all...)
 	}
-	if slices.Contains(all, "WantIndex") || slices.Contains(all, "Plan") {
+	if slices.Contains(all, "WantIndex") || slices.Contains(all, "WantFound") || slices.Contains(all, "Plan") {
 		s.explained = append(s.explained, all...)
 	}
 }

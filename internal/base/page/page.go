@@ -99,3 +99,25 @@ func (l List) For(p P) string {
 	}
 	return l.shallow
 }
+
+// Found is the list of a guild's rows whose metadata have the name $4 with the value $5, in an
+// order of its own. The conditions, each with its AND, narrow it; their parameters begin with
+// $6. The rows that match are sorted: a page costs as much as all of them.
+//
+// A key of the index <table>_metadata holds guild, name and value, so that the statement reads
+// nothing of other guilds. A comparison of guild_id outside of the CASE could lead Postgres to
+// an index that begins with the guild, and to reading the whole guild.
+func Found(t Table, conditions, order string) string {
+	return `
+		WITH found AS MATERIALIZED (
+			SELECT ` + t.Columns + `
+			FROM ` + t.Name + `
+			WHERE metadata <> '{}' /*: '{}' AND guild_id = $1 */
+			  AND jsonb_set('{}', ARRAY[guild_id], metadata) @> jsonb_set('{}', ARRAY[$1::text], jsonb_object(ARRAY[$4::text], ARRAY[$5::text]))
+			  AND CASE WHEN guild_id = $1` + conditions + ` THEN true END
+		)
+		SELECT ` + t.Columns + `
+		FROM found
+		ORDER BY ` + order + `
+		LIMIT $2 OFFSET $3`
+}

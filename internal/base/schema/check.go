@@ -178,8 +178,8 @@ func phrase(e *openapi3.SchemaError) string {
 	case "minLength":
 		return "must have at least " + several(s.MinLength, "character")
 	case "maxLength":
-		if s.Pattern == snowflakes {
-			return patternPhrase(s.Pattern) // naming the pattern itself would be longer
+		if s.Pattern == snowflakes || s.Pattern == lookups { // a mention is longer than an id may be
+			return patternPhrase(s.Pattern)
 		}
 		return "must have at most " + several(*s.MaxLength, "character")
 	case "minItems":
@@ -209,6 +209,10 @@ func phrase(e *openapi3.SchemaError) string {
 			return "must be an integer" + Bounds(s)
 		}
 		return "must be in the format " + s.Format
+	case "not":
+		names := maps.Clone(s.Properties)
+		maps.DeleteFunc(names, func(name string, _ *openapi3.SchemaRef) bool { return s.Not.Value.Properties[name] != nil })
+		return "must change something, by one of the members " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 	case "uniqueItems":
 		return "must not repeat an item"
 	default:
@@ -232,6 +236,9 @@ func typePhrase(s *openapi3.Schema) string {
 // snowflakes is the pattern of the chat platform's ids.
 const snowflakes = `^[1-9][0-9]{0,19}$`
 
+// lookups is the pattern of a list's query parameter metadata.
+const lookups = `^[a-z0-9_.-]{1,40}:[^\x00]{0,500}$`
+
 // written describes how to write a string that callers often send as a number.
 func written(s *openapi3.Schema) string {
 	switch {
@@ -249,6 +256,9 @@ func patternPhrase(pattern string) string {
 	case pattern == snowflakes:
 		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"; ` +
 			"of a mention, <@190320984123768832>, the digits alone"
+	case pattern == lookups:
+		return "must be a name, a colon and a value, such as shop.order:4711; the name has 1 to 40 lower-case letters, digits, _, . and -, " +
+			"the value at most 500 characters"
 	case strings.HasPrefix(pattern, `^(none|`):
 		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
 	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):

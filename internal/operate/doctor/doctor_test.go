@@ -361,6 +361,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, failures, failing_since, last_failure)
 				VALUES ($1, 'a', 1, '2026-11-28T09:03:00Z', '{"at":"2026-11-28T09:03:00Z","status":401,"outcome":"client_error"}')`, guild)
 		}, doctor.Endpoints, doctor.Warn, "a of guild 402187554310020096: failing since 2026-11-28T09:03:00.000Z. The receiver answered 401"},
+		"a pull endpoint whose events wait": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview) VALUES ($1, 'p', 'pull', '', '{}', '', '')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
+				VALUES ($1, 'd', 'p', 'e', 'case.created', now() - interval '50 hours', false)`, guild)
+		}, doctor.Endpoints, doctor.Warn, "p of guild 402187554310020096: failing since |Events have waited for more than two days"},
 		"an endpoint of a guild that leaves": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'guild_removed'`)

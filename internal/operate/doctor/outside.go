@@ -225,18 +225,9 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 // failing returns a line for each endpoint that fails or that Guildhall has disabled: its state,
 // since when, and the problem.
 func (x *examination) failing(ctx context.Context) ([]string, error) {
-	guilds, err := db.Select[string](ctx, x.db.Reader(), `
-		SELECT guild_id
-		FROM (
-			SELECT guild_id FROM webhook_schedule WHERE failing_since IS NOT NULL AND disposition = 'send'
-			UNION
-			SELECT guild_id FROM webhook_endpoints WHERE `+delivery.SwitchedOff+`
-		) g
-		WHERE cardinality($1::text[]) = 0 OR guild_id = ANY ($1)
-		ORDER BY guild_id
-		LIMIT $2`, db.Array(x.Guilds), maxFailing)
+	guilds, err := webhooks.FailingGuilds(ctx, x.db.Reader(), x.Guilds, maxFailing)
 	if err != nil {
-		return nil, fault.Wrap(err, "list the guilds with endpoints that fail")
+		return nil, err
 	}
 	var lines []string
 	for _, guild := range guilds {

@@ -65,6 +65,7 @@ type lifeTest struct {
 	since time.Time
 
 	final   map[string]string // by delivery: delivered or failed
+	told    int               // number of times that webhook.failing was emitted
 	events  int               // number of events that must have a delivery
 	closed  atomic.Bool       // the endpoint is disabled, and no running command may enable it
 	opening bool              // a running command may enable it
@@ -185,6 +186,52 @@ func (l *lifeTest) holds() {
 	if n := l.count(untrue, l.now); n > 0 {
 		l.rt.Fatalf("the schedule is not true: %s", l.schedules())
 	}
+	l.reports()
+}
+
+// reports holds the events about the endpoint against what is promised: the endpoint gets none
+// of them, a failure is told at most once an hour, a recovery only after a failure and once,
+// and each time that the service has disabled the endpoint once.
+func (l *lifeTest) reports() {
+	var told []struct {
+		Type string    `db:"type"`
+		At   time.Time `db:"occurred_at"`
+	}
+	err := l.DB.Reader().SelectContext(l.rt.Context(), &told, `
+		SELECT e.type, e.occurred_at
+		FROM webhook_events e
+		JOIN stream_deliveries d ON d.guild_id = e.guild_id AND d.event_id = e.id
+		WHERE starts_with(e.type, 'webhook.')
+		ORDER BY e.occurred_at, e.type`)
+	if err != nil {
+		l.rt.Fatal(err)
+	}
+	if n := l.count(`SELECT count(*) FROM webhook_deliveries WHERE starts_with(event_type, 'webhook.')`); n > 0 {
+		l.rt.Fatalf("%d events about the endpoint are sent to it", n)
+	}
+	failing, recovered, disabled := []time.Time{}, 0, 0
+	for _, e := range told {
+		switch e.Type {
+		case event.WebhookFailing:
+			failing = append(failing, e.At)
+		case event.WebhookRecovered:
+			recovered++
+		case event.WebhookDisabled:
+			disabled++
+		}
+		if recovered > len(failing) {
+			l.rt.Fatalf("a recovery is told without a failure before it: %v", told)
+		}
+	}
+	for i := 1; i < len(failing); i++ {
+		if failing[i].Sub(failing[i-1]) < time.Hour {
+			l.rt.Fatalf("a failure is told twice within an hour: %v", told)
+		}
+	}
+	if n := l.count(`SELECT count(*) FROM audit_log WHERE action = 'webhook.disabled' AND target_id = $1`, l.e.ID); n != disabled {
+		l.rt.Fatalf("the service has disabled the endpoint %d times, and that is told %d times", n, disabled)
+	}
+	l.told = len(failing)
 }
 
 // untrue counts the deliveries that no worker would find at the instant $1, or would find too late:
@@ -283,16 +330,26 @@ func lives(t *testing.T, oneGuild bool) {
 	t.Helper()
 	w := newDeliveryDB(t)
 	w.cfg.OneGuild = w.cfg.OneGuild || oneGuild
+	w.cfg.Show = func(_ context.Context, _ *db.Tx, _, endpoint string) (any, error) {
+		return map[string]string{"webhook_id": endpoint}, nil
+	}
+	w.exec(`INSERT INTO bot_streams (id, name, events, echo) VALUES ('s', 's', $1, true)`, db.Array(event.Types))
+	w.exec(`INSERT INTO stream_listeners (guild_id, stream_id, events, echo)
+		VALUES ($1, 's', '{webhook.failing,webhook.recovered,webhook.disabled}', true)`, w.guild)
+	reports := 0
 	nodes := []*node{newNode(t, w.URL), newNode(t, w.URL), newNode(t, w.URL)}
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, table := range []string{
-			"webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_hours", "webhook_endpoints",
+			"stream_deliveries", "webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_hours", "webhook_endpoints",
 		} {
 			w.exec(`DELETE FROM ` + table)
 		}
 		l := &lifeTest{deliveryDB: w, rt: rt, nodes: nodes, now: time.Now().Add(time.Hour), since: time.Now().Add(-time.Hour)}
 		l.on, l.final = true, make(map[string]string)
 		l.e, l.secrets.current = w.add(w.guild, "https://receiver.test/")
+		if rapid.Bool().Draw(rt, "has failed before") {
+			w.exec(`UPDATE webhook_schedule SET failures = 4, failed_attempts = 4, failing_since = $1`, l.now.Add(-10*time.Minute))
+		}
 		for _, n := range nodes {
 			l.restart(n)
 		}
@@ -300,7 +357,11 @@ func lives(t *testing.T, oneGuild bool) {
 			l.round(l.draw())
 		}
 		l.ends()
+		reports += l.told
 	})
+	if reports == 0 {
+		t.Error("no endpoint was ever told to fail")
+	}
 }
 
 func (l *lifeTest) restart(n *node) {

@@ -31,8 +31,9 @@ type contract struct {
 }
 
 // settle changes the contract by an attempt that ended at the given instant. quiet is the pause
-// that the receiver has asked for.
-func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
+// that the receiver has asked for. While the egress of the node that made the attempt is broken,
+// no failure is emitted.
+func (m *contract) settle(at time.Time, o outcome, quiet time.Duration, broken bool) {
 	if o == delivered {
 		if m.reported {
 			m.told[event.WebhookRecovered]++
@@ -42,7 +43,7 @@ func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
 	}
 	m.failed, m.last = m.failed+1, o
 	defer func() {
-		if !m.reported && m.failed >= 5 && at.Sub(m.first) >= 5*time.Minute && at.Sub(m.reportedAt) >= time.Hour {
+		if !broken && !m.reported && m.failed >= 5 && at.Sub(m.first) >= 5*time.Minute && at.Sub(m.reportedAt) >= time.Hour {
 			m.reported, m.reportedAt = true, at
 			m.told[event.WebhookFailing]++
 		}
@@ -65,6 +66,29 @@ func (m *contract) settle(at time.Time, o outcome, quiet time.Duration) {
 	}
 }
 
+// try is an attempt of a node at some host.
+type try struct {
+	at       time.Time
+	host     string
+	answered bool // by HTTP of any kind
+}
+
+// cutOff reports whether nothing that a node sends arrives: of all its attempts in the last ten
+// minutes none was answered, and they went to two hosts at least.
+func cutOff(tries []try, now time.Time) bool {
+	hosts := make(map[string]bool)
+	for _, a := range tries {
+		switch {
+		case now.Sub(a.at) >= 10*time.Minute:
+		case a.answered:
+			return false
+		default:
+			hosts[a.host] = true
+		}
+	}
+	return len(hosts) >= 2
+}
+
 // may reports whether a send to the endpoint is allowed at the given instant.
 func (m *contract) may(at time.Time) bool { return !m.blocked.After(at) && !m.quiet.After(at) }
 
@@ -78,7 +102,8 @@ func (m *contract) failing(at time.Time) bool {
 // five failures in a row, paused for as long as the receiver has asked, and disabled after five
 // days of only failures. The guild's other endpoints get one event that the endpoint fails (at most
 // one an hour), one that the endpoint has recovered, and one that the endpoint was disabled; the
-// endpoint itself gets none of them. RELIABILITY.md, Events.
+// endpoint itself gets none of them. The failure is emitted once the node that tried the endpoint
+// reaches any host. RELIABILITY.md, Events.
 func TestHealthFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
@@ -109,6 +134,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 		}
 		w.record(w.guild, 40)
 		m := contract{told: make(map[string]int)}
+		tries := make([][]try, len(nodes)) // by node
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 40, 400, 1000, 90_000}).Draw(rt, "seconds")) * time.Second)
 			var rows []claimed
@@ -130,10 +156,16 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			c := rows[0]
 			v := DefaultSchedule().judge(c.Step, o, pause, 0.5)
 			r := newResult(c, v, egress.Response{}, now, 0)
-			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].record(t.Context(), []result{r}); err != nil {
+			node := rapid.IntRange(0, 1).Draw(rt, "node")
+			for range rapid.IntRange(0, 3).Draw(rt, "others") { // attempts of the node at other endpoints
+				a := try{now, rapid.SampledFrom([]string{"a.test", "b.test", "c.test"}).Draw(rt, "host"), rapid.IntRange(0, 5).Draw(rt, "answered") == 0}
+				nodes[node].egressHealth.note("https://"+a.host+"/x", a.answered, a.at)
+				tries[node] = append(tries[node], a)
+			}
+			if err := nodes[node].record(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
 			}
-			m.settle(now, o, pause)
+			m.settle(now, o, pause, cutOff(tries[node], now))
 			if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failed_attempts = $1 AND coalesce(last_failure ->> 'outcome', '') = $2
 				AND coalesce(last_failure ->> 'delivery_id', $3) <> '' AND endpoint_id = $4`, m.failed, string(m.last), c.ID, e.ID); n != 1 {
 				rt.Fatalf("after %s: %d failed attempts and the last failure %q are not what is stored", o, m.failed, m.last)

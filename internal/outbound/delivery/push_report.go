@@ -18,18 +18,19 @@ const (
 	reportOver  = 5 * time.Minute
 	reportEvery = time.Hour
 
-	// egressWindow is the time within which egress counts as broken if the node has
-	// tried egressHosts hosts and none has given an HTTP answer of any kind.
+	// egressWindow is the time within which egress counts as broken if the node has tried two
+	// hosts and none has given an HTTP answer of any kind.
 	egressWindow = 10 * time.Minute
-	egressHosts  = 2
 )
 
 // egressHealth tracks whether any receiver answers this node: a failure that all
 // receivers share may be caused by the installation.
 type egressHealth struct {
 	mu       sync.Mutex
-	tried    map[string]time.Time // when each host was last tried
-	answered time.Time            // when any host last gave an HTTP answer
+	host     string    // host of the last attempt without an answer
+	tried    time.Time // instant of that attempt
+	before   time.Time // instant of the last attempt without an answer at another host
+	answered time.Time // when any host last gave an HTTP answer
 }
 
 // note records an attempt at a URL, and whether an HTTP answer came.
@@ -38,35 +39,25 @@ func (w *egressHealth) note(to string, answered bool, now time.Time) {
 	defer w.mu.Unlock()
 	if answered {
 		w.answered = now
-		clear(w.tried) // only hosts that were tried since the last answer matter
 		return
 	}
 	u, err := url.Parse(to)
 	if err != nil {
 		return
 	}
-	if w.tried == nil {
-		w.tried = make(map[string]time.Time)
+	if u.Host != w.host {
+		w.host, w.before = u.Host, w.tried
 	}
-	if len(w.tried) < 1000 {
-		w.tried[u.Host] = now
-	}
+	w.tried = now
 }
 
-// broken reports whether the installation may be at fault for failed attempts.
+// broken reports whether the installation may be at fault for failed attempts: two hosts were
+// tried within egressWindow, and none answered.
 func (w *egressHealth) broken(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Sub(w.answered) < egressWindow {
-		return false
-	}
-	hosts := 0
-	for _, at := range w.tried {
-		if now.Sub(at) < egressWindow {
-			hosts++
-		}
-	}
-	return hosts >= egressHosts
+	within := func(at time.Time) bool { return now.Sub(at) < egressWindow }
+	return !within(w.answered) && within(w.tried) && within(w.before)
 }
 
 // report decides which events about an endpoint follow from a failed attempt at the given instant.

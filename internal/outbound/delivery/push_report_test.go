@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -24,6 +25,14 @@ func TestNothingIsReportedWhileEgressMayBeBroken(t *testing.T) {
 	w.note("https://c.test/", true, now)
 	if w.broken(now) || w.broken(now.Add(egressWindow)) {
 		t.Error("egress counts as broken though a host has answered")
+	}
+	// However many hosts do not answer, those that were tried last count.
+	w = egressHealth{}
+	for i := range 3000 {
+		w.note(fmt.Sprintf("https://%d.test/", i%1500), false, now.Add(time.Duration(i)*time.Second))
+	}
+	if !w.broken(now.Add(3000 * time.Second)) {
+		t.Error("1,500 hosts that do not answer for 50 minutes do not break the way out")
 	}
 	since, s := now.Add(-time.Hour), schedule{GuildID: "g", EndpointID: "e", Disposition: "send", Now: now}
 	s.FailingSince, s.Attempts, s.Failures = &since, 9, 9

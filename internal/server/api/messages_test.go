@@ -31,9 +31,12 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"Reason":"x"}`, 400, "did you mean reason?"},
 		{
 			"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400,
-			"body /status: is not a member of this object; its members are expires_at, metadata, reason",
+			"body /status: is not a member of this object; its members are author_id, expires_at, metadata, reason",
 		},
 		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
+		{"PATCH /api/v1/cases/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
+		{"PATCH /api/v1/cases/x", `{"metadata":null}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
+		{"PATCH /api/v1/tickets/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members category, metadata, priority, subject"},
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"\u001b[2J":1}`, 400, "body /?[2J: is not a member"},
@@ -73,6 +76,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/cases?page=0", ``, 400, "query page: must be an integer, at least 1"},
 		{"GET /api/v1/cases?per_page=1000", ``, 400, "query per_page: must be an integer, at least 1, at most 100"},
 		{"GET /api/v1/cases?per_page=ten", ``, 400, "query per_page: must be an integer in decimal digits, at least 1, at most 100"},
+
+		// Metadata to look up.
+		{"GET /api/v1/cases?metadata=shop.order", ``, 400, "query metadata: must be a name, a colon and a value, such as shop.order:4711"},
+		{"GET /api/v1/tickets?metadata=:4711", ``, 400, "query metadata: must be a name, a colon and a value, such as shop.order:4711"},
+		{"GET /api/v1/giveaways?metadata=Order:1", ``, 400, "the name has 1 to 40 lower-case letters, digits, _, . and -"},
+		{"GET /api/v1/members?metadata=a:" + strings.Repeat("x", 501), ``, 400, "the value at most 500 characters"},
+		{"GET /api/v1/cases?metadata=a:" + strings.Repeat("x", 600), ``, 400, "the value at most 500 characters"},
+		{"GET /api/v1/cases?metadata=a:1&metadata=b:2", ``, 400, "query metadata: must be given once"},
 
 		// Ids and strings.
 		{"POST /api/v1/economy/adjust", `{"user_id":1,"delta":5}`, 400, "body /user_id: must be a string"},

@@ -34,7 +34,7 @@ func expireUnit(ctx context.Context, tx *db.Tx, guild string, ids []string) (int
 	}
 	changes := make([]event.Change, len(rows))
 	for i, c := range rows {
-		changes[i] = event.Change{At: c.UpdatedAt.Time, Data: showChange(c, []string{"status"})}
+		changes[i] = event.Change{At: c.UpdatedAt.Time, Data: showChange(c, []string{"status"}, nil)}
 	}
 	return len(rows), event.RecordEach(ctx, tx, event.System(guild), event.CaseUpdated, changes)
 }

@@ -96,3 +96,48 @@ func TestACaseCanBeMadeWithItsExpiry(t *testing.T) {
 	api.Do(t, "createCase", head+`"2020-01-01T00:00:00Z"}`).
 		Want(t, 201, `{"data":{"status":"active","expires_at":"2020-01-01T00:00:00.000Z"}}`)
 }
+
+// A list is narrowed by one value of the metadata, which is compared as a whole, beside all
+// other filters and in each order.
+func TestCasesAreListedByTheirMetadata(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	file := func(in *apitest.API, kind, values string) string {
+		return in.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"`+kind+`","reason":"x","metadata":`+values+`}`).
+			Want(t, 201, "").Str(t, "data.id")
+	}
+	a, b := file(api, "note", `{"shop.order":"4711"}`), file(api, "warn", `{"shop.order":"4711","url":"https://x.example:1/a,b"}`)
+	file(api, "note", `{"shop.order":"47110","empty":""}`)
+	file(api, "note", `{"order":"4711"}`)
+	file(api, "note", `{}`)
+	file(api.Next(t), "note", `{"shop.order":"4711"}`)
+	for value, want := range map[string]string{
+		"shop.order:4711": b + " " + a, "shop.order:471": "", "shop.order:": "", "order:4711 ": "", "url:https://x.example:1/a,b": b, "none:1": "",
+	} {
+		if got := ids(t, api.Do(t, "listCases", "", apitest.Query("metadata", value))); got != want {
+			t.Errorf("%q lists %q, want %q", value, got, want)
+		}
+	}
+	api.Do(t, "listCases", "", apitest.Query("metadata", "empty:")).Want(t, 200, `{"data":[{"metadata":{"empty":""}}],"has_more":false}`)
+	both := apitest.Query("metadata", "shop.order:4711")
+	for _, c := range []struct {
+		want string
+		args []apitest.Arg
+	}{
+		{a + " " + b, []apitest.Arg{apitest.Query("updated_since", "2020-01-01T00:00:00Z")}},
+		{"", []apitest.Arg{apitest.Query("updated_since", "2099-01-01T00:00:00Z")}},
+		{b, []apitest.Arg{apitest.Query("type", "warn"), apitest.Query("user_id", "42"), apitest.Query("moderator_id", "7"), apitest.Query("status", "active")}},
+		{a, []apitest.Arg{apitest.Query("number", "1")}},
+		{"", []apitest.Arg{apitest.Query("user_id", "43")}},
+		{"", []apitest.Arg{apitest.Query("until", "2020-01-01T00:00:00Z")}},
+		{a, []apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "1")}},
+	} {
+		if got := ids(t, api.Do(t, "listCases", "", append(c.args, both)...)); got != c.want {
+			t.Errorf("%v lists %q, want %q", c.args, got, c.want)
+		}
+	}
+	api.Do(t, "updateCase", `{"metadata":{"shop.order":null}}`, apitest.Path("id", b)).Want(t, 200, "")
+	if got := ids(t, api.Do(t, "listCases", "", both)); got != a {
+		t.Errorf("after a change it lists %q, want %q", got, a)
+	}
+}

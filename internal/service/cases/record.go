@@ -42,7 +42,8 @@ var Records = transfer.Kind[row]{
 		"cases_pkey":   "a case with this id exists already",
 		"cases_number": "this guild has a case with this number already",
 	},
-	Guild: func(c *row) string { return c.GuildID },
+	Guild:   func(c *row) string { return c.GuildID },
+	Defines: func(c *row) transfer.Ref { return refOf(c.GuildID, c.ID) },
 	New: func(time.Time) row {
 		return row{Status: active, Source: "bot", CreatedAt: transfer.Pending}
 	},
@@ -56,6 +57,7 @@ var Records = transfer.Kind[row]{
 	},
 	Dated: []transfer.Column{
 		{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}, {Table: "guilds", Guild: "id", Name: "last_case_at"},
+		{Table: "case_changes", Name: "at"},
 	},
 	SetInstant: func(c *row, at wire.Time) {
 		c.UpdatedAt = at

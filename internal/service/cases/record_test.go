@@ -10,5 +10,5 @@ import (
 func TestACaseIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(c row) any { return show(c) }, "guild_id")
-	testutil.WantCarried(t, func(c row) any { return showChange(c, []string{"reason"}) }, "guild_id", "changed")
+	testutil.WantCarried(t, func(c row) any { return showChange(c, []string{"reason"}, nil) }, "guild_id", "changed", "author_id")
 }

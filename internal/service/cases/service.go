@@ -43,6 +43,7 @@ func filterOf(q gen.ListCasesParams) (f filter) {
 	if q.UpdatedSince != nil {
 		f.Changed = &q.UpdatedSince.Time
 	}
+	f.Metadata = metadata.ParseLookup(q.Metadata)
 	return f
 }
 
@@ -62,7 +63,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	c, err := insert(ctx, tx, row{
+	c, err := insert(ctx, tx, by, row{
 		ID:          db.NewID(),
 		GuildID:     by.GuildID,
 		UserID:      r.Body.UserID,
@@ -95,6 +96,32 @@ func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.
 	return gen.GetCase200JSONResponse{Data: show(c)}, nil
 }
 
+// ListCaseChanges returns one page of a case's changes, oldest first. The first is its creation.
+func (s *Service) ListCaseChanges(ctx context.Context, r gen.ListCaseChangesRequestObject) (gen.ListCaseChangesResponseObject, error) {
+	q, guild, p := db.Read(ctx), auth.Acting(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := listChanges(ctx, q, guild, r.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 { // a page behind the last one, or no case
+		if _, err := get(ctx, q, guild, r.ID); err != nil {
+			return nil, err
+		}
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListCaseChanges200JSONResponse{Data: page.Each(rows, showRecorded), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func showRecorded(c changeRow) gen.PastCaseChange {
+	list := make([]gen.CaseDifference, len(c.Changes))
+	for i, d := range c.Changes {
+		list[i] = gen.CaseDifference{Field: d.Field, Before: d.Before, After: d.After}
+	}
+	return gen.PastCaseChange{
+		At: c.At, Origin: gen.EventOrigin{Type: c.Origin.Type, TokenID: c.Origin.TokenID, KeyID: c.Origin.KeyID}, AuthorID: c.AuthorID, Changes: list,
+	}
+}
+
 // UpdateCase changes the reason, the expiry and the metadata; a member that is left out stays
 // unchanged. It returns a Refused fault for a deleted case. If nothing changes, the case is not
 // written and no event is recorded.
@@ -107,17 +134,18 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c.Status == deleted {
 		return nil, isDeleted(c)
 	}
-	c, changed, err := patchOf(r.Body).apply(c)
+	was := c
+	c, changed, err := patchOf(r.Body).apply(was)
 	if err != nil {
 		return nil, err
 	}
 	if len(changed) == 0 {
 		return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 	}
-	if c, err = edit(ctx, tx, c); err != nil {
+	if c, err = edit(ctx, tx, by, was, c, r.Body.AuthorID); err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt.Time), event.CaseUpdated, showChange(c, changed)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt.Time), event.CaseUpdated, showChange(c, changed, r.Body.AuthorID)); err != nil {
 		return nil, err
 	}
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
@@ -156,7 +184,8 @@ func show(c row) gen.Case {
 	}
 }
 
-// showChange is show for an event, which also lists the changed members.
-func showChange(c row, changed []string) gen.CaseChange {
-	return gen.CaseChange{Case: show(c), Changed: changed}
+// showChange returns a case as case.updated shows it: with the members that changed and the
+// author of the change.
+func showChange(c row, changed []string, author *string) gen.CaseChange {
+	return gen.CaseChange{Case: show(c), Changed: changed, AuthorID: author}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 )
 
@@ -25,7 +27,8 @@ type filter struct {
 	Until       *time.Time // created before this time
 	// Changed, if not nil, selects cases that changed at this time or later and orders them by
 	// their last change.
-	Changed *time.Time
+	Changed  *time.Time
+	Metadata *metadata.Lookup
 }
 
 var selectCases = `
@@ -90,7 +93,21 @@ var (
 		         AND ($11::bigint = 0 OR number = $11)
 		        THEN true
 		      END`)
+
+	foundNewest  = page.Found(table, ofFound, "created_at DESC, id DESC")
+	foundChanged = page.Found(table, ofFound, "updated_at, id")
 )
+
+// ofFound narrows cases that are found by their metadata.
+const ofFound = `
+			   AND created_at >= $6
+			   AND created_at < coalesce($7, 'infinity'::timestamptz)
+			   AND ($8::text = '' OR type = $8)
+			   AND ($9::text = '' OR status = $9)
+			   AND ($10::text = '' OR moderator_id = $10)
+			   AND ($11::text = '' OR user_id = $11)
+			   AND ($12::bigint = 0 OR number = $12)
+			   AND ($13::timestamptz IS NULL OR updated_at >= $13)`
 
 var byID = selectCases + `
 		WHERE guild_id = $1
@@ -115,6 +132,15 @@ func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) (
 
 // query returns the statement that lists the guild's cases that match f, and its arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
+	if m := f.Metadata; m != nil {
+		statement := foundNewest
+		if f.Changed != nil {
+			statement = foundChanged
+		}
+		return statement, []any{
+			guild, p.Limit(), p.Offset(), m.Name, m.Value, f.Since, f.Until, f.Type, f.Status, f.ModeratorID, f.UserID, f.Number, f.Changed,
+		}
+	}
 	args := []any{guild, p.Limit(), p.Offset(), f.Since, f.Until}
 	switch {
 	case f.Changed != nil:
@@ -155,14 +181,14 @@ func found(err error, guild, id string) error {
 	return fault.Wrap(err, "read case", id, "of guild", guild)
 }
 
-// insert stores a case with the guild's next number. Its instant is later than that of the previous
-// number, so that numbers and instants have the same order.
-func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
+// insert gives the case the guild's next number and stores the case and its creation. The
+// instant of a case is later than that of the previous number, so that both have one order.
+func insert(ctx context.Context, tx *db.Tx, by auth.By, c row) (row, error) {
 	text, err := members.JSON(c)
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt) // a parameter, since the JSON truncates it to the millisecond
+	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt, by.Origin()) // expires_at is a parameter, since the JSON truncates it to the millisecond
 	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
@@ -174,22 +200,30 @@ var inserting = `
 			FROM instant
 			WHERE id = $1
 			RETURNING last_case, last_case_at
-		)
-		INSERT INTO cases (` + members.Moved() + `)
-		SELECT ` + members.From("g", map[string]string{
+		), inserted AS (
+			INSERT INTO cases (` + members.Moved() + `)
+			SELECT ` + members.From("g", map[string]string{
 	"number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at", "expires_at": "$3::timestamptz",
 }) + `
-		FROM next /*: next JOIN guilds home ON home.id = $1 */
-		CROSS JOIN given g
-		RETURNING ` + columns
+			FROM next /*: next JOIN guilds home ON home.id = $1 */
+			CROSS JOIN given g
+			RETURNING ` + columns + `
+		), recorded AS (
+			INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+			SELECT $1 /*: home.id */, inserted.id, inserted.updated_at, $4::jsonb, '[]'
+			FROM inserted /*: inserted JOIN guilds home ON home.id = $1 */
+		)
+		SELECT ` + columns + `
+		FROM inserted`
 
-// edit stores a changed case, which is locked, with the instant of the change.
-func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
+// edit stores the new version c of a case that is locked, at the instant of the edit, and the
+// change from was to c with its author.
+func edit(ctx context.Context, tx *db.Tx, by auth.By, was, c row, author *string) (row, error) {
 	text, err := members.JSON(c)
 	if err != nil {
 		return row{}, err
 	}
-	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text, c.ExpiresAt)
+	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text, c.ExpiresAt, by.Origin(), author, differencesOf(&was, &c))
 	return stored, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
@@ -203,9 +237,16 @@ var editing = `
 			WHERE c.guild_id = $1
 			  AND c.id = $2
 			RETURNING c.*
+		), ` + pruned("ARRAY[$2]") + `, recorded AS (
+			INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes)
+			SELECT $1 /*: home.id */, edited.id, edited.updated_at, $5::jsonb, $6, $7::jsonb
+			FROM edited /*: edited JOIN guilds home ON home.id = $1 */
 		)
 		SELECT ` + columns + `
 		FROM edited`
+
+// expiry is the change that an expiry makes to a case.
+var expiry = differencesOf(&row{Status: active}, &row{Status: "expired"})
 
 // expire sets the status of those of the guild's given cases that are still due and not locked to
 // expired, and returns them.
@@ -221,12 +262,19 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 			FOR NO KEY UPDATE SKIP LOCKED
 		), instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at FROM free LIMIT 1
+		), expired AS (
+			UPDATE cases c
+			SET status = 'expired', updated_at = `+db.Next("instant.at", "c.updated_at")+`
+			FROM free, instant
+			WHERE c.guild_id = $1
+			  AND c.id = free_id
+			RETURNING c.*
+		), `+pruned("$2::text[]")+`, recorded AS (
+			INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+			SELECT $1 /*: home.id */, expired.id, expired.updated_at, $3::jsonb, $4::jsonb
+			FROM expired /*: expired JOIN guilds home ON home.id = $1 */
 		)
-		UPDATE cases c
-		SET status = 'expired', updated_at = `+db.Next("instant.at", "c.updated_at")+`
-		FROM free, instant
-		WHERE c.guild_id = $1
-		  AND c.id = free_id
-		RETURNING `+columns, guild, db.Array(ids))
+		SELECT `+columns+`
+		FROM expired`, guild, db.Array(ids), auth.System(guild).Origin(), expiry)
 	return rows, fault.Wrap(err, "expire cases of guild", guild)
 }

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 )
 
@@ -22,6 +24,13 @@ const many = `
 	       CASE WHEN n % 10 = 0 THEN timestamptz '2040-01-01' END,
 	       'bot', timestamptz '2026-01-01' + n * interval '1 minute', timestamptz '2026-01-01' + n * interval '61 seconds'
 	FROM (VALUES ('1', 60000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`
+
+// shared gives 7 cases of guild 1 and 30,000 of guild 2 one value, and each of them a value of
+// its own.
+const shared = `
+	UPDATE cases
+	SET metadata = jsonb_build_object('shop', 'all', 'shop.order', (number % 1000)::text)
+	WHERE guild_id = '2' OR number BETWEEN 11 AND 17`
 
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
@@ -66,6 +75,19 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 				sql, args := query("1", c.filter, p)
 				dbtest.WantIndex(t, d, c.index, sql, args...)
 			})
+		}
+	}
+	dbtest.Fill(t, d, shared)
+	dbtest.Fill(t, d, `ANALYZE cases`)
+	for n, f := range map[int]filter{
+		0: {Metadata: &metadata.Lookup{Name: "shop.order", Value: "none"}},
+		1: {Metadata: &metadata.Lookup{Name: "shop.order", Value: "17"}},
+		7: {Metadata: &metadata.Lookup{Name: "shop", Value: "all"}},
+	} {
+		for _, since := range []*time.Time{nil, {}} {
+			f.Changed = since
+			sql, args := query("1", f, page.Of(1, 25))
+			dbtest.WantFound(t, d, "cases", "cases_metadata", n, sql, args...)
 		}
 	}
 	t.Run("a pair is planned once", func(t *testing.T) {
@@ -202,13 +224,13 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 		}
 		begun := time.Now()
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			if _, err := insert(ctx, tx,
+			if _, err := insert(ctx, tx, auth.System("1"),
 				row{GuildID: "2", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"}); err != nil {
 				return err
 			}
 			c, err := lock(ctx, tx, "1", fmt.Sprint("case-", n%9000+1))
 			if err == nil {
-				_, err = edit(ctx, tx, c)
+				_, err = edit(ctx, tx, auth.System("1"), c, c, nil)
 			}
 			return err
 		})
@@ -250,7 +272,7 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				guild := []string{"1", "2"}[i%2]
-				_, err := insert(ctx, tx,
+				_, err := insert(ctx, tx, auth.System("1"),
 					row{GuildID: guild, ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
 				return err
 			})
@@ -294,7 +316,7 @@ func TestCasesAndNewMembersDoNotBlockOneAnother(t *testing.T) {
 		return err
 	}, 40, 1, func(d db.Doer) error {
 		return d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := insert(ctx, tx, row{GuildID: "1", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
+			_, err := insert(ctx, tx, auth.System("1"), row{GuildID: "1", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
 			return err
 		})
 	})

@@ -58,9 +58,13 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	return is.Metadata.Check()
 }
 
-// store inserts and updates cases.
+// store inserts and updates cases, and records each change.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	return fault.Wrap(transfer.StoreRows(ctx, tx, c, rows, idOf, storing), "store cases of guild", c.By.GuildID)
+	changes, err := changesByRecords(c, rows)
+	if err != nil {
+		return err
+	}
+	return fault.Wrap(transfer.StoreRows(ctx, tx, c, rows, idOf, storing, changes, c.By.Origin()), "store cases of guild", c.By.GuildID)
 }
 
 var storing = `
@@ -80,6 +84,10 @@ var storing = `
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id
+		), ` + pruned("$3::text[]") + `, recorded AS (
+			INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes, user_before, moderator_before)
+			SELECT $1 /*: home.id */, n.id, n.at, $5::jsonb, n.author_id, n.changes, n.user_before, n.moderator_before
+			FROM jsonb_to_recordset($4) AS n ` + changeColumns + ` /*: ` + changeColumns + ` JOIN guilds home ON home.id = $1 */
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 
@@ -90,8 +98,11 @@ func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 		if r.Was == nil {
 			told[event.CaseCreated] = append(told[event.CaseCreated], event.Change{At: r.At.Time, Data: show(r.Is)})
 		} else {
-			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is))})
+			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is), r.Text("author_id"))})
 		}
 	}
 	return event.RecordTypes(ctx, tx, event.From(c.By), told)
 }
+
+// changeColumns are the members of a changeInput.
+const changeColumns = `(id text, at timestamptz, author_id text, changes jsonb, user_before text, moderator_before text)`

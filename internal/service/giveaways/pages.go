@@ -84,7 +84,7 @@ var States = []string{scheduled, active, paused, drawing, ended, cancelled}
 // List returns a page of the guild's giveaways, newest first, and whether more follow. An empty
 // status lets all through.
 func List(ctx context.Context, q db.Querier, guild, status string, p page.P) ([]Giveaway, bool, error) {
-	rows, err := list(ctx, q, guild, status, nil, p)
+	rows, err := list(ctx, q, guild, status, nil, nil, p)
 	rows, more := page.Cut(rows, p)
 	return page.Each(rows, show), more, err
 }

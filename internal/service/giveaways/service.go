@@ -58,7 +58,7 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 	if r.Params.UpdatedSince != nil {
 		since = &r.Params.UpdatedSince.Time
 	}
-	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, status, since, p)
+	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, status, since, metadata.ParseLookup(r.Params.Metadata), p)
 	if err != nil {
 		return nil, err
 	}

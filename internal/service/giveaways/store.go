@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 )
 
@@ -72,6 +73,9 @@ var (
 		ORDER BY updated_at, id
 		LIMIT $2 OFFSET $3`
 
+	foundNewest  = page.Found(table, ofFound, "created_at DESC, id DESC")
+	foundChanged = page.Found(table, ofFound, "updated_at, id")
+
 	oldestEntries = `
 		SELECT user_id, entries, entered_at
 		FROM giveaway_entries
@@ -97,11 +101,23 @@ var (
 		LIMIT $3 OFFSET $4`
 )
 
+var table = page.Table{Name: "giveaways", Columns: columns}
+
+// ofFound narrows giveaways that are found by their metadata.
+const ofFound = `
+			   AND ($6::text = '' OR status = $6)
+			   AND ($7::timestamptz IS NULL OR updated_at >= $7)`
+
 // list returns a page of the guild's giveaways, newest first or by their last change since an
-// instant, and one row more if there is one. An empty status selects all.
-func list(ctx context.Context, q db.Querier, guild, status string, since *time.Time, p page.P) ([]row, error) {
+// instant, and one row more if there is one. An empty status selects all, and
+// so does a nil m.
+func list(ctx context.Context, q db.Querier, guild, status string, since *time.Time, m *metadata.Lookup, p page.P) ([]row, error) {
 	query, args := newest, []any{guild, p.Limit(), p.Offset()}
 	switch {
+	case m != nil && since != nil:
+		query, args = foundChanged, append(args, m.Name, m.Value, status, since)
+	case m != nil:
+		query, args = foundNewest, append(args, m.Name, m.Value, status, since)
 	case since != nil && status != "":
 		query, args = changedOfStatus, append(args, status, *since)
 	case since != nil:

@@ -196,6 +196,12 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	for _, status := range []string{scheduled, active, "paused", drawing, ended} {
 		dbtest.WantIndex(t, s.DB, "giveaways_changed_by_status", changedOfStatus, "2", 26, 0, status, since)
 	}
+	// 19,000 giveaways of 19 other guilds have the value too.
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET metadata = '{"shop":"all"}' WHERE guild_id <> '2' OR id IN ('g1', 'g21', 'g41')`)
+	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways`)
+	for _, statement := range []string{foundNewest, foundChanged} {
+		dbtest.WantFound(t, s.DB, "giveaways", "giveaways_metadata", 3, statement, "2", 26, 0, "shop", "all", "", nil)
+	}
 	// (The list of draws may also add up a giveaway's entries, for draws of the first release.)
 	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") ||
 		strings.Contains(plan, "Sort") {

@@ -272,7 +272,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	// Without this, the next reads of the guild would be planned with statistics of a small or
 	// empty table.
 	_, err := db.Exec(ctx, b.tx, `
-		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
+		ANALYZE cases, case_changes, wallets, ledger_entries, levels, tickets, ticket_messages,
 		        giveaways, giveaway_entries, network_listings`)
 	return fault.Wrap(err, "import: look at what came in")
 }

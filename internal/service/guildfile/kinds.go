@@ -34,6 +34,7 @@ func newKinds() []kind {
 		of(guilds.Records(curve)),
 		of(guilds.Settings(curve)),
 		of(cases.Records),
+		of(cases.Changes),
 		of(members.Records),
 		of(economy.Wallets),
 		of(economy.References),
@@ -65,6 +66,9 @@ type kind interface {
 	keep(before int64)
 	// waits returns the number of buffered rows.
 	waits() int64
+	// apart drops the buffered rows that are part of something which inserted does not contain, and
+	// returns their guilds.
+	apart(inserted map[transfer.Ref]bool) (guilds []string)
 	// leave drops buffered rows that are stored already and returns their guilds. If a stored row
 	// differs, it returns a *LineError. A dry run passes stood: it stores nothing, so what earlier
 	// batches have named counts as stored.
@@ -196,6 +200,23 @@ func (w *waiting[R]) keep(before int64) {
 }
 
 func (w *waiting[R]) waits() int64 { return int64(len(w.rows)) }
+
+func (w *waiting[R]) apart(inserted map[transfer.Ref]bool) (guilds []string) {
+	if w.Fixed == nil || w.Fixed.With == nil {
+		return nil
+	}
+	var rows []R
+	var from []source
+	for i := range w.rows {
+		if !inserted[w.Fixed.With(&w.rows[i])] {
+			guilds = append(guilds, w.of(&w.rows[i]))
+			continue
+		}
+		rows, from = append(rows, w.rows[i]), append(from, w.from[i])
+	}
+	w.rows, w.from = rows, from
+	return guilds
+}
 
 func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error) {
 	if w.Fixed == nil || len(w.rows) == 0 {

@@ -87,9 +87,8 @@ func livedIn(t *testing.T) *apitest.API {
 
 // kindsMoved lists the kinds in a guild file that contains everything.
 var kindsMoved = []string{
-	"guild", "settings", "case", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry", "disqualification",
-	"giveaway_draw",
-	"network_listing",
+	"guild", "settings", "case", "case_change", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry",
+	"disqualification", "giveaway_draw", "network_listing",
 }
 
 // RELIABILITY.md, Operation.

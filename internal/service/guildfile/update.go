@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/service/cases"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/records"
 	"guildhall/internal/service/transfer"
@@ -53,7 +54,7 @@ func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(by
 		if err != nil {
 			return fault.Wrap(err, "import")
 		}
-		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool), stood: transfer.NewStood()}
+		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool), inserted: make(map[transfer.Ref]bool), stood: transfer.NewStood()}
 		if u.DryRun {
 			b.held = guilds.Leaving
 		}
@@ -87,9 +88,11 @@ type updates struct {
 	changed map[string]map[string]bool // guilds with new rows, by kind
 	stood   *transfer.Stood
 	calls   []*guildCall
-	byGuild map[string]*guildCall
-	waiting int
-	size    int
+
+	inserted map[transfer.Ref]bool // cases that the file inserts: their changes come with them
+	byGuild  map[string]*guildCall
+	waiting  int
+	size     int
 }
 
 // guildCall holds the batches of one guild.
@@ -254,18 +257,28 @@ func (u *updates) flush(ctx context.Context) error {
 	return nil
 }
 
-// leave drops the buffered rows of kinds that never change if they are stored already.
+// leave drops the buffered rows of kinds that never change if they are stored already, or if they
+// are part of something that was stored before the file.
 func (u *updates) leave(ctx context.Context) error {
+	for _, c := range u.calls {
+		for _, rec := range c.lines {
+			if rec.kind == cases.Records.Name && rec.Result == transfer.Created {
+				u.inserted[transfer.Ref{Kind: rec.kind, Guild: c.guild, ID: rec.ID}] = true
+			}
+		}
+	}
 	var stood *transfer.Stood
 	if u.how.DryRun {
 		stood = u.stood
 	}
 	for _, k := range u.kinds {
 		waiting := k.waits()
+		apart := k.apart(u.inserted)
 		guilds, err := k.leave(ctx, u.tx, u.now, stood)
 		if err != nil {
 			return err
 		}
+		guilds = append(guilds, apart...)
 		if left := waiting - k.waits(); left > 0 {
 			u.count(k.name()).Unchanged += left
 		}

@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/event"
 )
@@ -21,7 +22,7 @@ type Service struct{}
 const maxUsers = 100
 
 // ListMembers lists members by id, by name or by their last change, or those whom user_ids
-// names.
+// or their metadata name.
 func (*Service) ListMembers(ctx context.Context, r gen.ListMembersRequestObject) (gen.ListMembersResponseObject, error) {
 	guild, q := auth.Acting(ctx).GuildID, r.Params
 	if err := oneFilter(q); err != nil {
@@ -41,7 +42,7 @@ func (*Service) ListMembers(ctx context.Context, r gen.ListMembersRequestObject)
 	if q.PerPage != nil {
 		p.PerPage = *q.PerPage
 	}
-	f := filter{Prefix: q.Name, Present: q.Present}
+	f := filter{Prefix: q.Name, Metadata: metadata.ParseLookup(q.Metadata), Present: q.Present}
 	if q.UpdatedSince != nil {
 		f.Changed = &q.UpdatedSince.Time
 	}
@@ -59,7 +60,7 @@ func oneFilter(q gen.ListMembersParams) error {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"user_ids", q.UserIds != nil}, {"name", q.Name != nil}, {"updated_since", q.UpdatedSince != nil}} {
+	}{{"user_ids", q.UserIds != nil}, {"name", q.Name != nil}, {"metadata", q.Metadata != nil}, {"updated_since", q.UpdatedSince != nil}} {
 		if f.set {
 			given = append(given, f.name)
 		}

@@ -116,8 +116,8 @@ func TestMembersAreListed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	writeMembers(t, api, `"tell":false,`,
-		`"user_id":"1","name":"Ada","joined_at":"2026-05-01T00:00:00Z"`,
-		`"user_id":"2","name":"ÉMILE","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`,
+		`"user_id":"1","name":"Ada","joined_at":"2026-05-01T00:00:00Z","metadata":{"shop.id":"C:1"}`,
+		`"user_id":"2","name":"ÉMILE","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z","metadata":{"shop.id":"C:1"}`,
 		`"user_id":"3","name":"émilie"`,
 		`"user_id":"4","left_at":"2026-05-02T00:00:00Z"`,
 		`"user_id":"5","name":"adam"`).Want(t, 200, "")
@@ -134,6 +134,10 @@ func TestMembersAreListed(t *testing.T) {
 		"user_ids=5,1,9,5":                    "1 5",
 		"user_ids=1,2,4&present=false":        "2 4",
 		"updated_since=2026-01-01T00:00:00Z":  "1 2 3 4 5",
+		"metadata=shop.id:C:1":                "1 2",
+		"metadata=shop.id:C:1&present=true":   "1",
+		"metadata=shop.id:C:1&present=false":  "2",
+		"metadata=shop.id:C":                  "",
 		"updated_since=2126-01-01T00:00:00Z":  "",
 		"updated_since=" + at + "&per_page=1": "1",
 	} {
@@ -155,6 +159,7 @@ func TestMembersAreListed(t *testing.T) {
 	for query, place := range map[string]string{
 		"user_ids=": "user_ids", "user_ids=1,,2": "user_ids", "user_ids=1,x": "user_ids", "user_ids=1, 2": "user_ids", "user_ids=" + many: "user_ids",
 		"user_ids=1&page=1": "page", "user_ids=1&per_page=5": "per_page", "user_ids=1&name=a": "name",
+		"name=a&metadata=b:c": "metadata", "metadata=b:c&updated_since=2026-01-01T00:00:00Z": "updated_since", "metadata=b": "metadata",
 		"name=a&updated_since=2026-01-01T00:00:00Z": "updated_since", "name=": "name", "present=yes": "present", "present=1": "present",
 		"metadata.x=1": "metadata.x", "page=0": "page",
 	} {

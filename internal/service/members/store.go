@@ -6,20 +6,25 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 )
 
 // filter narrows the list of members. The zero value lets every member through. At most one
-// of Prefix and Changed is set.
+// of Prefix, Changed and Metadata is set.
 type filter struct {
-	Prefix  *string    // only members whose folded name begins with it
-	Changed *time.Time // changed no earlier than this, in the order of the changes
-	Present *bool
+	Prefix   *string    // only members whose folded name begins with it
+	Changed  *time.Time // changed no earlier than this, in the order of the changes
+	Metadata *metadata.Lookup
+	Present  *bool
 }
 
 // listing is a list of members in one order: of all members, of those who are present, and of
 // those who have left.
 type listing struct{ all, present, left string }
+
+// isPresent tells of a member whether they are in the guild.
+const isPresent = `(left_at IS NULL OR coalesce(joined_at >= left_at, false))`
 
 func listingOf(where, order string) listing {
 	statement := func(and string) string {
@@ -37,6 +42,7 @@ var (
 	byUser    = listingOf("", "user_id")
 	byName    = listingOf(" AND folded >= $4 AND folded < $5", "folded, user_id")
 	byChange  = listingOf(" AND updated_at >= $4", "updated_at, user_id")
+	found     = page.Found(page.Table{Name: "members", Columns: columns}, ` AND ($6::boolean IS NULL OR $6 = `+isPresent+`)`, "user_id")
 	oneMember = `
 		SELECT ` + columns + `
 		FROM members
@@ -46,6 +52,9 @@ var (
 // query returns the statement that lists the members of guild that pass f, and its arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
 	list, args := byUser, []any{guild, p.Limit(), p.Offset()}
+	if m := f.Metadata; m != nil {
+		return found, append(args, m.Name, m.Value, f.Present)
+	}
 	switch {
 	case f.Prefix != nil:
 		folded := *fold(f.Prefix)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 )
 
@@ -34,4 +35,9 @@ func TestListsUseTheirIndexes(t *testing.T) {
 		dbtest.WantIndex(t, d, c.index, statement, args...)
 	}
 	dbtest.WantIndex(t, d, "members_pkey", oneMember, "1", "7")
+
+	dbtest.Exec(t, d, `UPDATE members SET metadata = '{"shop":"all"}' WHERE guild_id = '2' OR user_id IN ('10', '11', '12')`)
+	dbtest.Exec(t, d, `ANALYZE members`)
+	statement, args := query("1", filter{Metadata: &metadata.Lookup{Name: "shop", Value: "all"}}, p)
+	dbtest.WantFound(t, d, "members", "members_metadata", 3, statement, args...)
 }

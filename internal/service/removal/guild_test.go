@@ -21,6 +21,8 @@ const other = "402187554310020097"
 
 // more inserts rows into tables of guilds in which the demo guild has none.
 var more = []string{
+	`INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+		SELECT guild_id, id, now(), '{}', '[]' FROM cases WHERE guild_id = $1 ORDER BY id LIMIT 1`,
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce)
 		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
 	`INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)

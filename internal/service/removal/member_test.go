@@ -45,6 +45,17 @@ var everything = []string{
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
 		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)),
 			($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
+	`INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes, user_before, moderator_before)
+		VALUES ($1, 'about', now(), '{}', $2, jsonb_build_array(jsonb_build_object('field', 'reason', 'before', 'of ' || $2::text, 'after', NULL),
+				jsonb_build_object('field', 'metadata.a', 'before', NULL, 'after', $2::text),
+				jsonb_build_object('field', 'type', 'before', 'ban', 'after', 'warn')), NULL, NULL),
+			($1, 'about', now() + interval '1 ms', '{}', $2, jsonb_build_array(
+				jsonb_build_object('field', 'user_id', 'before', '9', 'after', $2::text)), '9', NULL),
+			($1, 'by', now(), '{}', NULL, jsonb_build_array(jsonb_build_object('field', 'user_id', 'before', '9', 'after', $2::text)), '9', NULL),
+			($1, 'by', now() + interval '1 ms', '{}', NULL, jsonb_build_array(jsonb_build_object('field', 'reason', 'before', '', 'after', 'x'),
+				jsonb_build_object('field', 'user_id', 'before', $2::text, 'after', '9')), $2, NULL),
+			($1, 'by', now() + interval '2 ms', '{}', NULL, jsonb_build_array(
+				jsonb_build_object('field', 'moderator_id', 'before', $2::text, 'after', '8')), NULL, $2)`,
 	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count,
 		entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
 		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
@@ -262,6 +273,9 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 		`SELECT count(*)::text FROM stream_deliveries WHERE guild_id = $1`:                                         "0",
 		`SELECT string_agg(concat(id, ' ', result), ', ' ORDER BY id) FROM bot_work WHERE guild_id = $1`:           "m done, n refused",
 		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`: "deleted 1  {}",
+		`SELECT string_agg(concat_ws(' ', c.case_id, author_id, d ->> 'field', d ->> 'before', d ->> 'after'), ', ' ORDER BY c.case_id, at, n)
+			FROM case_changes c, jsonb_array_elements(changes) WITH ORDINALITY AS e (d, n)
+			WHERE guild_id = $1`: "about 1 type ban warn, about status active deleted, by user_id 9 1, by reason  x, by user_id 1 9, by moderator_id 1 8",
 		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ')
 			FROM webhook_events WHERE guild_id = $1`: "member.forgotten",
 		`SELECT string_agg(action || ' ' || target_id, ' ')

@@ -137,12 +137,73 @@ var parts = []part{
 		FROM cases
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead + `
 		  AND ($2 <> '` + somebody + `' OR status <> 'deleted' OR reason <> '' OR metadata <> '{}')
+		LIMIT $4`, changes: []string{memberCases + `
+		ORDER BY id
+		FOR NO KEY UPDATE`, `
+		DELETE FROM case_changes
+		WHERE guild_id = $1 AND case_id IN (SELECT id FROM (` + memberCases + `) AS forgotten) AND changes <> '[]' AND NOT changes @? '` + textless + `'`, `
+		UPDATE case_changes
+		SET changes = jsonb_path_query_array(changes, '` + textless + `'), user_before = NULL
+		WHERE guild_id = $1 AND case_id IN (SELECT id FROM (` + memberCases + `) AS forgotten) AND changes <> '[]'`, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), was AS MATERIALIZED (
+			` + memberCases + `
+		), forgotten AS (
+			UPDATE cases c
+			SET status = 'deleted', reason = '', user_id = '` + somebody + `', metadata = '{}', updated_at = ` + db.Next("instant.at", "c.updated_at") + `
+			FROM was, instant
+			WHERE c.guild_id = $1 AND c.id = was.id
+			RETURNING c.id, c.updated_at, was.status
+		)
+		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+		SELECT $1 /*: home.id */, forgotten.id, forgotten.updated_at, '{"type": "system", "token_id": null, "key_id": null}',
+			jsonb_build_array(jsonb_build_object('field', 'status', 'before', forgotten.status, 'after', 'deleted'))
+		FROM forgotten /*: forgotten JOIN guilds home ON home.id = $1 */
+		WHERE forgotten.status <> 'deleted'`}},
+	{what: "authors of changes", most: deleteLimit, find: `
+		SELECT ctid::text
+		FROM case_changes
+		WHERE guild_id = $1 AND author_id = $2 AND $2 <> '` + somebody + `' AND at <= $3::timestamptz + ` + ahead + `
 		LIMIT $4`, changes: []string{`
-		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
-		UPDATE cases
-		SET status = 'deleted', reason = '', user_id = '` + somebody + `', metadata = '{}', updated_at = ` + db.Next("instant.at", "updated_at") + `
-		FROM instant
-		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead}},
+		UPDATE case_changes
+		SET author_id = '` + somebody + `'
+		WHERE guild_id = $1 AND author_id = $2 AND at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
+	changesOf("members of changes", "user_id", "user_before"),
+	changesOf("moderators of changes", "moderator_id", "moderator_before"),
+}
+
+// memberCases finds the cases about the member that are named in $4.
+const memberCases = `
+		SELECT id, status
+		FROM cases
+		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3::timestamptz + ` + ahead
+
+// textless is a JSON path to the differences of a change that hold no text about the member.
+// The other differences go: then the changes begin with a case about somebody, without reason
+// and metadata, and still lead to the case.
+const textless = `$[*] ? (@.field != "reason" && @.field != "user_id" && !(@.field starts with "metadata."))`
+
+// changesOf returns the part for the changes that set a field of a case to the member or from
+// the member to another. The column before holds the replaced value of the field. While the
+// field of the case is still the member, the change that set it stays as it is, so that the
+// changes lead to the case.
+func changesOf(what, field, before string) part {
+	return part{what: what, most: 50, find: `
+		SELECT DISTINCT case_id
+		FROM case_changes
+		WHERE guild_id = $1 AND ` + before + ` = $2 AND $2 <> '` + somebody + `' AND at <= $3::timestamptz + ` + ahead + `
+		LIMIT $4`, changes: []string{`
+		UPDATE case_changes c
+		SET ` + before + ` = CASE WHEN c.` + before + ` = $2 THEN '` + somebody + `' ELSE c.` + before + ` END, changes = (
+			SELECT jsonb_agg(CASE WHEN d ->> 'field' <> '` + field + `' THEN d ELSE jsonb_build_object('field', '` + field + `',
+				'before', CASE WHEN d ->> 'before' = $2 THEN '` + somebody + `' ELSE d ->> 'before' END,
+				'after', CASE WHEN d ->> 'after' = $2 AND c.at < last.at THEN '` + somebody + `' ELSE d ->> 'after' END) END ORDER BY n)
+			FROM jsonb_array_elements(c.changes) WITH ORDINALITY AS e (d, n))
+		FROM (
+			SELECT case_id, max(at) AS at FROM case_changes
+			WHERE guild_id = $1 AND case_id = ANY ($4) AND ` + before + ` = $2 AND at <= $3::timestamptz + ` + ahead + `
+			GROUP BY case_id
+		) AS last
+		WHERE c.guild_id = $1 AND c.case_id = last.case_id AND c.at <= last.at AND c.changes <> '[]'`}}
 }
 
 // The statements that delete a member's wallet and level and record the rank moves. The points come

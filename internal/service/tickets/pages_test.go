@@ -10,6 +10,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
 )
@@ -141,6 +142,19 @@ func TestAListOfALargeGuildAmongSmallOnesIsReadInOrder(t *testing.T) {
 	}
 }
 
+// wantFoundByMetadata lists 3 tickets of a guild by a value that all tickets of another have.
+func wantFoundByMetadata(t *testing.T) {
+	t.Helper()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, twoGuilds, many, `
+		UPDATE tickets SET metadata = '{"shop":"all"}' WHERE guild_id = '2' OR number IN (1, 2, 3)`, `ANALYZE tickets`)
+	for _, f := range []filter{{}, {Activity: true}, {Changed: &time.Time{}}} {
+		f.Metadata = &metadata.Lookup{Name: "shop", Value: "all"}
+		sql, args := query("1", f, page.Of(1, 25))
+		dbtest.WantFound(t, d, "tickets", "tickets_metadata", 3, sql, args...)
+	}
+}
+
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -186,6 +200,10 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 		}
 	}
 	wantPlannedOnce(t, d)
+	t.Run("metadata", func(t *testing.T) {
+		t.Parallel()
+		wantFoundByMetadata(t)
+	})
 	for name, order := range map[string]string{"reading order": reading, "from the end": backwards} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

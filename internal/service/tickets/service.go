@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
@@ -75,6 +76,7 @@ func filterOf(q gen.ListTicketsParams) filter {
 	if q.UpdatedSince != nil {
 		f.Changed = &q.UpdatedSince.Time
 	}
+	f.Metadata = metadata.ParseLookup(q.Metadata)
 	return f
 }
 

@@ -22,6 +22,7 @@ func TestListTickets(t *testing.T) {
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
 	dbtest.Exec(t, a.DB(), `UPDATE tickets
 		SET last_message_at = (now() AT TIME ZONE 'UTC' - number * interval '1 minute') AT TIME ZONE 'UTC' WHERE number IN (2, 4)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET metadata = '{"shop":"a:b"}' WHERE number IN (2, 3, 4)`)
 	ticket(t, a.Next(t), 9, "open", true)
 
 	for name, tc := range map[string]struct {
@@ -47,8 +48,15 @@ func TestListTickets(t *testing.T) {
 		"by activity":               {[]apitest.Arg{apitest.Query("order", "activity")}, []int{2, 4, 5, 3, 1}},
 		"open by activity":          {[]apitest.Arg{apitest.Query("order", "activity"), apitest.Query("status", "closed")}, []int{2, 4}},
 		"as they were created":      {[]apitest.Arg{apitest.Query("order", "created")}, []int{5, 4, 3, 2, 1}},
-		"page by page":              {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},
-		"empty beyond the end":      {[]apitest.Arg{apitest.Query("page", "9"), apitest.Query("per_page", "2")}, nil},
+		"by metadata":               {[]apitest.Arg{apitest.Query("metadata", "shop:a:b")}, []int{4, 3, 2}},
+		"by another value":          {[]apitest.Arg{apitest.Query("metadata", "shop:a")}, nil},
+		"by metadata and activity":  {[]apitest.Arg{apitest.Query("metadata", "shop:a:b"), apitest.Query("order", "activity")}, []int{2, 4, 3}},
+		"by metadata and filters": {[]apitest.Arg{
+			apitest.Query("metadata", "shop:a:b"), apitest.Query("claimed_by_id", "none"), apitest.Query("status", "closed"), apitest.Query("channel_id", "704"),
+		}, []int{4}},
+		"by metadata and number": {[]apitest.Arg{apitest.Query("metadata", "shop:a:b"), apitest.Query("number", "1")}, nil},
+		"page by page":           {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},
+		"empty beyond the end":   {[]apitest.Arg{apitest.Query("page", "9"), apitest.Query("per_page", "2")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

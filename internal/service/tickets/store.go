@@ -7,6 +7,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
@@ -32,7 +33,8 @@ type filter struct {
 	Activity                                                     bool // order by the last message
 	// Changed, if not nil, selects tickets that changed at this time or later and orders them by
 	// their last change.
-	Changed *time.Time
+	Changed  *time.Time
+	Metadata *metadata.Lookup
 }
 
 // There is a statement for each index that serves the list: the plan of a prepared statement must
@@ -95,7 +97,23 @@ var (
 		         AND ($12::bigint = 0 OR number = $12)
 		        THEN true
 		      END`)
+
+	foundNewest  = page.Found(table, ofFound, "created_at DESC, id DESC")
+	foundActive  = page.Found(table, ofFound, "last_message_at DESC NULLS LAST, id DESC")
+	foundChanged = page.Found(table, ofFound, "updated_at, id")
 )
+
+// ofFound narrows tickets that are found by their metadata.
+const ofFound = `
+			   AND ($6::text = '' OR status = $6)
+			   AND ($7::text = '' OR opener_id = $7)
+			   AND ($8::text = '' OR claimed_by_id = $8)
+			   AND (NOT $9 OR claimed_by_id IS NULL)
+			   AND ($10::text = '' OR channel_id = $10)
+			   AND ($11::text = '' OR category = $11)
+			   AND ($12::text = '' OR priority = $12)
+			   AND ($13::bigint = 0 OR number = $13)
+			   AND ($14::timestamptz IS NULL OR updated_at >= $14)`
 
 // A list by the last message filters within the index and then reads the rows page by page.
 var (
@@ -183,6 +201,8 @@ func query(guild string, f filter, p page.P) (string, []any) {
 		return statement, append(append(args, f.Activity, by), rest...)
 	}
 	switch {
+	case f.Metadata != nil:
+		return f.found(), append(append(append(args, f.Metadata.Name, f.Metadata.Value), rest...), f.Number, f.Changed)
 	case f.Changed != nil:
 		return changed.For(p), append(append(append(args, *f.Changed), rest...), f.Number)
 	case f.Number != 0:
@@ -207,6 +227,17 @@ func query(guild string, f filter, p page.P) (string, []any) {
 		return newestOfStatus.For(p), append(args, f.Status)
 	}
 	return newest.For(p), args
+}
+
+// found returns the statement of a list by metadata in the order that is asked for.
+func (f filter) found() string {
+	switch {
+	case f.Changed != nil:
+		return foundChanged
+	case f.Activity:
+		return foundActive
+	}
+	return foundNewest
 }
 
 func (f filter) byActivity(args []any, sorted func(string, any) (string, []any)) (string, []any) {

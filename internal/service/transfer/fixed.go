@@ -18,6 +18,9 @@ type Fixed[R any] struct {
 	Name func(r *R) string
 	// There returns the stored rows whose keys match rows. It may return more.
 	There func(ctx context.Context, tx *db.Tx, rows []R) ([]R, error)
+	// With names the thing that a row is a part of; may be nil. An import that updates stores
+	// the rows of the things that it inserts, and leaves out the rows of all others.
+	With func(r *R) Ref
 }
 
 // Differs returns the members in which a record differs from the stored row. A member that the

@@ -135,6 +135,15 @@ func (r *Row[R]) Gives(members ...string) bool {
 	})
 }
 
+// Text returns a member of the record that no column holds; nil if it gives none.
+func (r *Row[R]) Text(name string) *string {
+	text, given := r.record.Members[name].(string)
+	if !given {
+		return nil
+	}
+	return &text
+}
+
 // Shown is what a response shows of a row.
 type Shown struct {
 	ID        string

@@ -1,11 +1,13 @@
 package webhooks
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"guildhall/gen"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
@@ -70,6 +72,31 @@ const healthColumns = `s.last_failure, coalesce(s.failed_attempts, 0) AS failed_
 // behindAfter is how long the oldest event of a pull endpoint may wait until the endpoint
 // counts as failing.
 const behindAfter = "2 days"
+
+// findFailing finds the guilds with an endpoint that fails or that the service has disabled.
+const findFailing = `
+	SELECT guild_id
+	FROM (
+		SELECT guild_id FROM webhook_schedule WHERE failing_since IS NOT NULL AND disposition = 'send'
+		UNION
+		SELECT guild_id FROM webhook_endpoints WHERE ` + delivery.SwitchedOff + `
+		UNION
+		SELECT e.guild_id
+		FROM webhook_endpoints e
+		WHERE e.enabled AND e.delivery = 'pull' AND EXISTS (
+			SELECT FROM webhook_deliveries w
+			WHERE w.state = 'pending' AND w.guild_id = e.guild_id AND w.endpoint_id = e.id AND w.event_at < now() - interval '` + behindAfter + `')
+	) g
+	WHERE cardinality($1::text[]) = 0 OR guild_id = ANY ($1)
+	ORDER BY guild_id
+	LIMIT $2`
+
+// FailingGuilds returns at most limit guilds that have an endpoint that fails or that the service
+// has disabled. It looks at the given guilds, or at all of them if there are none.
+func FailingGuilds(ctx context.Context, q db.Querier, guilds []string, limit int) ([]string, error) {
+	found, err := db.Select[string](ctx, q, findFailing, db.Array(guilds), limit)
+	return found, fault.Wrap(err, "list the guilds with endpoints that fail")
+}
 
 // health returns the endpoint's health.
 func (s Standing) health() (Health, error) {

@@ -47,6 +47,8 @@ func problem(outcome string, status *int) string {
 		text = "so it does not know who asks: check that it verifies the signature with this endpoint’s secret."
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		text = "so nothing there takes the event: check the address’s path, and that it takes POST."
+	case http.StatusServiceUnavailable:
+		text = "so it, or a proxy in front of it, takes nothing for now: check that it runs. It is tried again by itself."
 	}
 	return "The receiver answered " + strconv.Itoa(*status) + ", " + text
 }

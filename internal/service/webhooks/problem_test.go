@@ -20,6 +20,7 @@ func TestEachCauseHasItsSentence(t *testing.T) {
 		"400":                {"client_error", 400, "answered 400, so it does not accept the request"},
 		"301":                {"redirect", 301, "answered 301, and redirects are not followed"},
 		"410":                {"gone", 410, "answered 410, so the endpoint was disabled"},
+		"503":                {"throttled", 503, "answered 503, so it, or a proxy in front of it, takes nothing for now"},
 		"429":                {"throttled", 429, "answered 429, which asks for a pause"},
 		"a certificate":      {"tls", 0, "check the receiver’s certificate"},
 		"a name":             {"dns", 0, "name could not be resolved"},

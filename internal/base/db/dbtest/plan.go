@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,12 @@ import (
 // prepared and executed often enough for Postgres to switch from custom plans to a generic one.
 // Before the call, the test must fill the tables and run ANALYZE.
 func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
+	t.Helper()
+	return explain(t, d, "COSTS OFF", query, args...)
+}
+
+// explain is Plan with options of EXPLAIN.
+func explain(t testing.TB, d *db.DB, options, query string, args ...any) string {
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
@@ -51,7 +58,7 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 				return err
 			}
 		}
-		if err := tx.SelectContext(ctx, &lines, "EXPLAIN (COSTS OFF) "+execute); err != nil {
+		if err := tx.SelectContext(ctx, &lines, "EXPLAIN ("+options+") "+execute); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "DEALLOCATE planned"); err != nil {
@@ -85,6 +92,22 @@ func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	}
 	if !good {
 		t.Errorf("the query does not read in the order of %s:\n%s\n%s", index, plan, query)
+	}
+}
+
+// WantFound fails the test unless query looks rows up in the named index of table, finds as many
+// as rows says, and reads no other row: not of the guild, and not of others. It says nothing of
+// a coordinator, whose workers plan for their shards.
+func WantFound(t testing.TB, d *db.DB, table, index string, rows int, query string, args ...any) {
+	t.Helper()
+	if Coordinator(t) {
+		return
+	}
+	plan := explain(t, d, "ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF", query, args...)
+	found := regexp.MustCompile(`Bitmap Heap Scan on ` + table + ` \(actual rows=(\d+)`).FindStringSubmatch(plan)
+	if found == nil || found[1] != strconv.Itoa(rows) || !strings.Contains(plan, "Bitmap Index Scan on "+index+" ") ||
+		strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Rows Removed") {
+		t.Errorf("the query does not read %d rows of %s by %s:\n%s\n%s", rows, table, index, plan, query)
 	}
 }
 
