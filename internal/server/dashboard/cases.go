@@ -89,10 +89,11 @@ func (c *call) readCases(v *casesView) error {
 	return err
 }
 
-// caseView is a case with its trace.
+// caseView is a case with its changes and their trace.
 type caseView struct {
 	people
 	Case  cases.Case
+	Next  string // the query of the next page of changes; empty after the last
 	Trace traceView
 }
 
@@ -101,13 +102,20 @@ func showCase(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, notHere(err)
 	}
-	v := &caseView{Case: one}
-	if v.people, err = c.people(one.UserID, one.ModeratorID); err != nil {
+	list, more, err := cases.ChangesOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, one.ID, c.page())
+	if err != nil {
 		return reply{}, err
 	}
-	changes := []change{{At: one.CreatedAt.Time, What: "created"}}
-	if !one.UpdatedAt.Time.Equal(one.CreatedAt.Time) {
-		changes = append(changes, change{At: one.UpdatedAt.Time, What: "last changed"})
+	v, users := &caseView{Case: one, Next: c.nextPage(more)}, []string{one.UserID, one.ModeratorID}
+	for _, past := range list {
+		users = append(users, or(past.AuthorID))
+	}
+	if v.people, err = c.people(users...); err != nil {
+		return reply{}, err
+	}
+	changes, err := c.caseChanges(list)
+	if err != nil {
+		return reply{}, err
 	}
 	if v.Trace, err = c.trace(v.people, "case.", one.ID, changes); err != nil {
 		return reply{}, err
@@ -115,4 +123,29 @@ func showCase(c *call) (reply, error) {
 	return reply{page: "case", view: v, frame: frame{
 		Title: "Case " + strconv.FormatInt(one.Number, 10), Tab: "cases", Crumbs: []crumb{{"Cases", c.path("cases")}},
 	}}, nil
+}
+
+// caseChanges returns the changes of a case for its trace. The service creates no case: who has
+// created one without a caller is not stored.
+func (c *call) caseChanges(list []cases.Change) ([]change, error) {
+	ids := make([]string, len(list))
+	for i, past := range list {
+		ids[i] = or(past.Origin.TokenID) + or(past.Origin.KeyID)
+	}
+	who, err := c.actors(ids...)
+	changes := make([]change, len(list))
+	for i, past := range list {
+		by := who[ids[i]]
+		changes[i] = change{At: past.At.Time, What: "changed", Who: &by, Author: or(past.AuthorID)}
+		for _, d := range past.Changes {
+			changes[i].Diff = append(changes[i].Diff, auditChange{d.Field, or(d.Before), or(d.After)})
+		}
+		if len(past.Changes) == 0 {
+			changes[i].What = "created"
+			if ids[i] == "" {
+				changes[i].Who = nil
+			}
+		}
+	}
+	return changes, err
 }

@@ -108,6 +108,7 @@ type change struct {
 	What   string
 	Who    *actorView // nil: nothing that is stored says who
 	Author string     // the member who acted, through the actor if there is one; empty: none is known
+	Diff   []auditChange
 	Events []webhooks.Emitted
 }
 

@@ -190,6 +190,43 @@ func TestACasesPage(t *testing.T) {
 		`href="`+page(guildID, "members", "5")+`"`, "&lt;script&gt;alert(1)", "by whom is not stored", "No event is kept").harmless()
 }
 
+// A case's page shows each change with what stood before and after, who made it, and what became
+// of its event.
+func TestACasesChangesAreTraced(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	b := l.as(t, "manager")
+	b.endpointAt(egresstest.NewReceiver(t, egresstest.Respond(200, "ok")).URL)
+	dbtest.Exec(t, l.DB, `UPDATE webhook_endpoints SET events = '{case.created,case.updated}', description = 'Mirror'`)
+	token := l.makeToken(t, guildID, func(n *auth.New) { n.Name, n.Scopes = "Desk", []string{"cases:write"} })
+	status, body := l.call(t, l.URL, token.Secret, "POST", "/cases",
+		`{"user_id":"`+mara+`","moderator_id":"5","type":"warn","reason":"first"}`)
+	if status != 201 {
+		t.Fatal(body)
+	}
+	id := dbtest.Value[string](t, l.DB, `SELECT id FROM cases WHERE guild_id = $1 AND reason = 'first'`, guildID)
+	if status, body = l.call(t, l.URL, token.Secret, "PATCH", "/cases/"+id, `{"reason":"<b>second</b>","author_id":"6"}`); status != 200 {
+		t.Fatal(body)
+	}
+	l.settled(t)
+	got := b.get(page(guildID, "cases", id)).wants(200, "<b>created</b> by", "<b>changed</b> by", ">Desk</bdi>",
+		`, for <a href="`+page(guildID, "members", "6")+`"`,
+		"<dt>reason</dt>", `before: </span>first</del>`, `after: </span>&lt;b&gt;second&lt;/b&gt;</ins>`, "Told as <code>case.created</code>",
+		"Told as <code>case.updated</code>").harmless()
+	if n := strings.Count(got.body, "answered 200"); n != 2 {
+		t.Errorf("%d events are told to have arrived, want 2", n)
+	}
+	dbtest.Exec(t, l.DB, `
+		UPDATE cases SET status = 'expired' WHERE id = $1`, id)
+	dbtest.Exec(t, l.DB, `
+		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+		SELECT $1, $2, now() + n * interval '1 second', '{"type":"system","token_id":null,"key_id":null}',
+			'[{"field":"status","before":"active","after":"expired"}]'
+		FROM generate_series(1, 60) n`, guildID, id)
+	b.get(page(guildID, "cases", id)).wants(200, "service</span> <bdi>Guildhall", "before: </span>active</del>", `href="?page=2"`)
+	b.get(page(guildID, "cases", id)+"?page=2").wants(200, "before: </span>active</del>").lacks("Later changes")
+}
+
 // What people have written in a ticket is read by the owner and by operators' links. Who manages
 // the guild without administering it sees that the ticket exists. Each reading person stands in the
 // audit log once an hour.

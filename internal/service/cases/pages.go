@@ -11,9 +11,11 @@ import (
 
 // The functions of this file read cases for people, in the dashboard, each bound to a guild.
 
-// Case is a case as the API shows it, and Filter narrows a list of cases.
+// Case is a case as the API shows it, Change a change of a case, and Filter narrows a list of
+// cases.
 type (
 	Case   = gen.Case
+	Change = gen.PastCaseChange
 	Filter = filter
 )
 
@@ -42,3 +44,11 @@ var withName = byID + `
 		WHERE guild_id = $1
 		  AND number = $3
 		  AND id <> $2`
+
+// ChangesOf returns a page of a case's changes, oldest first, and whether more follow. The first is
+// its creation.
+func ChangesOf(ctx context.Context, q db.Querier, guild, id string, p page.P) ([]Change, bool, error) {
+	rows, err := listChanges(ctx, q, guild, id, p)
+	rows, more := page.Cut(rows, p)
+	return page.Each(rows, showRecorded), more, err
+}
