@@ -210,8 +210,7 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	}
 	switch {
 	case len(bad) > 0:
-		bad = append(bad, failing...)
-		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(bad)
+		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(append(bad, failing...))
 	case len(failing) > 0:
 		return warn("%d webhook endpoints fail or were disabled by the service; `guildhall webhook list` says the same of each guild", len(failing)).about(failing)
 	case unasked > 0:

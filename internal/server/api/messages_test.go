@@ -35,7 +35,6 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		},
 		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
 		{"PATCH /api/v1/cases/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
-		{"PATCH /api/v1/cases/x", `{"metadata":null}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
 		{"PATCH /api/v1/tickets/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members category, metadata, priority, subject"},
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
