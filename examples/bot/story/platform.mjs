@@ -71,7 +71,7 @@ function post(channel, author, body, more = {}) {
   const { nonce, enforce_nonce, allowed_mentions, message_reference } = body;
   if (enforce_nonce && nonces.has(nonce)) return nonces.get(nonce);
   const m = { id: snowflake(), type: 0, channel_id: channel, content: body.content ?? "", author, timestamp: new Date().toISOString(),
-    edited_timestamp: null, tts: false, mention_everyone: false, mentions: [], mention_roles: [], attachments: [], embeds: [],
+    edited_timestamp: null, tts: false, mention_everyone: false, mentions: [], mention_roles: [], attachments: body.attachments ?? [], embeds: [],
     components: body.components ?? [], pinned: false, flags: 0, ...(nonce !== undefined && { nonce }), ...(message_reference && { message_reference }) };
   Object.defineProperty(m, "notifies", { value: allowed_mentions?.parse ?? ["everyone", "roles", "users"] }); // not shown to the bot
   if (!messages.has(channel)) messages.set(channel, new Map());
@@ -93,15 +93,20 @@ const people = {
     tell("GUILD_UPDATE", guildOf(id));
     return {};
   },
-  message: ({ channel, user, content }) => {
+  message: ({ channel, user, content, attachments }) => {
     const { user: _, ...member } = memberOf(person(user));
-    return post(channel, person(user), { content }, { member });
+    return post(channel, person(user), { content, attachments }, { member });
   },
   edit: ({ channel, id, content }) => {
     const m = messages.get(channel).get(id);
     m.content = content;
     m.edited_timestamp = new Date().toISOString();
     tell("MESSAGE_UPDATE", { ...m, guild_id: channels.get(channel).guild_id });
+    return {};
+  },
+  remove: ({ channel, id }) => {
+    messages.get(channel).delete(id);
+    tell("MESSAGE_DELETE", { id, channel_id: channel, guild_id: channels.get(channel).guild_id });
     return {};
   },
   command: ({ channel, user, name, options = [], users = [] }) => {

@@ -364,7 +364,13 @@ async function tickets() {
   const ticket = async () => (await guildhall(`/tickets/${opened.id}`)).data;
   await until("the ticket knows its channel", async () => (await ticket()).channel_id === at);
 
-  const asked = await people("message", { channel: at, user: member(5), content: "It does not wrok" });
+  assert.equal((await ticket()).category, "help");
+  const options = [{ name: "priority", type: 3, value: "high" }];
+  await said(await people("command", { channel: at, user: member(9), name: "priority", options }), /Staff sees it/);
+  assert.equal((await ticket()).priority, "high");
+
+  const picture = { id: "1", filename: "error.png", url: "https://cdn.example.com/error.png", proxy_url: "https://cdn.example.com/error.png", content_type: "image/png", size: 512 };
+  const asked = await people("message", { channel: at, user: member(5), content: "It does not wrok", attachments: [picture] });
   await people("edit", { channel: at, id: asked.id, content: "It does not work" });
   const answer = await guildhall(`/tickets/${opened.id}/message`, { method: "POST", body: JSON.stringify({ content: "Have you tried again?" }) });
   assert.equal(answer.status, 201);
@@ -374,6 +380,12 @@ async function tickets() {
   };
   const want = [["staff", "Have you tried again?"], ["opener", "It does not work"]].sort();
   await until("the transcript has both", async () => JSON.stringify(await transcript()) === JSON.stringify(want));
+  const entry = async () => (await guildhall(`/tickets/${opened.id}/messages`)).data.find((m) => m.channel_message_id === asked.id);
+  const kept = await entry();
+  assert.deepEqual(kept.attachments, [{ name: picture.filename, url: picture.url, content_type: picture.content_type, size: picture.size }]);
+  assert.ok(kept.edited_at && kept.original_content === "It does not wrok");
+  await people("remove", { channel: at, id: asked.id });
+  await until("the transcript marks the deletion", async () => (await entry()).deleted_at !== null);
   const there = (await people("messages", { channel: at })).messages.map((m) => m.content);
   assert.ok(there.includes("Have you tried again?"), "the channel has what came over the API");
 

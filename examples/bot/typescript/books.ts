@@ -17,7 +17,7 @@ export type GuildRecord = Schemas["GuildRecord"];
 export type Api = ReturnType<typeof createClient<paths>>;
 export type Event = Schemas["WebhookEvent"];
 
-type Writes = "/cases" | "/economy/adjust" | "/economy/adjustments" | "/levelling/adjust" | "/tickets/{id}/close" | "/members/{userId}/forget" | "/guild/remove";
+type Writes = "/cases" | "/economy/adjust" | "/economy/transfers" | "/levelling/adjust" | "/tickets/{id}/close" | "/members/{userId}/forget" | "/guild/remove";
 type BodyOf<P extends Writes> = paths[P]["post"] extends { requestBody: { content: { "application/json": infer B } } } ? B : unknown;
 
 /** A change on its way. `then` names the handler that is called with the answer. */

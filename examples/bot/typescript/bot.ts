@@ -2,7 +2,7 @@
 // the changes that are on their way (see books.ts).
 import {
   ActionRowBuilder, ApplicationCommandOptionType, ButtonBuilder, ButtonStyle, ChannelType, Client, DiscordAPIError, Events, GatewayIntentBits,
-  OverwriteType, PermissionFlagsBits, RESTJSONErrorCodes as Code, Routes, SnowflakeUtil,
+  OverwriteType, Partials, PermissionFlagsBits, RESTJSONErrorCodes as Code, Routes, SnowflakeUtil,
   type APIUser, type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildBasedChannel,
   type GuildMember, type Interaction, type Message, type PartialMessage, type SendableChannels, type TextChannel,
 } from "discord.js";
@@ -22,6 +22,7 @@ const levelRoles = new Map([[5, "Level 5"], [10, "Level 10"], [25, "Level 25"]])
 const api = connect(setting("GUILDHALL_URL"), setting("GUILDHALL_BOT_KEY"));
 const client = new Client({
   intents: [GatewayIntentBits.Guilds, GatewayIntentBits.GuildMessages, GatewayIntentBits.MessageContent],
+  partials: [Partials.Message], // edits and deletions of messages from before the bot's start
   rest: { api: setting("DISCORD_API", "https://discord.com/api") },
 });
 const books = new Books(api, setting("BOT_FILE", "bot.jsonl"), { answered, ticketMade, giveawayMade });
@@ -30,6 +31,7 @@ const option = <T>(name: string, description: string, type: T) => ({ name, descr
 const member = (description: string) => option("member", description, ApplicationCommandOptionType.User as const);
 const text = (name: string, description: string) => option(name, description, ApplicationCommandOptionType.String as const);
 const whole = (name: string, description: string) => ({ ...option(name, description, ApplicationCommandOptionType.Integer as const), minValue: 1 });
+const priorities = ["low", "normal", "high", "urgent"] as const;
 const commands: ApplicationCommandDataResolvable[] = [
   { name: "balance", description: "Your coins" },
   { name: "daily", description: `${dailyCoins} coins, once a day` },
@@ -37,6 +39,8 @@ const commands: ApplicationCommandDataResolvable[] = [
   { name: "warn", description: "Warn a member", defaultMemberPermissions: PermissionFlagsBits.ModerateMembers, options: [member("Whom"), text("reason", "Why")] },
   { name: "cases", description: "The latest cases of a member", defaultMemberPermissions: PermissionFlagsBits.ModerateMembers, options: [member("Of whom")] },
   { name: "tickets", description: "Post the button that opens a ticket here", defaultMemberPermissions: PermissionFlagsBits.ManageGuild },
+  { name: "priority", description: "Say how urgent this ticket is", defaultMemberPermissions: PermissionFlagsBits.ManageMessages,
+    options: [{ ...text("priority", "How urgent"), choices: priorities.map((name) => ({ name, value: name })) }] },
   { name: "giveaway", description: "Start a giveaway here", defaultMemberPermissions: PermissionFlagsBits.ManageGuild,
     options: [text("prize", "What there is to win"), whole("minutes", "How long"), whole("winners", "How many win")] },
   { name: "forget-me", description: "Remove what is kept about you in this server" },
@@ -76,7 +80,7 @@ async function levelled(risen: Schemas["LevelUp"], guildId: string): Promise<voi
 // Commands. What changes something is written down, then acknowledged to the
 // platform, and answered by the handler, after a restart too: the token of an
 // interaction lives for 15 minutes.
-interface Reply { token: string; what: "warned" | "paid" | "daily" | "forgotten" | "closed" | "entered"; amount?: number }
+interface Reply { token: string; what: "warned" | "paid" | "daily" | "forgotten" | "closed" | "sorted" | "entered"; amount?: number }
 const acknowledged = new Map<string, Promise<unknown>>(); // by token
 
 async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> {
@@ -103,12 +107,8 @@ async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> 
     case "pay": {
       const [to, coins] = [i.options.getUser("member", true).id, i.options.getInteger("coins", true)];
       if (to === i.user.id) return say(i.token, "That is you.");
-      return books.call(i.guildId, "/economy/adjustments", i.id, {
-        adjustments: [
-          { user_id: i.user.id, delta: -coins, reason: "Paid to a member", reference: `pay-${i.id}/from` },
-          { user_id: to, delta: coins, reason: "Paid by a member", reference: `pay-${i.id}/to` },
-        ],
-      }, "answered", reply("paid", coins));
+      return books.call(i.guildId, "/economy/transfers", i.id,
+        { from_user_id: i.user.id, to_user_id: to, amount: coins, reason: "Paid to a member", reference: `pay-${i.id}` }, "answered", reply("paid", coins));
     }
     case "warn":
       return books.call(i.guildId, "/cases", i.id,
@@ -117,6 +117,12 @@ async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> 
     case "tickets":
       await i.channel?.send({ content: "Do you need help?", components: [button("ticket", "Open a ticket")] });
       return say(i.token, "There it is.");
+    case "priority": {
+      const ticket = i.channel && "topic" in i.channel ? ticketOf(i.channel) : undefined;
+      if (!ticket) return say(i.token, "This is no ticket.");
+      const priority = i.options.getString("priority", true) as (typeof priorities)[number];
+      return books.record(i.guildId, { record: "ticket", id: ticket, priority }, "answered", reply("sorted"));
+    }
     case "giveaway": {
       const ends = new Date(i.createdTimestamp + 60_000 * i.options.getInteger("minutes", true));
       return books.record(i.guildId, {
@@ -131,10 +137,11 @@ async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> 
 
 const replies: Record<Reply["what"], (data: never, amount?: number) => string> = {
   warned: (data: Schemas["Case"]) => `Case #${data.number} is written.`,
-  paid: (data: Schemas["BalanceAdjustmentList"]["data"], amount) => `Paid ${amount} coins. You have ${data[0]?.balance} left.`,
+  paid: (data: Schemas["BalanceTransfer"], amount) => `Paid ${amount} coins. You have ${data.from.balance} left.`,
   daily: (data: Schemas["BalanceAdjustment"]) => `Today's ${dailyCoins} coins are yours: you have ${data.balance}. Come back tomorrow.`,
   forgotten: () => "What is kept about you goes within a minute.",
   closed: () => "The ticket is closed.", // its channel follows, as work
+  sorted: () => "Staff sees it.",
   entered: () => "You are in.",
 };
 
@@ -181,9 +188,18 @@ async function mirror(message: Message | PartialMessage): Promise<void> {
   const ticket = whole.inGuild() && "topic" in whole.channel ? ticketOf(whole.channel) : undefined;
   if (!ticket || !whole.inGuild() || whole.author.id === client.user?.id) return;
   books.record(whole.guildId, {
-    record: "ticket_message", ticket_id: ticket, channel_message_id: whole.id, content: whole.content.slice(0, 4000), author_id: whole.author.id,
+    record: "ticket_message", ticket_id: ticket, channel_message_id: whole.id, content: whole.content.slice(0, 4096), author_id: whole.author.id,
     author_type: whole.author.bot ? "bot" : isStaff(whole.member) ? "staff" : "opener", created_at: whole.createdAt.toISOString(),
+    ...(whole.editedAt && { edited_at: whole.editedAt.toISOString() }),
+    attachments: [...whole.attachments.values()].slice(0, 10).map((a) => ({ name: a.name, url: a.url, size: a.size, ...(a.contentType && { content_type: a.contentType }) })),
   });
+}
+
+/** A message that was deleted in a ticket's channel stays in the transcript, marked. */
+function unmirror(message: Message | PartialMessage): void {
+  const ticket = message.inGuild() && "topic" in message.channel ? ticketOf(message.channel) : undefined;
+  if (!ticket || !message.guildId) return;
+  books.record(message.guildId, { record: "ticket_message", ticket_id: ticket, channel_message_id: message.id, deleted_at: new Date().toISOString() });
 }
 const isStaff = (m: GuildMember | null) => m?.permissions.has(PermissionFlagsBits.ManageMessages) ?? false;
 
@@ -191,7 +207,7 @@ async function pressed(i: ButtonInteraction<"cached">): Promise<void> {
   acknowledged.set(i.token, i.deferReply({ flags: "Ephemeral" }));
   const [what, id] = i.customId.split(":");
   if (what === "ticket") {
-    const ticket: GuildRecord = { record: "ticket", id: i.id, opener_id: i.user.id, subject: `Ticket of ${i.user.username}`, status: "open" };
+    const ticket: GuildRecord = { record: "ticket", id: i.id, opener_id: i.user.id, subject: `Ticket of ${i.user.username}`, category: "help", status: "open" };
     books.record(i.guildId, ticket, "ticketMade", { token: i.token, id: i.id, opener: i.user.id });
   } else if (what === "close") {
     const ticket = i.channel && "topic" in i.channel ? ticketOf(i.channel) : undefined;
@@ -219,6 +235,15 @@ async function drawn(g: Schemas["Giveaway"]): Promise<void> {
   const winners = g.winners.map((id) => `<@${id}>`).join(", ") || "nobody took part";
   if (channel?.isTextBased()) await channel.messages.edit(g.message_id, { content: `**${g.prize}** is given away: ${winners}.`, components: [] });
 }
+
+// What the guild's owner should know: a webhook that fails, a token that ends.
+async function tellOwner(text: string, guildId: string): Promise<void> {
+  const guild = await client.guilds.fetch(guildId);
+  await client.users.send(guild.ownerId, `${guild.name}: ${text}`);
+}
+const failing = (n: Schemas["WebhookNotice"], guild: string) => tellOwner(`the webhook to ${n.host} fails. ${n.health.problem ?? ""}`, guild);
+const disabled = (n: Schemas["WebhookNotice"], guild: string) => tellOwner(`the webhook to ${n.host} was disabled. ${n.health.problem ?? ""}`, guild);
+const expiring = ({ token }: Schemas["ExpiringTokenNotice"], guild: string) => tellOwner(`the token "${token.name}" ends on ${token.expires_at}.`, guild);
 
 // Work: what integrators and staff have asked Guildhall for, and what only a bot can do.
 // It may come twice, so each piece does nothing more the second time.
@@ -314,7 +339,10 @@ client.on(Events.ClientReady, guarded("starting", async () => {
   await client.application?.commands.set(commands);
   for (const guild of client.guilds.cache.values()) tellFacts(guild);
   books.start();
-  void books.follow(setting("BOT_STREAM", "example-bot"), { "xp.level_up": unlessRefused(levelled), "giveaway.ended": unlessRefused(drawn) });
+  void books.follow(setting("BOT_STREAM", "example-bot"), {
+    "xp.level_up": unlessRefused(levelled), "giveaway.ended": unlessRefused(drawn),
+    "webhook.failing": unlessRefused(failing), "webhook.disabled": unlessRefused(disabled), "token.expiring": unlessRefused(expiring),
+  });
   void books.work(carryOut);
   console.log("ready");
 }));
@@ -326,6 +354,7 @@ client.on(Events.MessageCreate, guarded("a message", async (message: Message) =>
   await mirror(message);
 }));
 client.on(Events.MessageUpdate, guarded("an edit", (_, message: Message | PartialMessage) => mirror(message)));
+client.on(Events.MessageDelete, guarded("a deletion", unmirror));
 client.on(Events.InteractionCreate, guarded("an interaction", async (i: Interaction) => {
   if (i.isChatInputCommand() && i.inCachedGuild()) await command(i);
   else if (i.isButton() && i.inCachedGuild()) await pressed(i);
