@@ -51,6 +51,12 @@ var observed = map[string]func(t *testing.T, a, bot *apitest.API) string{
 		}
 		return fmt.Sprint(2 - left)
 	},
+	"DisqualifyRequest.undo": func(t *testing.T, a, bot *apitest.API) string {
+		bot.Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":"g","prize":"x","winner_count":1,"channel_id":"5",
+			"ends_at":"2040-01-01T00:00:00Z"}]}`).Want(t, 200, "")
+		a.Do(t, "disqualifyFromGiveaway", `{"user_ids":["1"]}`, apitest.Path("id", "g")).Want(t, 200, "")
+		return strconv.FormatBool(dbtest.Value[int](t, a.DB(), `SELECT count(*) FROM giveaway_disqualified`) == 0)
+	},
 	"CreateWebhookEndpointRequest.enabled": func(t *testing.T, a, _ *apitest.API) string {
 		return fmt.Sprint(strings.Contains(string(endpoint(t, a).Body), `"enabled":true`))
 	},

@@ -37,6 +37,7 @@ func TestDisqualifyFromGiveaway(t *testing.T) {
 			WantError(t, 422, "giveaway_not_running")
 	}
 	at := apitest.Path("id", s.giveaway("active", 1, 2))
+	s.Do(t, "listDisqualifications", "", at, apitest.Query("page", "0")).WantError(t, 400, "invalid_request")
 	for operation, body := range map[string]string{"disqualifyFromGiveaway": `{"user_ids":["7"]}`, "listDisqualifications": ""} {
 		s.Do(t, operation, body, apitest.Path("id", "nowhere")).WantError(t, 404, "not_found")
 		s.Next(t).Do(t, operation, body, at).WantError(t, 404, "not_found")
