@@ -219,6 +219,7 @@ func TestTheRecipesWork(t *testing.T) {
 		}
 	})
 	t.Run("a week", func(t *testing.T) {
+		k.send(t, "PATCH", "/guild/settings", `{"levelling":{"periods":false}}`)
 		wantMatch(t, "weekly.mts", k.run(t, "weekly.mts"), `^This guild does not count weeks\.\n$`)
 		k.send(t, "PATCH", "/guild/settings", `{"levelling":{"periods":true}}`)
 		k.send(t, "POST", "/levelling/adjust", `{"user_id":"`+buyer+`","delta":12}`)
