@@ -205,7 +205,8 @@ func (d *doors) values(properties, chosen object, n int) object {
 // ignored lists members of records that do not describe the thing itself.
 var ignored = []string{"record", "guild_id", "updated_at", "if_updated_at"}
 
-// version returns a record with all members: with the first values or with the second.
+// version returns a record in which every JSON field is set. n selects the first (1) or the second
+// (2) set of values.
 func (d *doors) version(t *testing.T, name string, n int) object {
 	t.Helper()
 	chosen := maps.Clone(d.first)

@@ -142,7 +142,7 @@ func (d *dev) call(method, path, body string) (int, error) {
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: time.Minute} // its own, on this machine
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: time.Minute} // a self-signed local server
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, err
