@@ -89,7 +89,7 @@ var resources = []resource{
 		first:  object{"status": "paused", "source": "bot", "ends_at": "2040-01-01T00:00:01.000Z", "ended_at": nil, "winners": nil},
 		second: object{"status": "ended", "source": "bot", "ends_at": "2040-01-01T00:00:02.000Z", "paused_at": nil},
 		apart:  []string{"status", "winners", "ended_at", "paused_at"}, unshown: []string{"source", "paused_at"},
-		derived: []string{"entrant_count", "entry_count"},
+		derived: []string{"entrant_count", "entry_count", "post_problem"},
 		requests: []request{{
 			operation: "createGiveaway", schema: "CreateGiveawayRequest", makes: true,
 			first: object{"starts_at": "2039-01-01T00:00:00.000Z", "ends_at": "2040-01-01T00:00:01.000Z"},
