@@ -126,12 +126,10 @@ func (b *browser) rest() error {
 			return fault.Wrap(err, page.name)
 		}
 	}
-	const operation = "#operations-Economy-adjustBalance"
-	if err := b.run(chromedp.Navigate(b.docs), chromedp.WaitVisible(chromedp.CSS(operation)),
-		press(operation+" .opblock-summary-control", operation+" .opblock-body")); err != nil {
+	if err := b.run(chromedp.Navigate(b.docs), chromedp.WaitVisible(chromedp.CSS("rapi-doc"))); err != nil {
 		return fault.Wrap(err, "reference")
 	}
-	return b.look("reference", chromedp.Evaluate[chromedp.Void](`document.querySelector("`+operation+`").scrollIntoView()`))
+	return b.look("reference")
 }
 
 // look takes the page's pictures, whole, and README's as large as a window, each after
