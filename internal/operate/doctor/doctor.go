@@ -19,7 +19,7 @@ import (
 // The statuses of a finding.
 const (
 	OK   = "ok"
-	Warn = "warn" // the installation works, but an operator should look into the finding
+	Warn = "warn" // it works, but somebody should have a look
 	Fail = "fail" // something does not work
 )
 

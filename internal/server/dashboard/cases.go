@@ -17,7 +17,7 @@ var (
 type casesView struct {
 	people
 	Filter        cases.Filter
-	Number        string // Number, Since and Until are the text that the user typed
+	Number        string // these as they were typed
 	Since, Until  string
 	States, Types []string
 	Rows          []cases.Case

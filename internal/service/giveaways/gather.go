@@ -192,11 +192,7 @@ func endUnposted(ctx context.Context, d db.Doer, g row) error {
 				return err
 			}
 		}
-		var problem *string
-		if lost {
-			problem = &postDeleted
-		}
-		return freeze(ctx, tx, current, problem)
+		return freeze(ctx, tx, current, lost)
 	})
 	if err == nil && !settled {
 		return missed(ctx, d, g, errUnsettled)
@@ -229,21 +225,18 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 		if err != nil || !g.reads(current) {
 			return err
 		}
-		return freeze(ctx, tx, current, problemOf(failed))
+		return freeze(ctx, tx, current, true)
 	}))
 }
 
-// freeze ends the reading of reactions. A problem says why not all of them could be read.
-func freeze(ctx context.Context, tx *db.Tx, g row, problem *string) error {
+// freeze ends the reading of reactions; lost says that there were more.
+func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
 		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
 		WHERE guild_id = $1
-		  AND id = $2`, g.GuildID, g.ID, problem != nil)
-	if err != nil || problem == nil {
-		return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
-	}
-	return noteProblem(ctx, tx, g, problem)
+		  AND id = $2`, g.GuildID, g.ID, lost)
+	return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // maxFailures is how often the bot's own reaction is tried: with growing pauses, for about a day.

@@ -28,7 +28,7 @@ func Find(ctx context.Context, q db.Querier, guild, id string) (Giveaway, error)
 // Entered is a giveaway that a member has entered or won.
 type Entered struct {
 	Giveaway
-	Entries int64 // the member's entries; 0 for a winner without a stored entry
+	Entries int64 // of the member; 0 for a winner of whom no entry is stored
 	Won     bool
 }
 
@@ -112,7 +112,7 @@ func DrawsOf(ctx context.Context, q db.Querier, guild string, g Giveaway, p page
 // Verdict is what repeating a draw has given.
 type Verdict struct {
 	Round   int
-	Problem string // first difference from the stored winners; empty if there is none
+	Problem string // the first difference; empty: the same winners come out
 }
 
 // Verify repeats the draws of a page from their seeds and the giveaway's entries.

@@ -338,6 +338,5 @@ func show(g row) gen.Giveaway {
 		Metadata:     g.Metadata,
 		CreatedAt:    g.CreatedAt,
 		UpdatedAt:    g.UpdatedAt,
-		PostProblem:  g.PostProblem,
 	}
 }

@@ -105,7 +105,7 @@ type guildCall struct {
 	makes   bool
 }
 
-// lineRecord is a record with the number of its line in the guild file.
+// lineRecord is a record with its line.
 type lineRecord struct {
 	transfer.Record
 	line int64
