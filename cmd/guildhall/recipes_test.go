@@ -146,10 +146,10 @@ func (k *kitchen) get(t *testing.T, path string) map[string]any {
 	return body.Data
 }
 
-// send writes with the bot's key.
-func (k *kitchen) send(t *testing.T, method, path, body string) {
+// send calls an operation with the bot's key and returns the response.
+func (k *kitchen) send(t *testing.T, method, path, body string) string {
 	t.Helper()
-	shell(t, k.dev, ". .guildhall/env", `curl -sS --fail-with-body --cacert "$GUILDHALL_CA" -H 'Authorization: Bearer `+k.key+`' `+
+	return shell(t, k.dev, ". .guildhall/env", `curl -sS --fail-with-body --cacert "$GUILDHALL_CA" -H 'Authorization: Bearer `+k.key+`' `+
 		`-H 'Guild-Id: 402187554310020096' -H 'Content-Type: application/json' -X `+method+` -d '`+body+`' "$GUILDHALL_URL`+path+`"`)
 }
 
@@ -323,6 +323,11 @@ func sells(t *testing.T, k *kitchen) {
 	k.begin(t, "grant.mts")
 	testutil.Eventually(t, "the stream has begun", func() bool {
 		return strings.Contains(shell(t, k.dev, ". .guildhall/env", k.guildhall("stream list")), "shop-roles")
+	})
+	testutil.Eventually(t, "the stream has reached the guild", func() bool {
+		// Until then complete_since is the moment of the response.
+		pull := func() string { return k.send(t, "POST", "/bot/events/pull", `{"stream":"shop-roles"}`) }
+		return pull() == pull()
 	})
 	out, err := k.command(t.Context(), "buy.mts 2 "+leaver).CombinedOutput()
 	if err == nil || string(out) != "VIP costs 100 coins.\n" {
