@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/webhooks"
@@ -111,16 +112,15 @@ func (s showcase) call(ctx context.Context, base, ca string) error {
 	if s.shop == "" {
 		return nil
 	}
-	trusted, err := x509.SystemCertPool()
-	if err != nil {
-		return err
-	}
+	var trusted *x509.CertPool // nil: the system's
 	if ca != "" {
-		text, err := os.ReadFile(ca)
+		pem, err := os.ReadFile(ca)
 		if err != nil {
 			return err
 		}
-		trusted.AppendCertsFromPEM(text)
+		if trusted, err = egress.Authorities(pem); err != nil {
+			return err
+		}
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}}
 	defer client.CloseIdleConnections()

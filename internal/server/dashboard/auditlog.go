@@ -234,14 +234,8 @@ func (c *call) auditCSV(f audit.Filter) reply {
 // auditCells returns the cells of a row, written so that a spreadsheet does not run any of them as
 // a formula.
 func auditCells(r audit.Row) []string {
-	text := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
-	}
 	cells := []string{
-		r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, text(r.Before), text(r.After),
+		r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, or(r.Before), or(r.After),
 	}
 	for i, cell := range cells {
 		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {

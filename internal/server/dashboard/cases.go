@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,10 +37,8 @@ func (c *call) typed(name string) string { return strings.TrimSpace(c.r.URL.Quer
 
 // chosen is typed for one of some values; empty for another value.
 func (c *call) chosen(name string, values []string) string {
-	for _, v := range values {
-		if v == c.typed(name) {
-			return v
-		}
+	if v := c.typed(name); slices.Contains(values, v) {
+		return v
 	}
 	return ""
 }
@@ -128,21 +127,17 @@ func showCase(c *call) (reply, error) {
 // caseChanges returns the changes of a case for its trace. The service creates no case: who has
 // created one without a caller is not stored.
 func (c *call) caseChanges(list []cases.Change) ([]change, error) {
-	ids := make([]string, len(list))
-	for i, past := range list {
-		ids[i] = or(past.Origin.TokenID) + or(past.Origin.KeyID)
-	}
-	who, err := c.actors(ids...)
-	changes := make([]change, len(list))
-	for i, past := range list {
-		by := who[ids[i]]
+	who, err := actorsOf(c, list, func(past cases.Change) (token, key *string) { return past.Origin.TokenID, past.Origin.KeyID })
+	changes := make([]change, len(who))
+	for i, by := range who {
+		past := list[i]
 		changes[i] = change{At: past.At.Time, What: "changed", Who: &by, Author: or(past.AuthorID)}
 		for _, d := range past.Changes {
 			changes[i].Diff = append(changes[i].Diff, auditChange{d.Field, or(d.Before), or(d.After)})
 		}
 		if len(past.Changes) == 0 {
 			changes[i].What = "created"
-			if ids[i] == "" {
+			if by.service() {
 				changes[i].Who = nil
 			}
 		}

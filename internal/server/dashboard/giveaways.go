@@ -52,11 +52,10 @@ type giveawayView struct {
 	Trace        traceView
 }
 
-// drawRow is a draw with who asked for it, and what its repetition has given.
+// drawRow is a draw with who asked for it.
 type drawRow struct {
 	giveaways.Drawn
-	Who     actorView
-	Problem string
+	Who actorView
 }
 
 func showGiveaway(c *call) (reply, error) {
@@ -97,37 +96,22 @@ func showGiveaway(c *call) (reply, error) {
 // readDraws reads a page of the draws, and repeats them where the query string asks for it.
 func (c *call) readDraws(v *giveawayView) error {
 	q, p := c.r.URL.Query(), page.Of(c.pageNumber("draws"), drawsPage)
-	draws, more, err := giveaways.DrawsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Giveaway, p)
+	v.Page, v.Verified = strconv.Itoa(p.Page), q.Get("verify") != ""
+	draws, more, err := giveaways.DrawsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Giveaway, p, v.Verified)
 	if err != nil {
 		return err
 	}
-	var ids []string
-	for _, d := range draws {
-		ids = append(ids, or(d.Origin.TokenID)+or(d.Origin.KeyID))
-	}
-	who, err := c.actors(ids...)
-	if err != nil {
-		return err
-	}
-	for i, d := range draws {
-		row := drawRow{Drawn: d, Who: who[ids[i]]}
-		if ids[i] == "" {
-			row.Who.Name = "its time was over"
+	who, err := actorsOf(c, draws, func(d giveaways.Drawn) (token, key *string) { return d.Origin.TokenID, d.Origin.KeyID })
+	for i, by := range who {
+		if by.service() {
+			by.Name = "its time was over"
 		}
-		v.Draws = append(v.Draws, row)
+		v.Draws = append(v.Draws, drawRow{draws[i], by})
 	}
 	if more {
 		q.Set("draws", strconv.Itoa(p.Page+1))
 		q.Del("verify")
 		v.MoreDraws = "?" + q.Encode()
-	}
-	v.Page = strconv.Itoa(p.Page)
-	if v.Verified = q.Get("verify") != ""; !v.Verified {
-		return nil
-	}
-	verdicts, err := giveaways.Verify(c.ctx, c.cfg.DB.Reader(), c.guild.ID, v.Giveaway, p)
-	for i, verdict := range verdicts[:min(len(verdicts), len(v.Draws))] {
-		v.Draws[i].Problem = verdict.Problem
 	}
 	return err
 }
@@ -139,10 +123,7 @@ func (v *giveawayView) changes() []change {
 		d := &v.Draws[i]
 		changes = append(changes, change{At: d.DrawnAt.Time, What: "drawn, round " + strconv.Itoa(d.Round), Who: &d.Who})
 	}
-	if at := v.Giveaway.UpdatedAt.Time; !slices.ContainsFunc(changes, func(c change) bool { return c.At.UnixMilli() == at.UnixMilli() }) {
-		changes = append(changes, change{At: at, What: "last changed"})
-	}
-	return changes
+	return withLast(changes, v.Giveaway.UpdatedAt.Time)
 }
 
 // Outcome is what has become of the giveaway, in a sentence.

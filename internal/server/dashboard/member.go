@@ -31,10 +31,7 @@ type memberView struct {
 }
 
 // Present reports whether the member is known to be in the guild.
-func (v *memberView) Present() bool {
-	m := v.Member
-	return m.LeftAt == nil || m.JoinedAt != nil && !m.JoinedAt.Time.Before(m.LeftAt.Time)
-}
+func (v *memberView) Present() bool { return members.Present(v.Member) }
 
 // Unknown reports whether the guild keeps nothing of the member.
 func (v *memberView) Unknown() bool {
@@ -105,17 +102,13 @@ func (c *call) readLedger(v *memberView) error {
 }
 
 func (c *call) entryRows(list []economy.LedgerEntry) ([]entryRow, error) {
-	ids := make([]string, len(list))
-	for i, e := range list {
-		ids[i] = or(e.Origin.TokenID) + or(e.Origin.KeyID)
-	}
-	found, err := c.actors(ids...)
-	rows := make([]entryRow, len(list))
-	for i, e := range list {
-		rows[i] = entryRow{e, found[ids[i]]}
-		if ids[i] == "" {
-			rows[i].Who.Name = e.Note // the rule, as the ledger has it
+	who, err := actorsOf(c, list, func(e economy.LedgerEntry) (token, key *string) { return e.Origin.TokenID, e.Origin.KeyID })
+	rows := make([]entryRow, len(who))
+	for i, by := range who {
+		if by.service() {
+			by.Name = list[i].Note // the rule, as the ledger has it
 		}
+		rows[i] = entryRow{list[i], by}
 	}
 	return rows, err
 }

@@ -102,6 +102,24 @@ func (c *call) actors(ids ...string) (map[string]actorView, error) {
 	return found, nil
 }
 
+// service reports whether nobody but the service itself is the actor.
+func (a actorView) service() bool { return a.Kind == kinds["system"] }
+
+// actorsOf returns who is behind each record of a list. origin returns the ids of the token and
+// of the bot key that made a record.
+func actorsOf[R any](c *call, list []R, origin func(R) (token, key *string)) ([]actorView, error) {
+	ids := make([]string, len(list))
+	for i, r := range list {
+		token, key := origin(r)
+		ids[i] = or(token) + or(key)
+	}
+	found, err := c.actors(ids...)
+	if err != nil {
+		return nil, err
+	}
+	return page.Each(ids, func(id string) actorView { return found[id] }), nil
+}
+
 // change is one change of a record, as its trace tells of it.
 type change struct {
 	At     time.Time
@@ -110,6 +128,14 @@ type change struct {
 	Author string     // the member who acted, through the actor if there is one; empty: none is known
 	Diff   []auditChange
 	Events []webhooks.Emitted
+}
+
+// withLast returns the changes of a record with its last change, where none of them has its instant.
+func withLast(changes []change, at time.Time) []change {
+	if slices.ContainsFunc(changes, func(c change) bool { return c.At.UnixMilli() == at.UnixMilli() }) {
+		return changes
+	}
+	return append(changes, change{At: at, What: "last changed"})
 }
 
 // traceView is the trace of a record: its changes, and the events that told of them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -192,8 +191,5 @@ func ticketChanges(t tickets.Ticket) []change {
 	if t.ClosedAt != nil {
 		changes = append(changes, change{At: t.ClosedAt.Time, What: "closed", Author: or(t.ClosedByID)})
 	}
-	if !slices.ContainsFunc(changes, func(c change) bool { return c.At.UnixMilli() == t.UpdatedAt.Time.UnixMilli() }) {
-		changes = append(changes, change{At: t.UpdatedAt.Time, What: "last changed"})
-	}
-	return changes
+	return withLast(changes, t.UpdatedAt.Time)
 }

@@ -200,7 +200,7 @@ var Changes = transfer.Kind[changeRow]{
 	Name: "case_change", Schema: "GuildFileCaseChange", Table: "case_changes", Columns: changeMembers.All(), Order: "case_id, at",
 	Refusals: map[string]string{"case_changes_pkey": "this case has a change of this instant already"},
 	Guild:    func(c *changeRow) string { return c.GuildID },
-	Needs:    func(c *changeRow) []transfer.Ref { return []transfer.Ref{refOf(c.GuildID, c.CaseID)} },
+	Needs:    func(c *changeRow) []transfer.Ref { return []transfer.Ref{caseOf(c)} },
 	New:      func(now time.Time) changeRow { return changeRow{At: wire.At(now)} },
 	Complete: func(c *changeRow, now time.Time) error {
 		c.At = transfer.Past(c.At, now)
@@ -211,11 +211,14 @@ var Changes = transfer.Kind[changeRow]{
 		Name: func(c *changeRow) string {
 			return fmt.Sprintf("the change of case %q of guild %s at %s", c.CaseID, c.GuildID, c.At)
 		},
-		There: storedChangesOf,
+		There: transfer.StoredUnder("the changes of cases", storedChanges, caseOf),
 		// The changes of a case that stands already end in another state than those of the file.
-		With: func(c *changeRow) transfer.Ref { return refOf(c.GuildID, c.CaseID) },
+		With: caseOf,
 	},
 }
+
+// caseOf names the case that was changed.
+func caseOf(c *changeRow) transfer.Ref { return refOf(c.GuildID, c.CaseID) }
 
 func refOf(guild, id string) transfer.Ref { return transfer.Ref{Kind: "case", Guild: guild, ID: id} }
 
@@ -224,26 +227,6 @@ var storedChanges = `
 		FROM case_changes
 		WHERE guild_id = $1
 		  AND case_id = ANY ($2)`
-
-// storedChangesOf reads all stored changes of the cases that the rows name.
-func storedChangesOf(ctx context.Context, tx *db.Tx, rows []changeRow) (stored []changeRow, err error) {
-	named := make(map[transfer.Ref]bool)
-	for _, c := range rows {
-		named[refOf(c.GuildID, c.CaseID)] = true
-	}
-	for guild, refs := range transfer.InGuilds(maps.Keys(named)) {
-		ids := make([]string, len(refs))
-		for i, r := range refs {
-			ids[i] = r.ID
-		}
-		list, err := db.Select[changeRow](ctx, tx, storedChanges, guild, db.Array(ids))
-		if err != nil {
-			return nil, fault.Wrap(err, "read the changes of cases of guild", guild)
-		}
-		stored = append(stored, list...)
-	}
-	return stored, nil
-}
 
 // changeInput is a change of a case by a record, as the statement that stores the case and
 // the change reads it.

@@ -203,29 +203,17 @@ var Disqualified = transfer.Kind[disqualified]{
 		Name: func(d *disqualified) string {
 			return fmt.Sprintf("the disqualification of user %s from giveaway %q of guild %s", d.UserID, d.GiveawayID, d.GuildID)
 		},
-		There: disqualifiedThere,
+		There: transfer.StoredUnder("who is disqualified from giveaways", disqualifiedFrom, func(d *disqualified) transfer.Ref {
+			return refOf(d.GuildID, d.GiveawayID)
+		}),
 	},
 }
 
-// disqualifiedThere reads those who are disqualified from the giveaways that rows name.
-func disqualifiedThere(ctx context.Context, tx *db.Tx, rows []disqualified) (there []disqualified, err error) {
-	named := make(map[transfer.Ref]bool)
-	for _, d := range rows {
-		named[refOf(d.GuildID, d.GiveawayID)] = true
-	}
-	for guild, refs := range transfer.InGuilds(maps.Keys(named)) {
-		list, err := db.Select[disqualified](ctx, tx, `
-			SELECT `+disqualifiedColumns+`
-			FROM giveaway_disqualified
-			WHERE guild_id = $1
-			  AND giveaway_id = ANY ($2)`, guild, db.Array(ids(refs)))
-		if err != nil {
-			return nil, fault.Wrap(err, "read who is disqualified in guild", guild)
-		}
-		there = append(there, list...)
-	}
-	return there, nil
-}
+var disqualifiedFrom = `
+		SELECT ` + disqualifiedColumns + `
+		FROM giveaway_disqualified
+		WHERE guild_id = $1
+		  AND giveaway_id = ANY ($2)`
 
 // refuseEntrants refuses a disqualified member of a file who has entries in the giveaway, and
 // more of them than a giveaway can have. It holds the giveaways.
@@ -235,7 +223,7 @@ func refuseEntrants(ctx context.Context, tx *db.Tx, rows []disqualified) error {
 		named[refOf(d.GuildID, d.GiveawayID)] = true
 	}
 	for guild, refs := range transfer.InGuilds(maps.Keys(named)) {
-		if err := refuseEntrantsOf(ctx, tx, guild, ids(refs), rows); err != nil {
+		if err := refuseEntrantsOf(ctx, tx, guild, transfer.IDs(refs), rows); err != nil {
 			return err
 		}
 	}

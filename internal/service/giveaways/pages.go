@@ -72,11 +72,15 @@ var entered = `
 		ORDER BY n.created_at DESC, n.id DESC
 		LIMIT $3`
 
-// Drawn is a draw as the API shows it, and Entrant a member's entries.
-type (
-	Drawn   = gen.GiveawayDraw
-	Entrant = gen.GiveawayEntry
-)
+// Entrant is a member's entries as the API shows them.
+type Entrant = gen.GiveawayEntry
+
+// Drawn is a draw as the API shows it. If the draw was repeated, Problem is the first
+// difference; it is empty when the same winners come out.
+type Drawn struct {
+	gen.GiveawayDraw
+	Problem string
+}
 
 // States are the states of a giveaway.
 var States = []string{scheduled, active, paused, drawing, ended, cancelled}
@@ -102,45 +106,30 @@ func EntrantsOf(ctx context.Context, q db.Querier, guild string, g Giveaway, p p
 	return page.Each(rows, showEntry), more, err
 }
 
-// DrawsOf returns a page of a giveaway's draws by round, and whether more follow.
-func DrawsOf(ctx context.Context, q db.Querier, guild string, g Giveaway, p page.P) ([]Drawn, bool, error) {
-	rows, err := records(ctx, q, rowOf(guild, g), p)
-	rows, more := page.Cut(rows, p)
-	return page.Each(rows, showDraw), more, err
-}
-
-// Verdict is what repeating a draw has given.
-type Verdict struct {
-	Round   int
-	Problem string // the first difference; empty: the same winners come out
-}
-
-// Verify repeats the draws of a page from their seeds and the giveaway's entries.
-func Verify(ctx context.Context, q db.Querier, guild string, shown Giveaway, p page.P) ([]Verdict, error) {
+// DrawsOf returns a page of a giveaway's draws by round, and whether more follow. With verify,
+// it repeats each of them from its seed and the giveaway's entries.
+func DrawsOf(ctx context.Context, q db.Querier, guild string, shown Giveaway, p page.P, verify bool) ([]Drawn, bool, error) {
 	g := rowOf(guild, shown)
 	rows, err := records(ctx, q, g, p)
-	if err != nil {
-		return nil, err
-	}
-	rows, _ = page.Cut(rows, p)
-	if len(rows) == 0 {
-		return nil, nil
+	rows, more := page.Cut(rows, p)
+	list := page.Each(rows, func(r record) Drawn { return Drawn{GiveawayDraw: showDraw(r)} })
+	if err != nil || !verify || len(rows) == 0 {
+		return list, more, err
 	}
 	won, err := wonBefore(ctx, q, g, rows[0].Round)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	all, err := pot(ctx, q, g)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	hash := potHash(all)
-	list := make([]Verdict, len(rows))
 	for i, r := range rows {
-		list[i] = Verdict{r.Round, r.difference(g, won, all, hash)}
+		list[i].Problem = r.difference(g, won, all, hash)
 		won = append(won, r.Drawn...)
 	}
-	return list, nil
+	return list, more, nil
 }
 
 // wonBefore returns who had won a giveaway before a round: the winners of now and all who were

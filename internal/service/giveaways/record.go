@@ -268,7 +268,7 @@ func hold(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sum
 		WHERE guild_id = $1
 		  AND id = ANY ($2)
 		ORDER BY id
-		FOR NO KEY UPDATE`, guild, db.Array(ids(refs)))
+		FOR NO KEY UPDATE`, guild, db.Array(transfer.IDs(refs)))
 	if err != nil {
 		return fault.Wrap(err, "read the entries of giveaways of guild", guild)
 	}
@@ -291,7 +291,7 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS added (id, users, entries)
 		WHERE g.guild_id = $1
 		  AND g.id = added.id
-		  AND g.pot = 'open'`, guild, db.Array(ids(refs)), db.Integers(users), db.Integers(entries), transfer.Pending)
+		  AND g.pot = 'open'`, guild, db.Array(transfer.IDs(refs)), db.Integers(users), db.Integers(entries), transfer.Pending)
 	if err != nil {
 		return fault.Wrap(err, "count the entries of giveaways of guild", guild)
 	}
@@ -299,14 +299,6 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 		return fmt.Errorf("%d of %d giveaways of guild %s take entries", n, len(refs), guild)
 	}
 	return nil
-}
-
-func ids(refs []transfer.Ref) []string {
-	list := make([]string, len(refs))
-	for i, r := range refs {
-		list[i] = r.ID
-	}
-	return list
 }
 
 // Draws is the record kind of draws.
@@ -326,7 +318,7 @@ var Draws = transfer.Kind[record]{
 		Name: func(d *record) string {
 			return fmt.Sprintf("round %d of giveaway %q of guild %s", d.Round, d.GiveawayID, d.GuildID)
 		},
-		There: drawsThere,
+		There: transfer.StoredUnder("the draws of giveaways", drawsOf, func(d *record) transfer.Ref { return refOf(d.GuildID, d.GiveawayID) }),
 	},
 }
 
@@ -335,22 +327,6 @@ var drawsOf = `
 		FROM giveaway_draws
 		WHERE guild_id = $1
 		  AND giveaway_id = ANY ($2)`
-
-// drawsThere returns the stored draws of the giveaways that rows name.
-func drawsThere(ctx context.Context, tx *db.Tx, rows []record) (there []record, err error) {
-	named := make(map[transfer.Ref]bool)
-	for _, d := range rows {
-		named[refOf(d.GuildID, d.GiveawayID)] = true
-	}
-	for guild, refs := range transfer.InGuilds(maps.Keys(named)) {
-		list, err := db.Select[record](ctx, tx, drawsOf, guild, db.Array(ids(refs)))
-		if err != nil {
-			return nil, fault.Wrap(err, "read the draws of giveaways of guild", guild)
-		}
-		there = append(there, list...)
-	}
-	return there, nil
-}
 
 // raiseRounds raises each giveaway's number of rounds to that of its newest draw.
 func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
@@ -376,7 +352,7 @@ func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
 			SET rounds = greatest(g.rounds, held.n), updated_at = $4
 			FROM held
 			WHERE g.guild_id = $1
-			  AND g.id = held.id`, guild, db.Array(ids(refs)), db.Integers(rounds), transfer.Pending); err != nil {
+			  AND g.id = held.id`, guild, db.Array(transfer.IDs(refs)), db.Integers(rounds), transfer.Pending); err != nil {
 			return fault.Wrap(err, "count the draws of giveaways of guild", guild)
 		}
 	}

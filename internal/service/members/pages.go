@@ -14,6 +14,9 @@ import (
 // Member is a member as the API shows it.
 type Member = gen.Member
 
+// Present reports whether the member is in the guild, as far as anybody has told.
+func Present(m *Member) bool { return !hasLeft(m.JoinedAt, m.LeftAt) }
+
 // Find returns a member; nil when nothing is known of the user.
 func Find(ctx context.Context, q db.Querier, guild, user string) (*Member, error) {
 	m, err := get(ctx, q, guild, user)

@@ -59,8 +59,11 @@ func fold(name *string) *string {
 }
 
 // left reports whether the member has left: after the last joining that is known.
-func (m *row) left() bool {
-	return m.LeftAt != nil && (m.JoinedAt == nil || m.JoinedAt.Time.Before(m.LeftAt.Time))
+func (m *row) left() bool { return hasLeft(m.JoinedAt, m.LeftAt) }
+
+// hasLeft is the rule of left. The statements of this package have it as leftSQL.
+func hasLeft(joined, left *wire.Time) bool {
+	return left != nil && (joined == nil || joined.Time.Before(left.Time))
 }
 
 // risen returns the later of two instants; a null does not change was. An instant in the future

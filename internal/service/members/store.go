@@ -23,8 +23,8 @@ type filter struct {
 // those who have left.
 type listing struct{ all, present, left string }
 
-// isPresent tells of a member whether they are in the guild.
-const isPresent = `(left_at IS NULL OR coalesce(joined_at >= left_at, false))`
+// leftSQL is the rule of hasLeft, which members_left is an index of. It is never null.
+const leftSQL = `left_at IS NOT NULL AND (joined_at IS NULL OR joined_at < left_at)`
 
 func listingOf(where, order string) listing {
 	statement := func(and string) string {
@@ -32,8 +32,8 @@ func listingOf(where, order string) listing {
 	}
 	return listing{
 		all:     statement(""),
-		present: statement(" AND (left_at IS NULL OR joined_at >= left_at)"),
-		left:    statement(" AND left_at IS NOT NULL AND (joined_at IS NULL OR joined_at < left_at)"),
+		present: statement(" AND NOT (" + leftSQL + ")"),
+		left:    statement(" AND " + leftSQL),
 	}
 }
 
@@ -42,7 +42,7 @@ var (
 	byUser    = listingOf("", "user_id")
 	byName    = listingOf(" AND folded >= $4 AND folded < $5", "folded, user_id")
 	byChange  = listingOf(" AND updated_at >= $4", "updated_at, user_id")
-	found     = page.Found(page.Table{Name: "members", Columns: columns}, ` AND ($6::boolean IS NULL OR $6 = `+isPresent+`)`, "user_id")
+	found     = page.Found(page.Table{Name: "members", Columns: columns}, ` AND ($6::boolean IS NULL OR $6 <> (`+leftSQL+`))`, "user_id")
 	oneMember = `
 		SELECT ` + columns + `
 		FROM members

@@ -23,6 +23,26 @@ type Fixed[R any] struct {
 	With func(r *R) Ref
 }
 
+// StoredUnder returns the There of a Fixed kind whose rows are stored under other things, as a
+// draw under its giveaway. It reads all rows of the things that under names, by a statement whose
+// parameters are a guild and their ids.
+func StoredUnder[R any](what, statement string, under func(r *R) Ref) func(ctx context.Context, tx *db.Tx, rows []R) ([]R, error) {
+	return func(ctx context.Context, tx *db.Tx, rows []R) (stored []R, err error) {
+		named := make(map[Ref]bool)
+		for i := range rows {
+			named[under(&rows[i])] = true
+		}
+		for guild, refs := range InGuilds(maps.Keys(named)) {
+			list, err := db.Select[R](ctx, tx, statement, guild, db.Array(IDs(refs)))
+			if err != nil {
+				return nil, fault.Wrap(err, "read", what, "of guild", guild)
+			}
+			stored = append(stored, list...)
+		}
+		return stored, nil
+	}
+}
+
 // Differs returns the members in which a record differs from the stored row. A member that the
 // record leaves out does not differ.
 func (k *Kind[R]) Differs(was R, text []byte, now time.Time) ([]string, error) {

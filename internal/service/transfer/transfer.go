@@ -270,3 +270,12 @@ func InGuilds(refs iter.Seq[Ref]) iter.Seq2[string, []Ref] {
 	sorted := slices.SortedFunc(refs, func(a, b Ref) int { return strings.Compare(a.ID, b.ID) })
 	return db.ByGuild(sorted, func(r Ref) string { return r.Guild })
 }
+
+// IDs returns the ids of refs.
+func IDs(refs []Ref) []string {
+	list := make([]string, len(refs))
+	for i, r := range refs {
+		list[i] = r.ID
+	}
+	return list
+}
