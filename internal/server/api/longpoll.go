@@ -42,12 +42,16 @@ func (u *units) longPoll(rs *reqState, next handler) error {
 	}
 	defer p.end()
 	for p.pause(rs) {
-		if err := apart(rs, p.again); err != nil || p.answered {
+		if err := apart(rs, p.again); err != nil || p.wait == nil {
 			return err
 		}
 	}
 	rs.closed = rs.gone()
-	return p.sendEmpty(rs)
+	response, err := rendered(p.wait.Empty)
+	if err != nil {
+		return err
+	}
+	return send(rs, response)
 }
 
 // apart runs next on a new goroutine, whose grown stack is freed when next returns.
@@ -59,23 +63,21 @@ func apart(rs *reqState, next handler) error {
 
 // poll is one long-polling request.
 type poll struct {
-	units    *units
-	next     handler
-	empty    pending.Render // writes the response when the wait is over
-	answered bool
-	waiter   *delivery.Waiter
-	timer    *time.Timer // ends the wait
+	units  *units
+	next   handler
+	wait   *pending.Wait // what the last run waits for; nil when it has sent its response
+	waiter *delivery.Waiter
+	timer  *time.Timer // ends the wait
 }
 
 // first runs the operation once and begins to wait if it has no response yet.
 func (p *poll) first(rs *reqState) error {
-	wait, err := p.run(rs)
-	if err != nil || wait == nil {
+	if err := p.run(rs); err != nil || p.wait == nil {
 		return err
 	}
-	extendDeadlines(rs, wait.For)
+	extendDeadlines(rs, p.wait.For)
 	rs.value = nil
-	p.waiter, p.timer, p.empty = wait.Begin(), time.NewTimer(time.Until(rs.came.Add(wait.For))), wait.Empty
+	p.waiter, p.timer = p.wait.Begin(), time.NewTimer(time.Until(rs.came.Add(p.wait.For)))
 	return nil
 }
 
@@ -91,7 +93,7 @@ func (p *poll) again(rs *reqState) error {
 		return err
 	}
 	_ = validateBody(rs) // sets rs.value again; the body has passed validation before
-	_, err := p.run(rs)
+	err := p.run(rs)
 	rs.value = nil
 	return err
 }
@@ -104,27 +106,19 @@ func (p *poll) pause(rs *reqState) bool {
 	return woken
 }
 
-// run runs the operation in a transaction and sends its response if it has one. Otherwise it
-// returns what the operation waits for.
-func (p *poll) run(rs *reqState) (wait *pending.Wait, err error) {
+// run runs the operation in a transaction and sends its response if it has one. Otherwise wait
+// says what the operation waits for.
+func (p *poll) run(rs *reqState) error {
 	var response idempotency.Response
-	err = p.units.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+	err := p.units.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+		p.wait = nil // the transaction may run again
 		response, err = capture(ctx, rs, p.next)
-		if errors.As(err, &wait) {
+		if errors.As(err, &p.wait) {
 			return nil // commits what the fetch has recorded
 		}
 		return err
 	})
-	if err != nil || wait != nil {
-		return wait, err
-	}
-	p.answered = true
-	return nil, send(rs, response)
-}
-
-func (p *poll) sendEmpty(rs *reqState) error {
-	response, err := rendered(p.empty)
-	if err != nil {
+	if err != nil || p.wait != nil {
 		return err
 	}
 	return send(rs, response)

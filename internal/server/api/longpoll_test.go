@@ -8,10 +8,42 @@ import (
 	"runtime"
 	"testing"
 
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
+
+// A transaction that Postgres ends at its COMMIT runs again. Where the first run has found nothing
+// and the second one an event, the event is sent: it is leased, and nobody else would get it.
+func TestALongPollSendsWhatItsRepeatedTransactionHasFound(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	at := apitest.Path("id", a.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id"))
+	a.Do(t, "createCase", `{"user_id":"7","type":"note","moderator_id":"8","reason":"x"}`).Want(t, 201, "")
+	for _, statement := range []string{
+		`UPDATE webhook_deliveries SET due_at = clock_timestamp() + interval '1 second'`,
+		`CREATE SEQUENCE commits`,
+		`CREATE FUNCTION fails_once_due() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('commits') = 1 THEN
+				WHILE clock_timestamp() <= (SELECT max(due_at) FROM webhook_deliveries) LOOP PERFORM pg_sleep(0.01); END LOOP;
+				RAISE EXCEPTION 'again' USING ERRCODE = 'serialization_failure';
+			END IF;
+			RETURN NULL;
+		END $$`,
+		`CREATE CONSTRAINT TRIGGER in_commit AFTER UPDATE ON webhook_schedule DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION fails_once_due()`,
+	} {
+		dbtest.Exec(t, a.DB(), statement)
+	}
+	if ids := a.Do(t, "pullWebhookEvents", `{"wait":1}`, at).Want(t, 200, "").All(t, "id"); len(ids) != 1 {
+		t.Errorf("the call is sent %d events", len(ids))
+	}
+	if n := dbtest.Value[int](t, a.DB(), `SELECT last_value FROM commits`); n != 2 {
+		t.Errorf("%d transactions were committed or tried", n)
+	}
+}
 
 // 5,000 long polls on one node use at most 150 MB: each has a stack of 8 KB, another 8 KB for the
 // goroutine that notices when its caller hangs up, and net/http's buffers of 10 KB. The bound
