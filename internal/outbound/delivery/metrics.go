@@ -190,7 +190,7 @@ func (d *Deliverer) measure(ctx context.Context) error {
 		WITH failing AS MATERIALIZED (
 			SELECT guild_id, endpoint_id, not_before > coalesce($1::timestamptz, now()) AS blocked
 			FROM webhook_schedule
-			WHERE failing_since IS NOT NULL AND disposition = 'send'
+			WHERE `+Failing+`
 			ORDER BY failing_since
 			LIMIT $2
 		)

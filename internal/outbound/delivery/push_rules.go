@@ -27,6 +27,9 @@ const (
 // attention.
 const SwitchedOff = `NOT enabled AND disabled_reason <> '` + ReasonRemoved + `'`
 
+// Failing is the SQL condition for schedules of endpoints whose last attempt has failed.
+const Failing = `failing_since IS NOT NULL AND disposition = 'send'`
+
 // How an endpoint gets its events: the service sends them, or stores them until the owner fetches
 // them.
 const (

@@ -94,6 +94,11 @@ func (d differences) before(field string) *string {
 	return nil
 }
 
+// replaced returns the member and the moderator that the change replaced.
+func (d differences) replaced() (user, moderator *string) {
+	return d.before("user_id"), d.before("moderator_id")
+}
+
 // differencesOf lists the fields in which two versions of a case differ, in the order of the
 // columns, and metadata by name.
 func differencesOf(was, is *row) (list differences) {
@@ -204,7 +209,7 @@ var Changes = transfer.Kind[changeRow]{
 	New:      func(now time.Time) changeRow { return changeRow{At: wire.At(now)} },
 	Complete: func(c *changeRow, now time.Time) error {
 		c.At = transfer.Past(c.At, now)
-		c.UserBefore, c.ModeratorBefore = c.Changes.before("user_id"), c.Changes.before("moderator_id")
+		c.UserBefore, c.ModeratorBefore = c.Changes.replaced()
 		return nil
 	},
 	Fixed: &transfer.Fixed[changeRow]{
@@ -248,7 +253,7 @@ func changesByRecords(c *transfer.Call, rows []*transfer.Row[row]) (string, erro
 		switch {
 		case r.Was != nil:
 			change.Changes = differencesOf(r.Was, &r.Is)
-			change.UserBefore, change.ModeratorBefore = change.Changes.before("user_id"), change.Changes.before("moderator_id")
+			change.UserBefore, change.ModeratorBefore = change.Changes.replaced()
 		case c.DatedLater:
 			continue
 		}

@@ -22,14 +22,12 @@ type Service struct{}
 // will see it. Deleted cases are included unless the status filter excludes them: a client that
 // keeps a copy must learn of the deletion.
 func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (gen.ListCasesResponseObject, error) {
-	f := filterOf(r.Params)
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, f, p)
+	list, more, err := List(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, filterOf(r.Params), p)
 	if err != nil {
 		return nil, err
 	}
-	rows, more := page.Cut(rows, p)
-	return gen.ListCases200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListCases200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 func filterOf(q gen.ListCasesParams) (f filter) {
@@ -99,17 +97,16 @@ func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.
 // ListCaseChanges returns one page of a case's changes, oldest first. The first is its creation.
 func (s *Service) ListCaseChanges(ctx context.Context, r gen.ListCaseChangesRequestObject) (gen.ListCaseChangesResponseObject, error) {
 	q, guild, p := db.Read(ctx), auth.Acting(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := listChanges(ctx, q, guild, r.ID, p)
+	list, more, err := ChangesOf(ctx, q, guild, r.ID, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) == 0 { // a page behind the last one, or no case
+	if len(list) == 0 { // a page behind the last one, or no case
 		if _, err := get(ctx, q, guild, r.ID); err != nil {
 			return nil, err
 		}
 	}
-	rows, more := page.Cut(rows, p)
-	return gen.ListCaseChanges200JSONResponse{Data: page.Each(rows, showRecorded), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListCaseChanges200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 func showRecorded(c changeRow) gen.PastCaseChange {

@@ -3,14 +3,19 @@ package giveaways
 import (
 	"context"
 
-	"github.com/oapi-codegen/nullable"
-
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
+)
+
+// The refusals of an end that a giveaway cannot have.
+var (
+	errEndsPast   = fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
+	errEndsBefore = fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
 )
 
 // errNotRunning refuses what only a giveaway that runs allows; can names it.
@@ -22,12 +27,14 @@ func errNotRunning(can string) *fault.Error {
 // changes nothing emits nothing.
 func (*Service) UpdateGiveaway(ctx context.Context, r gen.UpdateGiveawayRequestObject) (gen.UpdateGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if r.Body.EndsAt != nil && !r.Body.EndsAt.Time.After(now) {
-		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
+	if r.Body.EndsAt != nil {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !r.Body.EndsAt.Time.After(now) {
+			return nil, errEndsPast
+		}
 	}
 	was, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
@@ -61,29 +68,21 @@ func withEdits(was row, body *gen.UpdateGiveawayRequest) (is row, err error) {
 		is.Prize = *body.Prize
 	}
 	if body.Description.IsSpecified() {
-		is.Description = given(body.Description)
+		is.Description = wire.OrNil(body.Description)
 	}
 	if body.WinnerCount != nil {
 		is.WinnerCount = *body.WinnerCount
 	}
 	if body.HostID.IsSpecified() {
-		is.HostID = given(body.HostID)
+		is.HostID = wire.OrNil(body.HostID)
 	}
 	if body.EndsAt != nil {
 		if is.EndsAt = *body.EndsAt; !is.EndsAt.Time.After(is.StartsAt.Time) {
-			return row{}, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
+			return row{}, errEndsBefore
 		}
 	}
 	is.Metadata, err = was.Metadata.With(body.Metadata)
 	return is, err
-}
-
-// given is the value of a member that may be null.
-func given(n nullable.Nullable[string]) *string {
-	if v, err := n.Get(); err == nil { // an error says: null
-		return &v
-	}
-	return nil
 }
 
 // CancelGiveaway ends a giveaway without a draw. It is Refused once drawing has begun.

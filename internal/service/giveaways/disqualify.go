@@ -162,18 +162,22 @@ func disqualifiedOf(ctx context.Context, q db.Querier, guild string, giveaways, 
 
 // disqualifiedRows reports which of the entries belong to disqualified members.
 func disqualifiedRows(ctx context.Context, tx *db.Tx, rows []entry) (map[int]bool, error) {
-	giveaways, users := make(map[string][]string), make(map[string][]string) // by guild
-	for _, e := range rows {
-		giveaways[e.GuildID], users[e.GuildID] = append(giveaways[e.GuildID], e.GiveawayID), append(users[e.GuildID], e.UserID)
+	places := make(map[string][]int) // by guild
+	for i, e := range rows {
+		places[e.GuildID] = append(places[e.GuildID], i)
 	}
 	list := make(map[int]bool)
-	for guild := range giveaways {
-		out, err := disqualifiedOf(ctx, tx, guild, giveaways[guild], users[guild])
+	for guild, at := range places {
+		var giveaways, users []string
+		for _, i := range at {
+			giveaways, users = append(giveaways, rows[i].GiveawayID), append(users, rows[i].UserID)
+		}
+		out, err := disqualifiedOf(ctx, tx, guild, giveaways, users)
 		if err != nil {
 			return nil, err
 		}
-		for i := range rows {
-			list[i] = list[i] || rows[i].GuildID == guild && out[keyOf(&rows[i])]
+		for _, i := range at {
+			list[i] = out[keyOf(&rows[i])]
 		}
 	}
 	return list, nil
@@ -251,7 +255,9 @@ func refuseEntrantsOf(ctx context.Context, tx *db.Tx, guild string, named []stri
 	}
 	var giveaways, users []string
 	for _, d := range rows {
-		giveaways, users = append(giveaways, d.GiveawayID), append(users, d.UserID)
+		if d.GuildID == guild {
+			giveaways, users = append(giveaways, d.GiveawayID), append(users, d.UserID)
+		}
 	}
 	entered, err := db.Select[entry](ctx, tx, entriesToUpdate, guild, db.Array(giveaways), db.Array(users))
 	if err != nil {

@@ -66,6 +66,15 @@ type order struct {
 	reason   *string
 }
 
+// barred returns the set of those who cannot win a draw: who won before, and who is excluded.
+func barred(past, excluded []string) map[string]bool {
+	out := make(map[string]bool, len(past)+len(excluded))
+	for _, id := range slices.Concat(past, excluded) {
+		out[id] = true
+	}
+	return out
+}
+
 // conduct draws one round of a giveaway that tx has locked, records the draw and stores the
 // winners: the new winners take the positions that o names, the others stay. If all are required
 // and there are too few entrants, it returns a Refused fault and changes nothing.
@@ -83,10 +92,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 		return row{}, record{}, fault.Wrap(err, "draw a seed")
 	}
 	excluded := distinct(o.excluded)
-	out := make(map[string]bool, len(past)+len(excluded))
-	for _, id := range slices.Concat(past, excluded) {
-		out[id] = true
-	}
+	out := barred(past, excluded)
 	drawn, err := pick(seed, all, out, o.count)
 	if err != nil {
 		return row{}, record{}, fault.Wrap(err, "draw giveaway", g.ID, "of guild", g.GuildID)

@@ -161,15 +161,11 @@ func (r record) difference(g row, won []string, all []entrant, hash []byte) stri
 	if !bytes.Equal(hash, r.EntriesHash) {
 		return "the entries are not those that were drawn from: their fingerprint is " + hex.EncodeToString(hash)
 	}
-	out := make(map[string]bool, len(won)+len(r.Excluded))
-	for _, id := range slices.Concat(won, r.Excluded) {
-		out[id] = true
-	}
 	count := len(r.Drawn)
 	if r.Round == 1 {
 		count = max(count, g.WinnerCount) // fewer were drawn only where fewer had entered
 	}
-	drawn, err := pick(r.Seed, all, out, count)
+	drawn, err := pick(r.Seed, all, barred(won, r.Excluded), count)
 	if err != nil {
 		return err.Error()
 	}

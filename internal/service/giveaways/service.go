@@ -85,9 +85,9 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	}
 	switch ends := r.Body.EndsAt; {
 	case !ends.Time.After(now):
-		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
+		return nil, errEndsPast
 	case !ends.Time.After(starts):
-		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
+		return nil, errEndsBefore
 	}
 	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
 		return nil, err

@@ -66,13 +66,11 @@ type kind interface {
 	keep(before int64)
 	// waits returns the number of buffered rows.
 	waits() int64
-	// apart drops the buffered rows that are part of something which inserted does not contain, and
-	// returns their guilds.
-	apart(inserted map[transfer.Ref]bool) (guilds []string)
-	// leave drops buffered rows that are stored already and returns their guilds. If a stored row
+	// leave drops buffered rows that are stored already, and rows that are part of something which
+	// inserted does not contain, and returns their guilds. If a stored row
 	// differs, it returns a *LineError. A dry run passes stood: it stores nothing, so what earlier
 	// batches have named counts as stored.
-	leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error)
+	leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood, inserted map[transfer.Ref]bool) (guilds []string, err error)
 	// find returns the statement that looks up what others need, or "".
 	find() string
 	export(ctx context.Context, tx *db.Tx, guild string, w io.Writer) error
@@ -201,8 +199,9 @@ func (w *waiting[R]) keep(before int64) {
 
 func (w *waiting[R]) waits() int64 { return int64(len(w.rows)) }
 
-func (w *waiting[R]) apart(inserted map[transfer.Ref]bool) (guilds []string) {
-	if w.Fixed == nil || w.Fixed.With == nil {
+// leaveParts drops the rows that are part of something which inserted does not contain.
+func (w *waiting[R]) leaveParts(inserted map[transfer.Ref]bool) (guilds []string) {
+	if w.Fixed.With == nil {
 		return nil
 	}
 	var rows []R
@@ -218,9 +217,12 @@ func (w *waiting[R]) apart(inserted map[transfer.Ref]bool) (guilds []string) {
 	return guilds
 }
 
-func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood) (guilds []string, err error) {
-	if w.Fixed == nil || len(w.rows) == 0 {
+func (w *waiting[R]) leave(ctx context.Context, tx *db.Tx, now time.Time, stood *transfer.Stood, inserted map[transfer.Ref]bool) (guilds []string, err error) {
+	if w.Fixed == nil {
 		return nil, nil
+	}
+	if guilds = w.leaveParts(inserted); len(w.rows) == 0 {
+		return guilds, nil
 	}
 	list, err := w.Fixed.There(ctx, tx, w.rows)
 	if err != nil {

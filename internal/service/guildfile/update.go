@@ -273,12 +273,10 @@ func (u *updates) leave(ctx context.Context) error {
 	}
 	for _, k := range u.kinds {
 		waiting := k.waits()
-		apart := k.apart(u.inserted)
-		guilds, err := k.leave(ctx, u.tx, u.now, stood)
+		guilds, err := k.leave(ctx, u.tx, u.now, stood, u.inserted)
 		if err != nil {
 			return err
 		}
-		guilds = append(guilds, apart...)
 		if left := waiting - k.waits(); left > 0 {
 			u.count(k.name()).Unchanged += left
 		}

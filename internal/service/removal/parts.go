@@ -2,6 +2,7 @@ package removal
 
 import (
 	"context"
+	"guildhall/internal/access/auth"
 	"strings"
 
 	"guildhall/internal/base/db"
@@ -29,6 +30,22 @@ const ahead = `interval '1 second'`
 // are deleted together with that wallet (dropRecent).
 const longestWrite = `interval '15 seconds'`
 
+// undrawn are the states of giveaways whose entries can still be taken out.
+const undrawn = `('scheduled', 'active', 'paused', 'cancelled')`
+
+// replaced returns the part that puts somebody in the place of the member in a column of a
+// table, in rows that are as old as the request. at is the column of their instant.
+func replaced(what, table, column, at string) part {
+	where := `
+		WHERE guild_id = $1 AND ` + column + ` = $2 AND ` + at + ` <= $3::timestamptz + ` + ahead
+	return part{what: what, most: deleteLimit, find: `
+		SELECT ctid::text
+		FROM ` + table + where + ` AND $2 <> '` + somebody + `'
+		LIMIT $4`, changes: []string{`
+		UPDATE ` + table + `
+		SET ` + column + ` = '` + somebody + `'` + where + ` AND ctid = ANY ($4::text[]::tid[])`}}
+}
+
 var parts = []part{
 	{what: "ledger", most: deleteLimit, find: `
 		SELECT ctid::text
@@ -37,27 +54,13 @@ var parts = []part{
 		LIMIT $4`, changes: []string{`
 		DELETE FROM ledger_entries
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3::timestamptz - ` + longestWrite + ` AND ctid = ANY ($4::text[]::tid[])`}},
-	{what: "authors of ledger entries", most: deleteLimit, find: `
-		SELECT ctid::text
-		FROM ledger_entries
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
-		LIMIT $4`, changes: []string{`
-		UPDATE ledger_entries
-		SET author_id = '` + somebody + `'
-		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
-	{what: "counterparties of ledger entries", most: deleteLimit, find: `
-		SELECT ctid::text
-		FROM ledger_entries
-		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND $2 <> '` + somebody + `'
-		LIMIT $4`, changes: []string{`
-		UPDATE ledger_entries
-		SET counterparty_id = '` + somebody + `'
-		WHERE guild_id = $1 AND counterparty_id = $2 AND created_at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
+	replaced("authors of ledger entries", "ledger_entries", "author_id", "created_at"),
+	replaced("counterparties of ledger entries", "ledger_entries", "counterparty_id", "created_at"),
 	{what: "entries of giveaways", most: 50, find: `
 		SELECT g.id
 		FROM giveaways g
 		JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
-		WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused', 'cancelled') AND e.entered_at <= $3
+		WHERE g.guild_id = $1 AND g.status IN ` + undrawn + ` AND e.entered_at <= $3
 		LIMIT $4`, changes: []string{`
 		SELECT g.id
 		FROM giveaways g
@@ -68,7 +71,7 @@ var parts = []part{
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), gone AS (
 			DELETE FROM giveaway_entries e
 			USING giveaways held
-			WHERE held.guild_id = $1 AND held.id = ANY ($4) AND held.status IN ('scheduled', 'active', 'paused', 'cancelled')
+			WHERE held.guild_id = $1 AND held.id = ANY ($4) AND held.status IN ` + undrawn + `
 			  AND e.guild_id = $1 AND e.giveaway_id = held.id AND e.user_id = $2 AND e.entered_at <= $3
 			RETURNING e.giveaway_id, e.entries
 		)
@@ -155,18 +158,11 @@ var parts = []part{
 			RETURNING c.id, c.updated_at, was.status
 		)
 		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
-		SELECT $1 /*: home.id */, forgotten.id, forgotten.updated_at, '{"type": "system", "token_id": null, "key_id": null}',
+		SELECT $1 /*: home.id */, forgotten.id, forgotten.updated_at, '` + auth.System("").Origin() + `',
 			jsonb_build_array(jsonb_build_object('field', 'status', 'before', forgotten.status, 'after', 'deleted'))
 		FROM forgotten /*: forgotten JOIN guilds home ON home.id = $1 */
 		WHERE forgotten.status <> 'deleted'`}},
-	{what: "authors of changes", most: deleteLimit, find: `
-		SELECT ctid::text
-		FROM case_changes
-		WHERE guild_id = $1 AND author_id = $2 AND $2 <> '` + somebody + `' AND at <= $3::timestamptz + ` + ahead + `
-		LIMIT $4`, changes: []string{`
-		UPDATE case_changes
-		SET author_id = '` + somebody + `'
-		WHERE guild_id = $1 AND author_id = $2 AND at <= $3::timestamptz + ` + ahead + ` AND ctid = ANY ($4::text[]::tid[])`}},
+	replaced("authors of changes", "case_changes", "author_id", "at"),
 	changesOf("members of changes", "user_id", "user_before"),
 	changesOf("moderators of changes", "moderator_id", "moderator_before"),
 }
@@ -298,7 +294,7 @@ var knownGuilds = `
 }, " OR ") + ` OR EXISTS (
 	        SELECT FROM giveaways r
 	        JOIN giveaway_entries e ON e.guild_id = r.guild_id AND e.giveaway_id = r.id AND e.user_id = $1
-	        WHERE r.guild_id = g.id AND r.status IN ('scheduled', 'active', 'paused', 'cancelled')))
+	        WHERE r.guild_id = g.id AND r.status IN ` + undrawn + `))
 	ORDER BY g.id`
 
 // anyRow returns a condition that probes an index, guild by guild, for such rows. Without the

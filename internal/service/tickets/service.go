@@ -8,14 +8,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/metadata"
 	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/pending"
@@ -54,12 +53,11 @@ func New(cfg Config) (*Service, error) {
 // it lists by the last change, so that a ticket that changes while a reader pages moves to the end.
 func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, filterOf(r.Params), p)
+	list, more, err := List(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, filterOf(r.Params), p)
 	if err != nil {
 		return nil, err
 	}
-	rows, more := page.Cut(rows, p)
-	return gen.ListTickets200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListTickets200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // nobody is the value of claimed_by_id that selects unclaimed tickets.
@@ -192,7 +190,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 // AssignTicket assigns an open ticket to a staff member, whoever has claimed it, or to nobody. A
 // call without effect changes nothing.
 func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
-	tx, by, user := db.Write(ctx), auth.Acting(ctx), given(r.Body.UserID)
+	tx, by, user := db.Write(ctx), auth.Acting(ctx), wire.OrNil(r.Body.UserID)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, err
@@ -222,10 +220,10 @@ func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObj
 	}
 	is := was
 	if subject := r.Body.Subject; subject.IsSpecified() {
-		is.Subject = given(subject)
+		is.Subject = wire.OrNil(subject)
 	}
 	if category := r.Body.Category; category.IsSpecified() {
-		is.Category = given(category)
+		is.Category = wire.OrNil(category)
 	}
 	if r.Body.Priority != nil {
 		is.Priority = string(*r.Body.Priority)
@@ -246,14 +244,6 @@ func (s *Service) UpdateTicket(ctx context.Context, r gen.UpdateTicketRequestObj
 		return nil, err
 	}
 	return gen.UpdateTicket200JSONResponse{Data: show(is)}, nil
-}
-
-// given returns the value of a nullable member, or nil.
-func given(n nullable.Nullable[string]) *string {
-	if v, err := n.Get(); err == nil { // an error means null
-		return &v
-	}
-	return nil
 }
 
 // recordChange adds an entry to the transcript and records the event of a change.

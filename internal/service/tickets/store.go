@@ -103,15 +103,18 @@ var (
 	foundChanged = page.Found(table, ofFound, "updated_at, id")
 )
 
+// narrowed are the filters of a list whose rows are found by something else first.
+const narrowed = `
+			  AND ($6::text = '' OR status = $6)
+			  AND ($7::text = '' OR opener_id = $7)
+			  AND ($8::text = '' OR claimed_by_id = $8)
+			  AND (NOT $9 OR claimed_by_id IS NULL)
+			  AND ($10::text = '' OR channel_id = $10)
+			  AND ($11::text = '' OR category = $11)
+			  AND ($12::text = '' OR priority = $12)`
+
 // ofFound narrows tickets that are found by their metadata.
-const ofFound = `
-			   AND ($6::text = '' OR status = $6)
-			   AND ($7::text = '' OR opener_id = $7)
-			   AND ($8::text = '' OR claimed_by_id = $8)
-			   AND (NOT $9 OR claimed_by_id IS NULL)
-			   AND ($10::text = '' OR channel_id = $10)
-			   AND ($11::text = '' OR category = $11)
-			   AND ($12::text = '' OR priority = $12)
+const ofFound = narrowed + `
 			   AND ($13::bigint = 0 OR number = $13)
 			   AND ($14::timestamptz IS NULL OR updated_at >= $14)`
 
@@ -165,14 +168,7 @@ func few(condition string) string {
 			SELECT ` + columns + `
 			FROM tickets
 			WHERE guild_id = $1
-			  AND ` + condition + `
-			  AND ($6::text = '' OR status = $6)
-			  AND ($7::text = '' OR opener_id = $7)
-			  AND ($8::text = '' OR claimed_by_id = $8)
-			  AND (NOT $9 OR claimed_by_id IS NULL)
-			  AND ($10::text = '' OR channel_id = $10)
-			  AND ($11::text = '' OR category = $11)
-			  AND ($12::text = '' OR priority = $12))
+			  AND ` + condition + narrowed + `)
 		SELECT ` + columns + `
 		FROM few
 		ORDER BY CASE WHEN $4 THEN last_message_at ELSE created_at END DESC NULLS LAST, id DESC

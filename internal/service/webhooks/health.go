@@ -77,7 +77,7 @@ const behindAfter = "2 days"
 const findFailing = `
 	SELECT guild_id
 	FROM (
-		SELECT guild_id FROM webhook_schedule WHERE failing_since IS NOT NULL AND disposition = 'send'
+		SELECT guild_id FROM webhook_schedule WHERE ` + delivery.Failing + `
 		UNION
 		SELECT guild_id FROM webhook_endpoints WHERE ` + delivery.SwitchedOff + `
 		UNION
