@@ -25,9 +25,9 @@ type operation struct {
 	name    string
 	request call
 	plain   bool            // compared by throughput with the plainest program
-	page    call            // or compared by latency with this page of the same server
+	page    call            // compare latency with this page of the same server instead
 	goals   map[int]float64 // required ratio, by number of clients
-	clients []int           // numbers of clients, if not those of the flag
+	clients []int           // numbers of clients; empty: the numbers of the flag
 	prepare func(*rig.Place)
 }
 

@@ -31,7 +31,7 @@ type host struct {
 
 	node            *rig.Node
 	token           string
-	tokens          []string // tokens of the further guilds, one each
+	tokens          []string // one token for each further guild
 	plainestAddress string
 }
 

@@ -2243,7 +2243,7 @@ type EventGiveawayStarted struct {
 	Type string `json:"type"`
 }
 
-// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed what is written of a giveaway, and not its status.
+// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed what is written of a giveaway, and not its status; or something is wrong with its message, or no longer (`changed` has `post_problem`).
 type EventGiveawayUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2883,6 +2883,9 @@ type Giveaway struct {
 
 	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata Metadata `json:"metadata"`
+
+	// PostProblem What is wrong with its message, found when it was last edited or read: `deleted`, `no_channel` (its channel is gone), `forbidden` (the bot may not) or `failed`. Null when nothing is known to be.
+	PostProblem *string `json:"post_problem"`
 
 	// Prize What can be won.
 	Prize string `json:"prize"`

@@ -118,6 +118,7 @@ var columns = map[string][]string{
 	"giveaway_entries.entries":          {"GiveawayEntry.entries"},
 	"giveaways.description":             {"Giveaway.description"},
 	"giveaways.entry_count":             {"Giveaway.entry_count"},
+	"giveaways.post_problem":            {"Giveaway.post_problem"},
 	"giveaways.prize":                   {"Giveaway.prize"},
 	"giveaways.source":                  {"RecordGiveaway.source", "GuildFileGiveaway.source"},
 	"giveaways.status":                  {"Giveaway.status", "GiveawayStatusFilter", "GuildFileGiveaway.status"},

@@ -49,6 +49,10 @@ CREATE TABLE giveaways (
     failures          integer     NOT NULL DEFAULT 0,     -- of reading, reacting or drawing, in a row
     edit_at           timestamptz,                        -- when its message is to be edited, or tried again
     edit_failures     integer     NOT NULL DEFAULT 0,
+    edited_at         timestamptz,                        -- when the last edit of its message ended
+    shown             bytea,                              -- SHA-256 of the text that its message shows; null: not known
+    post_problem      text                                -- why its message could not be edited or read
+        CONSTRAINT giveaways_post_problem CHECK (post_problem IN ('deleted', 'no_channel', 'forbidden', 'failed')),
     PRIMARY KEY (guild_id, id)
 ) WITH (fillfactor = 85); -- free space on the page for the next version of a row whose counters change
 

@@ -18,7 +18,7 @@ import (
 // cluster is a Citus coordinator with two workers.
 type cluster struct {
 	*place
-	servers [3]*embedded.Server // the coordinator is the first
+	servers [3]*embedded.Server // servers[0] is the coordinator
 	guilds  [2]string           // the first guild is on the first worker, the second on the second
 }
 

@@ -22,7 +22,7 @@ import (
 type drill struct {
 	name, about string
 	run         func(*place)
-	stages      []string // stages that can be run alone
+	stages      []string // names of the stages that can be run separately
 }
 
 // drills lists all drills.

@@ -81,7 +81,7 @@ type life struct {
 	taken  time.Time      // when the backup was taken
 	before map[string]int // events that had arrived before the restore
 	path   string         // path of the events of its pull endpoint
-	kept   []string       // events that waited there when the backup was taken
+	kept   []string       // events that waited at the pull endpoint when the backup was taken
 }
 
 // beginLife creates a guild with two tokens and a receiver.

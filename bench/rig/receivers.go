@@ -186,7 +186,8 @@ type Crowd struct {
 	Alone bool   // each endpoint has its own guild; otherwise ten share a guild
 }
 
-// Deliveries wait an hour for their next attempt, or for the end of their endpoint's block.
+// Values of Crowd.Wait. With Retry, the next attempt of each delivery is an hour away. With
+// Blocked, the end of the endpoint's block is an hour away.
 const (
 	Retry   = "retry"
 	Blocked = "blocked"

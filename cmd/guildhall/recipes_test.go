@@ -24,7 +24,7 @@ import (
 
 const (
 	buyer  = "190320984123768832" // the member of the demo guild whom the documents pay
-	leaver = "190320984123768899" // of whom Discord knows nothing
+	leaver = "190320984123768899" // a user id that Discord does not know
 )
 
 // kitchen is a folder with the programs of docs/recipes.md, beside that of guildhall dev.

@@ -6,7 +6,7 @@ type turns[T any] struct {
 	name  string
 	next  []*turns[T] // subtrees in the order of their turns; a subtree that was shifted out stays in below
 	below map[string]*turns[T]
-	items []*item[T] // items without a further name, the oldest first
+	items []*item[T] // items pushed without a further name, in order of arrival
 }
 
 // push adds an item under names.

@@ -105,7 +105,7 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 		if !slices.Equal(waited, []int{0, 2, 6, 14, 30, 62, 126, 190}) {
 			t.Errorf("it was waited in vain in rounds %v", waited)
 		}
-		for range 54 { // as many rounds as it takes until a batch waits again
+		for range 54 { // a batch waits again after 54 rounds
 			if w := round(false); w != 0 {
 				t.Fatalf("waited %s", w)
 			}

@@ -27,7 +27,7 @@ type connector struct {
 	prepares bool
 	database string
 	planning string // settings of a session that keeps prepared statements
-	together bool   // the tables of guilds are on one server: prepare that form of statements
+	together bool   // the guilds' tables are on one server: statements are prepared as written
 }
 
 // byIndex makes the planner use an index wherever there is one. A connection keeps a generic plan

@@ -21,7 +21,7 @@ import (
 const (
 	lockTimeout  = 2 * time.Second
 	lockTries    = 10
-	lockPause    = 500 * time.Millisecond // the pause before the first retry; it doubles with each
+	lockPause    = 500 * time.Millisecond // pause before the first retry; doubled after each retry
 	lockPauseMax = 10 * time.Second
 )
 

@@ -24,7 +24,7 @@ const (
 	Conflict                    // the idempotency key is in use
 	Limited                     // the caller exceeds a rate limit
 	Upstream                    // the chat platform refused the call or did not answer
-	Unavailable                 // try the same request again later
+	Unavailable                 // the caller should retry the same request later
 )
 
 // Error is one failure. All its fields except cause may be shown to the caller.

@@ -147,10 +147,10 @@ const snowflake = `^[1-9][0-9]{0,19}$`
 // filler makes values that are as large as their schemas allow.
 type filler struct {
 	doc           *openapi3.T
-	next          int  // of the members and references that it names
+	next          int  // number of the next guild member or reference that an example names
 	strangers     bool // the members that it names have nothing in the guild
 	now           time.Time
-	texts, items  int // bounds of texts and lists, beside those of their schemas
+	texts, items  int // maximum lengths of texts and lists, besides the schemas' own
 	longest, most int // the longest text and list so far
 }
 

@@ -88,7 +88,7 @@ type conversion struct {
 	curve      *curve                // curve of the source; nil if it is unknown
 	own        *curve                // Guildhall's own
 	tz         *time.Location
-	layout     string // of the instant that was parsed last
+	layout     string // date layout that matched last, tried first for the next timestamp
 	keep       bool   // keep the XP and not the level
 }
 

@@ -18,7 +18,7 @@ var modmailFormat = &format{
 	flags:   []string{"source-guild", "moderator", "case-type"},
 	table:   modmailTable(),
 	start:   func(r *conversion) (handler, error) { return &modmail{r: r}, nil },
-	survey:  func(*conversion) bool { return true }, // finds which ticket has a channel
+	survey:  func(*conversion) bool { return true }, // the survey pass maps channels to tickets
 	prepare: unwrap,
 }
 

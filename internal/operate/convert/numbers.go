@@ -15,7 +15,7 @@ type amount struct {
 	fraction bool
 }
 
-const tooLarge = 1 << 60 // the limit: any larger number becomes this one
+const tooLarge = 1 << 60 // upper limit: larger numbers are cut to tooLarge
 
 // decimal parses a number with any number of digits.
 func decimal(s string) (amount, bool) {

@@ -51,7 +51,7 @@ func TestAListOfMEE6IsNotArcanes(t *testing.T) {
 // that does.
 func namesFormat(err, file, from, right string) bool {
 	switch {
-	case from == "json": // it reads any, and lists what is there
+	case from == "json": // format json reads any JSON, and its error lists the paths in the file
 		return strings.Contains(err, ": --path PATH") || strings.HasSuffix(err, ": --from "+right)
 	case right == "json":
 		return strings.Contains(err, "; --from json reads any")

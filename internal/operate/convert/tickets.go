@@ -10,8 +10,8 @@ import (
 
 const (
 	maxID      = 64   // of a record's id
-	maxContent = 4096 // of the content of a transcript entry
-	maxFiles   = 10   // of the attachments of an entry
+	maxContent = 4096 // longest content of a transcript entry
+	maxFiles   = 10   // most attachments of a transcript entry
 )
 
 // nothing is the content of a message without any content that can be shown.
@@ -67,7 +67,8 @@ func (p *post) say(r *conversion, mark string, of ...*value) error {
 	return nil
 }
 
-// shown adds the whole content of a platform message.
+// shown adds the content of a chat message to p: its text, embeds, forwarded texts, names of
+// stickers, and attachments.
 func (p *post) shown(r *conversion, m *value) error {
 	if err := p.say(r, "", m.get("content")); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 // The statuses of a finding.
 const (
 	OK   = "ok"
-	Warn = "warn" // it works, but somebody should have a look
+	Warn = "warn" // the installation works, but an operator should look into the finding
 	Fail = "fail" // something does not work
 )
 

@@ -23,12 +23,12 @@ const (
 	Endpoint = "endpoint"
 )
 
-// The states of a changed thing in the restored database.
+// States of a changed resource in the restored database.
 const (
 	Same     = "same"     // unchanged
 	Revived  = "revived"  // was revoked or deleted, and works again
 	Lost     = "lost"     // does not exist any more
-	Reverted = "reverted" // is as it was before a change
+	Reverted = "reverted" // the resource is as it was before the change
 )
 
 // Before is how much earlier than the backup a change's instant may be although the backup does not

@@ -16,7 +16,7 @@ import (
 func TestWhatARestoreUndoes(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
-	for _, d := range []*db.DB{old, restored} { // at the time of the backup, a day ago
+	for _, d := range []*db.DB{old, restored} { // fill both with the state at the backup, a day ago
 		dbtest.AddGuilds(t, d, "1")
 		dbtest.Fill(t, d,
 			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)

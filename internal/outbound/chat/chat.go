@@ -116,6 +116,7 @@ const (
 	CodeMissingAccess     = 50001
 	CodeMissingPermission = 50013
 	CodeThreadArchived    = 50083
+	CodeTooManyEdits      = 30046 // of a message older than an hour; later ones are accepted
 )
 
 // Failure is the error of a call. Its text is for logs: it contains neither the bot token nor the
@@ -182,7 +183,8 @@ func (f *Failure) Error() string {
 
 // Lasting reports whether a retry is pointless until somebody changes something on the platform:
 // the channel is gone, belongs to another guild, or is closed to the bot. It is false for a call
-// that was not made.
+// that was not made, and for an edit that comes too soon after others.
 func (f *Failure) Lasting() bool {
-	return f.NotAllowed || f.unsent == "" && !f.Uncertain && f.Status >= 400 && f.Status < 500 && f.Status != 429 && f.Status != 401
+	refused := f.unsent == "" && !f.Uncertain && f.Status >= 400 && f.Status < 500
+	return f.NotAllowed || refused && f.Status != 429 && f.Status != 401 && f.Code != CodeTooManyEdits
 }

@@ -271,7 +271,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 					if err := d.countRows(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					var rows float64 // read here, so that the unit of work is not idle for too long
+					var rows float64 // queried in tx, so that tx does not hit its idle timeout
 					if err := tx.GetContext(ctx, &rows, `SELECT reltuples FROM pg_class WHERE relname = 'webhook_deliveries'`); err != nil {
 						t.Fatal(err)
 					}

@@ -120,7 +120,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	}
 }
 
-// The document names the days for which an event is retried and kept.
+// The OpenAPI document says for how many days an event is retried and kept.
 func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
 	t.Parallel()
 	for what, kept := range map[string]time.Duration{

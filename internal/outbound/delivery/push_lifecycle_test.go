@@ -404,7 +404,8 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	// Nine failures also block the endpoint, so the test's clock must run fast.
+	// Nine failed attempts block the endpoint, and a blocked endpoint waits long for its next
+	// attempt. The test's clock is therefore advanced in steps.
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, Schedule{time.Minute, time.Minute}
 	r := w.receive(status(500))

@@ -75,7 +75,7 @@ type sends struct {
 	lane       int                  // lane at the last claim
 	failing    bool                 // its last attempt on this node failed
 	hung       bool                 // and took long
-	more       bool                 // it had more deliveries than slots
+	more       bool                 // the endpoint had more deliveries than slots at its last claim
 	quick      bool                 // its last success came quickly
 	turns      bool                 // recovered deliveries were first in turn at the last claim
 }
@@ -136,7 +136,7 @@ type budget struct {
 	unproven int // for endpoints that have not answered lately
 	queued   int // for queued deliveries
 	behind   int // for deliveries that need not be sent at once
-	stumbled int // for endpoints that have stumbled
+	stumbled int // for endpoints that now fail quickly but answered lately
 	failing  int // for other failing endpoints
 	lane     map[int]int
 }

@@ -38,7 +38,7 @@ type result struct {
 	quiet    *time.Time // end of the endpoint's pause, as the claim knew it
 	suspect  bool       // the endpoint was not healthy at the claim
 
-	recoveredAt *time.Time // the same field of claimed
+	recoveredAt *time.Time // copy of claimed.RecoveredAt
 }
 
 func (r result) id() endpointID { return endpointID{r.GuildID, r.EndpointID} }

@@ -26,7 +26,7 @@ type told struct {
 	id      string
 	fetched bool      // a fetch has returned it
 	leased  time.Time // end of its lease
-	settled bool      // an acknowledgement of it was answered
+	settled bool      // an acknowledgement of the event got a response
 	perhaps bool      // an acknowledgement without an answer, or concurrent with the fetch
 }
 

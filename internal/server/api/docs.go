@@ -27,7 +27,7 @@ import (
 // decompresses or copies it.
 type page struct {
 	contentType  string
-	etag         string // weak, since both forms are the same document
+	etag         string // a weak ETag, since the plain and the gzip form share it
 	plain, small []byte // small is compressed with gzip; nil if that is not smaller
 }
 

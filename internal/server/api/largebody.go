@@ -12,8 +12,8 @@ const (
 	largeBodyTime      = 5 * time.Second // how long a larger body may take to arrive
 	largeBodyWait      = 2 * time.Second // how long a request waits for a permit
 	largeBodies        = 8               // large bodies that a node reads concurrently from bot keys, and as many again from tokens
-	largeBodiesOfKey   = 4               // of these, the most of one bot key
-	largeBodiesOfGuild = 2               // of these, the most of the tokens of one guild
+	largeBodiesOfKey   = 4               // most concurrent large bodies of one bot key
+	largeBodiesOfGuild = 2               // most concurrent large bodies of one guild's tokens
 )
 
 // largeBodyPermits limits the large bodies that are read concurrently, so that slow senders cannot

@@ -21,7 +21,7 @@ import (
 	"guildhall/internal/service/economy"
 )
 
-// stated returns a request for a list.
+// stated returns the reqState of a GET request for a list, with context ctx.
 func stated(ctx context.Context) *reqState {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	list := &operation{ReadOnly: true, Scope: "economy:read", Query: map[string]*openapi3.Parameter{"per_page": {}}}

@@ -18,7 +18,7 @@ var (
 type casesView struct {
 	people
 	Filter        cases.Filter
-	Number        string // these as they were typed
+	Number        string // Number, Since and Until are the text that the user typed
 	Since, Until  string
 	States, Types []string
 	Rows          []cases.Case

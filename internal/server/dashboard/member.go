@@ -27,7 +27,7 @@ type memberView struct {
 	Cases     []cases.Case
 	Tickets   []tickets.Ticket
 	Giveaways []giveaways.Entered
-	Recent    int // of how many giveaways the page tells
+	Recent    int // how many recent giveaways the page lists
 }
 
 // Present reports whether the member is known to be in the guild.

@@ -30,13 +30,14 @@ type bars struct {
 	Path  string
 }
 
-// mark is the text of a bar under the pointer.
+// mark is the tooltip of a bar of a chart.
 type mark struct {
 	At   int
 	Text string
 }
 
-// marksOf returns a mark for every step with a number.
+// marksOf returns the tooltip of each time step of a chart. Steps in which all series are 0 have no
+// tooltip.
 func marksOf(start time.Time, step time.Duration, list []series) (marks []mark) {
 	for i := range list[0].values {
 		var sum int64

@@ -46,7 +46,7 @@ type outer struct {
 	Script   string
 	Home     string
 	Base     string // base of the API's URLs; empty before the sign-in
-	Version  string // of the program; empty before the sign-in
+	Version  string // the program's version; empty before the sign-in
 	V        any
 	s        *Server
 }

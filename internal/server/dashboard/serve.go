@@ -361,7 +361,7 @@ func (c *call) refuse(err error) reply {
 type errorView struct {
 	Title, Code, Message, RequestID, To string
 	SignIn                              bool
-	Action                              string // where the same form may be sent again; empty if it may not
+	Action                              string // URL for sending the form again; empty if not allowed
 	Sent                                []pair
 }
 

@@ -308,7 +308,7 @@ const sessionsPage = 50
 type sessionsView struct {
 	Rows   []sessionRow
 	More   string // query of the next page; empty on the last page
-	Others bool   // there are other sessions than this one
+	Others bool   // the user has other sessions besides the current one
 }
 
 const mySessions = `

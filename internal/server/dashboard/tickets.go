@@ -103,7 +103,7 @@ type transcriptRow struct {
 // file is an attachment. It is shown as a link alone: nothing is loaded from elsewhere.
 type file struct {
 	Name, Host string
-	To         string // empty where the address is none that a browser should open
+	To         string // URL of the link; empty if a browser should not open the URL
 	Size       *int
 }
 

@@ -134,7 +134,7 @@ func (endpointRow) Upto(n int) string {
 	return number(n)
 }
 
-// webhooksSummary is the numbers of the guild's endpoints.
+// webhooksSummary holds counts of the guild's endpoints and of their deliveries.
 type webhooksSummary struct {
 	Total, Failing, Disabled int
 	Delivered, Failed, Open  int
@@ -262,7 +262,7 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Settings) {
 		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
 		Chosen: chosen, Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
 	}
-	f.UpdatedAt, _ = time.Parse(time.RFC3339Nano, c.form.Get("updated_at")) // zero if the form has none
+	f.UpdatedAt, _ = time.Parse(time.RFC3339Nano, c.form.Get("updated_at")) // zero without a valid updated_at
 	if f.Pull = c.form.Get("delivery") == delivery.Pull; f.Pull {
 		f.URL = ""
 	} else if f.URL == "" {

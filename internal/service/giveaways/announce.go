@@ -129,32 +129,46 @@ func tooLate(ctx context.Context, tx *db.Tx, guild, intent string) (bool, error)
 
 // posted stores the id of the message by which members enter and the channel it was posted in,
 // since the giveaway's channel may have changed meanwhile. It also makes the bot's own reaction
-// due.
+// due, and an edit if the giveaway has changed since the intent was stored.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
-	_, err := db.Exec(ctx, tx, `
+	g, err := lock(ctx, tx, in.GuildID, in.SubjectID)
+	if fault.Is(err, "not_found") || err == nil && g.MessageID != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET message_id = $3, channel_id = $4, updated_at = `+next+`,
 		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0,
-		    edit_at = CASE WHEN status IN ('drawing', 'ended', 'cancelled') THEN instant.at END
+		    shown = $5, edit_at = CASE WHEN $6 THEN instant.at END
 		FROM instant
 		WHERE guild_id = $1
-		  AND id = $2
-		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message, in.ChannelID)
+		  AND id = $2`, in.GuildID, in.SubjectID, message, in.ChannelID, textHash(in.Content), in.Content != postText(g))
 	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
 }
 
 // startedText returns the message for a giveaway that becomes active.
 func startedText(g row) string {
+	return aboutText(g) + "React with " + emoji + " to enter. " + drawnAt(g) + hostedBy(g)
+}
+
+// aboutText returns the beginning of the message: what can be won, and more about it.
+func aboutText(g row) string {
 	text := emoji + " **" + plain(g.Prize, maxPrize) + "**"
 	if g.Description != nil && strings.TrimSpace(*g.Description) != "" {
 		text += "\n" + plain(*g.Description, maxText)
 	}
-	text += "\n\nReact with " + emoji + " to enter. " + drawnAt(g)
-	if g.HostID != nil {
-		text += " Hosted by <@" + *g.HostID + ">."
+	return text + "\n\n"
+}
+
+func hostedBy(g row) string {
+	if g.HostID == nil {
+		return ""
 	}
-	return text
+	return " Hosted by <@" + *g.HostID + ">."
 }
 
 // resumedText returns the message for a paused giveaway that continues.
@@ -164,12 +178,15 @@ func resumedText(g row) string {
 
 // drawnAt says how many winners are drawn, and when in the reader's time zone.
 func drawnAt(g row) string {
-	who := "One winner is"
-	if g.WinnerCount > 1 {
-		who = strconv.Itoa(g.WinnerCount) + " winners are"
-	}
 	at := strconv.FormatInt(g.EndsAt.Time.Add(time.Second-1).Unix(), 10)
-	return who + " drawn <t:" + at + ":R> (<t:" + at + ":f>)."
+	return winnersAre(g) + " drawn <t:" + at + ":R> (<t:" + at + ":f>)."
+}
+
+func winnersAre(g row) string {
+	if g.WinnerCount > 1 {
+		return strconv.Itoa(g.WinnerCount) + " winners are"
+	}
+	return "One winner is"
 }
 
 // endedTexts returns the messages for a giveaway that has been drawn.

@@ -73,7 +73,9 @@ func TestWhatIsNotDueIsLeftAlone(t *testing.T) {
 	note := do(func(ctx context.Context, tx *db.Tx) error {
 		return posted(ctx, tx, chat.Intent{GuildID: guild, SubjectID: "g"}, "902")
 	})
-	freezing := do(func(ctx context.Context, tx *db.Tx) error { return freeze(ctx, tx, row{GuildID: guild, ID: "g"}, true) })
+	freezing := do(func(ctx context.Context, tx *db.Tx) error {
+		return freeze(ctx, tx, row{GuildID: guild, ID: "g"}, &postDeleted)
+	})
 	for _, c := range []struct {
 		name    string
 		do      func(context.Context) error
@@ -162,15 +164,16 @@ func TestTheBotGivesUpInTheEnd(t *testing.T) {
 	}
 }
 
-// Once the message exists, the bot's reaction is due while members can enter, and an edit
-// afterwards.
+// Once the message exists, the bot's reaction is due while members can enter, and an edit if the
+// giveaway is no longer as the message says.
 func TestAMessageThatComesIsReactedToOrEdited(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
-	for status, want := range map[string][2]bool{active: {true, false}, paused: {true, false}, drawing: {false, true}, ended: {false, true}} {
+	for status, want := range map[string][2]bool{active: {true, false}, paused: {true, true}, drawing: {false, true}, ended: {false, true}} {
 		s.giveaway(status, status, 1, 0, nil)
+		text := startedText(s.get(status))
 		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-			return posted(ctx, tx, chat.Intent{GuildID: guild, SubjectID: status}, "902")
+			return posted(ctx, tx, chat.Intent{GuildID: guild, SubjectID: status, Content: text}, "902")
 		})
 		react := dbtest.Value[bool](t, s.DB, `SELECT react_at IS NOT NULL FROM giveaways WHERE id = $1`, status)
 		edit := s.get(status).EditAt != nil
@@ -201,7 +204,7 @@ func TestAnEditIsOverWhenTheMessageShowsWhatIsThere(t *testing.T) {
 		shown := s.get(c.name)
 		dbtest.Exec(t, s.DB, `UPDATE giveaways SET `+c.change+` WHERE id = $1`, c.name)
 		was := s.get(c.name)
-		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error { return edited(ctx, tx, shown) })
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error { return edited(ctx, tx, shown, nil) })
 		is := s.get(c.name)
 		if (is.EditAt != nil) != c.due || s.get(other).EditAt == nil {
 			t.Errorf("after %s an edit is due: %v, and of another: %v", c.name, is.EditAt, s.get(other).EditAt)

@@ -143,7 +143,7 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 		return err
 	}
 	var stored []*transfer.Row[entry]
-	var giveaways, users []string // of the entries to delete
+	var giveaways, users []string // giveaway ids and user ids of the entries to delete
 	for _, r := range rows {
 		n := counts[r.Is.GiveawayID]
 		var was int64

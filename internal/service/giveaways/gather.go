@@ -192,7 +192,11 @@ func endUnposted(ctx context.Context, d db.Doer, g row) error {
 				return err
 			}
 		}
-		return freeze(ctx, tx, current, lost)
+		var problem *string
+		if lost {
+			problem = &postDeleted
+		}
+		return freeze(ctx, tx, current, problem)
 	})
 	if err == nil && !settled {
 		return missed(ctx, d, g, errUnsettled)
@@ -225,18 +229,21 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 		if err != nil || !g.reads(current) {
 			return err
 		}
-		return freeze(ctx, tx, current, true)
+		return freeze(ctx, tx, current, problemOf(failed))
 	}))
 }
 
-// freeze ends the reading of reactions; lost says that there were more.
-func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
+// freeze ends the reading of reactions. A problem says why not all of them could be read.
+func freeze(ctx context.Context, tx *db.Tx, g row, problem *string) error {
 	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
 		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
 		WHERE guild_id = $1
-		  AND id = $2`, g.GuildID, g.ID, lost)
-	return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
+		  AND id = $2`, g.GuildID, g.ID, problem != nil)
+	if err != nil || problem == nil {
+		return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
+	}
+	return noteProblem(ctx, tx, g, problem)
 }
 
 // maxFailures is how often the bot's own reaction is tried: with growing pauses, for about a day.

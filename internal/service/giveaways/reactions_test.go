@@ -248,7 +248,9 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			}
 			s.untilEnded(id)
 			server.In(channel, nil)
-			s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["1500"],"entrant_count":1}}`)
+			problem := map[bool]string{true: "deleted", false: "forbidden"}[gone]
+			s.WantEvent(t, "giveaway.updated", `{"origin":{"type":"system"},"data":{"changed":["post_problem"],"post_problem":`+quote(problem)+`}}`)
+			s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["1500"],"entrant_count":1,"post_problem":`+quote(problem)+`}}`)
 			var text string
 			if err := s.DB().Reader().GetContext(context.Background(), &text, `
 				SELECT content

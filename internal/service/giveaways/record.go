@@ -50,6 +50,9 @@ type row struct {
 	BotRun          bool       `db:"bot_run" json:"-"`
 	EditAt          *time.Time `db:"edit_at" json:"-"`
 	EditFailures    int        `db:"edit_failures" json:"-"`
+	EditedAt        *time.Time `db:"edited_at" json:"-"`
+	Shown           []byte     `db:"shown" json:"-"`
+	PostProblem     *string    `db:"post_problem" json:"-"`
 }
 
 // running reports whether the giveaway can still be changed, cancelled or ended.

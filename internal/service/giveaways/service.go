@@ -338,5 +338,6 @@ func show(g row) gen.Giveaway {
 		Metadata:     g.Metadata,
 		CreatedAt:    g.CreatedAt,
 		UpdatedAt:    g.UpdatedAt,
+		PostProblem:  g.PostProblem,
 	}
 }

@@ -183,7 +183,7 @@ func edit(ctx context.Context, tx *db.Tx, g row) (row, error) {
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET prize = $3, description = $4, winner_count = $5, host_id = $6, metadata = $7, ends_at = $8,
-		    paused_at = CASE WHEN ends_at <> $8 THEN greatest(instant.at, paused_at) ELSE paused_at END,
+		    paused_at = CASE WHEN ends_at <> $8 THEN greatest(instant.at, paused_at) ELSE paused_at END, `+toEditPost+`,
 		    updated_at = `+next+`
 		FROM instant
 		WHERE guild_id = $1
@@ -220,6 +220,13 @@ var (
 	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (greatest(instant.at, paused_at) - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
+// toEditPost makes an edit of the message due, at the earliest ten seconds after the previous edit. An
+// edit that is due or under way keeps its instant: edited looks whether it has shown everything.
+const (
+	toEditPost = `edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN ` + nextEdit + ` END`
+	nextEdit   = `coalesce(edit_at, greatest(instant.at, (edited_at AT TIME ZONE 'UTC' + interval '10 seconds') AT TIME ZONE 'UTC'))`
+)
+
 // What happens when drawing begins. For a giveaway that the bot runs, the bot has a while to send
 // the entries that it knows. For a giveaway of the API the reactions are read, and its message says
 // that it has ended. Any other is drawn from the stored entries.
@@ -229,7 +236,7 @@ const (
 
 	drawingSet = `status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
 		    redraw_at = CASE WHEN bot_run THEN closes.at ELSE instant.at END, edit_failures = 0,
-		    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN instant.at END, updated_at = `
+		    ` + toEditPost + `, updated_at = `
 )
 
 // botWindow is how long after drawing has begun the bot may send entries of a giveaway that it
@@ -252,7 +259,7 @@ var (
 	toPaused = `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
-		SET status = 'paused', paused_at = instant.at, updated_at = ` + next + `
+		SET status = 'paused', paused_at = instant.at, ` + toEditPost + `, updated_at = ` + next + `
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
@@ -263,7 +270,7 @@ var (
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET status = 'active', ends_at = ` + extended + `,
-		    paused_at = NULL, updated_at = ` + next + `
+		    paused_at = NULL, ` + toEditPost + `, updated_at = ` + next + `
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
@@ -274,7 +281,7 @@ var (
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET status = 'cancelled', pot = 'frozen', paused_at = NULL, react_at = NULL, failures = 0,
-		    ended_at = ` + next + `, updated_at = ` + next + `
+		    edit_failures = 0, ` + toEditPost + `, ended_at = ` + next + `, updated_at = ` + next + `
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
@@ -328,15 +335,14 @@ func pastWinners(ctx context.Context, q db.Querier, g row) ([]string, error) {
 // Both rows get the same instant.
 func settle(ctx context.Context, tx *db.Tx, g row, r record, winners []string) (row, error) {
 	ended, err := db.Get[row](ctx, tx, `
-		WITH moment AS (
+		WITH instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at
 		), moved AS (
 			UPDATE giveaways g
 			SET status = 'ended', pot = 'frozen', winners = $8, rounds = $3, failures = 0, edit_failures = 0,
-			    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN coalesce(edit_at, moment.at) END,
-			    ended_at = coalesce(ended_at, `+db.Next("moment.at", "updated_at")+`),
-			    updated_at = `+db.Next("moment.at", "updated_at")+`
-			FROM moment
+			    `+toEditPost+`,
+			    ended_at = coalesce(ended_at, `+next+`), updated_at = `+next+`
+			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
 			RETURNING `+columns+`

@@ -46,7 +46,7 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day',
 		now() + interval '30 seconds')`,
 		guild, id, status, winnerCount)
-	const batch = 5000 // as an import writes them
+	const batch = 5000 // an import also writes batches of this size
 	for i := 0; i < users; {
 		end := min(i+batch, users)
 		dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {

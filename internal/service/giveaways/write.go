@@ -239,6 +239,12 @@ var storing = `
 			UPDATE giveaways
 			SET ` + members.Set("g", nil) + `,
 			    reaction_after = CASE WHEN giveaways.message_id = g.message_id THEN reaction_after ELSE '' END,
+			    shown = CASE WHEN giveaways.message_id = g.message_id THEN shown END,
+			    post_problem = CASE WHEN giveaways.message_id = g.message_id THEN post_problem END,
+			    edit_at = CASE WHEN giveaways.source = 'api' AND giveaways.message_id = g.message_id
+			                    AND (giveaways.status, giveaways.prize, giveaways.description, giveaways.winner_count, giveaways.ends_at, giveaways.host_id)
+			                        IS DISTINCT FROM (g.status, g.prize, g.description, g.winner_count, g.ends_at, g.host_id)
+			               THEN ` + nextEdit + ` ELSE edit_at END,
 			    rounds = CASE WHEN g.status = 'ended' THEN greatest(rounds, 1) ELSE rounds END,
 			    pot = CASE WHEN g.status IN ('ended', 'cancelled') AND $4 THEN 'frozen' ELSE pot END,
 			    drawing_at = CASE WHEN g.status = 'ended' THEN coalesce(drawing_at, instant.at) ELSE drawing_at END

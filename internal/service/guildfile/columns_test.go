@@ -23,6 +23,7 @@ var stays = map[string][]string{
 	"giveaways": {
 		"entrant_count", "entry_count", "rounds", "pot", "post_id", "ended_by_token_id", "drawing_at", "redraw_at",
 		"reaction_after", "reaction_count", "reactions_missed", "react_at", "failures", "bot_run", "edit_at", "edit_failures",
+		"edited_at", "shown", "post_problem",
 	},
 }
 

@@ -89,7 +89,7 @@ var resources = []resource{
 		first:  object{"status": "paused", "source": "bot", "ends_at": "2040-01-01T00:00:01.000Z", "ended_at": nil, "winners": nil},
 		second: object{"status": "ended", "source": "bot", "ends_at": "2040-01-01T00:00:02.000Z", "paused_at": nil},
 		apart:  []string{"status", "winners", "ended_at", "paused_at"}, unshown: []string{"source", "paused_at"},
-		derived: []string{"entrant_count", "entry_count"},
+		derived: []string{"entrant_count", "entry_count", "post_problem"},
 		requests: []request{{
 			operation: "createGiveaway", schema: "CreateGiveawayRequest", makes: true,
 			first: object{"starts_at": "2039-01-01T00:00:00.000Z", "ends_at": "2040-01-01T00:00:01.000Z"},
@@ -205,7 +205,8 @@ func (d *doors) values(properties, chosen object, n int) object {
 // ignored lists members of records that do not describe the thing itself.
 var ignored = []string{"record", "guild_id", "updated_at", "if_updated_at"}
 
-// version returns a record with all members: with the first values or with the second.
+// version returns a record in which every JSON field is set. n selects the first (1) or the second
+// (2) set of values.
 func (d *doors) version(t *testing.T, name string, n int) object {
 	t.Helper()
 	chosen := maps.Clone(d.first)

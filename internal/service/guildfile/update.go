@@ -105,7 +105,7 @@ type guildCall struct {
 	makes   bool
 }
 
-// lineRecord is a record with its line.
+// lineRecord is a record with the number of its line in the guild file.
 type lineRecord struct {
 	transfer.Record
 	line int64

@@ -66,7 +66,7 @@ func askedPeriod(ctx context.Context, q db.Querier, guild string, kind *gen.XPPe
 	return &p, nil
 }
 
-// parameters are those of the statements of gains.
+// parameters returns the arguments of the gains statements: the kind and first day of p.
 func (p *period) parameters() []any { return []any{p.kind, p.start.Format(time.DateOnly)} }
 
 // show returns the period as answers show it; null where p is nil.

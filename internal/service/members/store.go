@@ -14,7 +14,7 @@ import (
 // of Prefix, Changed and Metadata is set.
 type filter struct {
 	Prefix   *string    // only members whose folded name begins with it
-	Changed  *time.Time // changed no earlier than this, in the order of the changes
+	Changed  *time.Time // only members changed at or after Changed, in the order of the changes
 	Metadata *metadata.Lookup
 	Present  *bool
 }

@@ -223,8 +223,9 @@ type tally struct {
 	again bool // the last message has to be looked up again
 }
 
-// storeEntries inserts and updates entries with instants after their ticket's last change, those of
-// the present a millisecond apart, and updates the ticket's counters.
+// storeEntries inserts and updates transcript entries and updates the counters of their tickets.
+// Each entry is dated after the last change of its ticket. New entries that are dated now are one
+// millisecond apart.
 func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
 	held, err := holdTickets(ctx, tx, c, rows)
 	if err != nil {

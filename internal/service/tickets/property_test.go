@@ -30,8 +30,12 @@ const (
 	notAsked
 	diedAfter // the process dies after the call was carried out
 	diedBefore
-	frozen     // carried out; the process freezes until its lease has ended, and the response is lost
-	frozenFine // the same, but the process gets the response
+	// frozen: the call was carried out, then the process freezes until its lease has ended. The
+	// response is lost.
+	frozen
+	// frozenFine: the call was carried out, then the process freezes until its lease has ended. The
+	// process gets the response.
+	frozenFine
 	outcomes
 )
 

@@ -68,7 +68,7 @@ type Standing struct {
 	// Completed in this hour and the 23 hours before it.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
-	// Of any age; 1,000 means 1,000 or more.
+	// Waiting and held deliveries of any age. A count of 1,000 means 1,000 or more.
 	Waiting int `db:"waiting"`
 	Held    int `db:"held"`
 

@@ -255,7 +255,7 @@ func (a *API) May(t testing.TB, op Operation) *API {
 	if op.Scope != auth.ScopeBot {
 		return a
 	}
-	return a.Bot(t).In(a.Guild) // of every guild, since streams accept no other key
+	return a.Bot(t).In(a.Guild) // a bot key for all guilds: streams accept no other key
 }
 
 // Key returns a copy of the client that sends an Idempotency-Key.
