@@ -18,7 +18,7 @@ const (
 	endpoint  = "e0"
 	mostTime  = 50 * time.Millisecond // the limit for the first byte of a page, at the 95th percentile
 	besides   = 32                    // connections of one session
-	mostMoved = 0.1                   // the limit by which the API's p50 may change beside them
+	mostMoved = 0.1                   // the limit by which the API's p50 may change beside the sessions
 )
 
 // dashboardBench measures the time to the first byte of each page of the dashboard, for a guild
@@ -106,7 +106,7 @@ func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 	return all
 }
 
-// compare prints each page's times for the guild alone and among others.
+// compare prints each page's response times, first with one guild in the database, then with many.
 func (b *browser) compare(alone, among map[string]*rig.Tally, guilds int) {
 	b.Say("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s",
 		mostTime.Milliseconds(), guilds, "page", "p50", "p95", "p50", "p95")

@@ -20,7 +20,7 @@ type pulls struct {
 	length        time.Duration // duration of one measurement
 
 	mu      sync.Mutex
-	arrived map[string]time.Time // when events arrived, by their reason
+	arrived map[string]time.Time // when events arrived, by the reason of the change
 	fetches int
 }
 

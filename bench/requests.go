@@ -31,7 +31,7 @@ type host struct {
 
 	node            *rig.Node
 	token           string
-	tokens          []string // one token for each further guild
+	tokens          []string // one token for each guild beside the measured one
 	plainestAddress string
 }
 

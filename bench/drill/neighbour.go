@@ -141,7 +141,7 @@ func (b *victim) judge(stage string, s *seen) {
 // attacker is guild A.
 type attacker struct {
 	address   string
-	rows      int // number of its ledger entries
+	rows      int // number of the guild's ledger entries
 	responses rig.Tally
 }
 

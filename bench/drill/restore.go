@@ -80,7 +80,7 @@ type life struct {
 	writes int            // writes before the backup, and as many after it
 	taken  time.Time      // when the backup was taken
 	before map[string]int // events that had arrived before the restore
-	path   string         // path of the events of its pull endpoint
+	path   string         // path of the events of the guild's pull endpoint
 	kept   []string       // events that waited at the pull endpoint when the backup was taken
 }
 

@@ -276,7 +276,7 @@ func (p *place) balancer() *balancer {
 			}
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-		ErrorLog:  log.New(io.Discard, "", 0), // its callers get a 502
+		ErrorLog:  log.New(io.Discard, "", 0), // callers of a node that stops get a 502
 	})
 	p.Cleanup(func() error { b.Close(); return nil })
 	return b

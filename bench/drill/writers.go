@@ -19,7 +19,7 @@ const oneTicket = `{"record":"guild","id":"%[1]s"}
 // writers send keyed writes one after the other, to either address. Each is retried until it
 // succeeds.
 type writers struct {
-	name      string   // the prefix of their idempotency keys
+	name      string   // the prefix of the writers' idempotency keys
 	addresses []string // the two addresses
 	token     string
 	request   func(writer int, key string) (path, body string)

@@ -19,7 +19,7 @@ import (
 
 // Node is a running `guildhall serve` behind a proxy, as which the run presents itself.
 type Node struct {
-	HTTPS, HTTP, Ops string // addresses of its listeners
+	HTTPS, HTTP, Ops string // addresses of the node's listeners
 	PID              int
 	Stop             func() error // stops the server with SIGTERM, and after 45 s by force
 

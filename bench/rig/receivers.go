@@ -182,7 +182,7 @@ func (r *Run) Lags(l Load, arrived func(n int) time.Time) (calls, lags *Tally) {
 type Crowd struct {
 	URL   string
 	Each  int    // waiting deliveries of each endpoint
-	Wait  string // what they wait for: empty for due deliveries, or Retry or Blocked
+	Wait  string // what the deliveries wait for: empty for due deliveries, or Retry or Blocked
 	Alone bool   // each endpoint has its own guild; otherwise ten share a guild
 }
 

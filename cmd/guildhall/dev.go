@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/guilds"
@@ -117,13 +118,9 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		return err
 	}
 	defer lines.Flush(lastLines)
-	token, err := c.prepare(ctx, databaseURL, io.err)
+	token, show, err := c.demo(ctx, databaseURL, settings.hooks, io.err)
 	if err != nil {
 		return err
-	}
-	show, err := addShowcase(ctx, databaseURL, c.Env, settings.hooks)
-	if err != nil {
-		return fault.Wrap(err, "add to the demo guild")
 	}
 	show.receive(ctx)
 	for _, address := range []string{settings.HTTPSListen, settings.HTTPListen} {
@@ -252,17 +249,27 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 	return files.CA, nil
 }
 
-// prepare loads the demo guild into an empty database and creates a token.
-func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer) (auth.Token, error) {
+// demo prepares the demo guild and its showcase.
+func (c *devCommand) demo(ctx context.Context, url string, hooks delivery.Config, progress io.Writer) (auth.Token, showcase, error) {
 	schema, err := db.CheckSchema(ctx, url)
 	if err != nil {
-		return auth.Token{}, err
+		return auth.Token{}, showcase{}, err
 	}
 	d, err := db.Open(db.Config{URL: url, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: schema.Distributed})
 	if err != nil {
-		return auth.Token{}, err
+		return auth.Token{}, showcase{}, err
 	}
 	defer d.Close()
+	token, err := c.prepare(ctx, d, progress)
+	if err != nil {
+		return auth.Token{}, showcase{}, err
+	}
+	show, err := addShowcase(ctx, d, c.Env, hooks)
+	return token, show, fault.Wrap(err, "add to the demo guild")
+}
+
+// prepare loads the demo guild into an empty database and creates a token.
+func (c *devCommand) prepare(ctx context.Context, d *db.DB, progress io.Writer) (auth.Token, error) {
 	loaded, err := takeBack(ctx, d)
 	if err != nil {
 		return auth.Token{}, fault.Wrap(err, "look for the demo guild")

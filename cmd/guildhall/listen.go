@@ -365,7 +365,7 @@ func (l *listener) call(ctx context.Context, method, path string, body, into any
 	}
 	if res.StatusCode >= 300 {
 		var refused gen.Failure
-		_ = json.Unmarshal(text, &refused) // a response from another server has no code
+		_ = json.Unmarshal(text, &refused) // a proxy's response is no JSON: the error code stays empty
 		return &apiError{res.StatusCode, cmp.Or(refused.Error.Code, res.Status), refused.Error.Message}
 	}
 	if into == nil {

@@ -231,6 +231,7 @@ func TestTheRecipesWork(t *testing.T) {
 	t.Run("who a visitor is", func(t *testing.T) { signsIn(t, k) })
 	t.Run("a shop", func(t *testing.T) { sells(t, k) })
 	t.Run("daily", func(t *testing.T) {
+		k.send(t, "PATCH", "/guild/settings", `{"timezone":"`+testutil.MiddayZone()+`"}`)
 		wantMatch(t, "daily.mts", k.run(t, "daily.mts "+leaver), `^50 coins: you have \d+\. Day 1 in a row\.\n$`)
 		wantMatch(t, "daily.mts", k.run(t, "daily.mts "+leaver), `^You had it today\. Day 1 in a row\.\n$`)
 	})

@@ -41,12 +41,7 @@ type showcase struct {
 
 // addShowcase creates the endpoints and the token of the showcase in a guild that has never had
 // them, and opens the listener of the receivers.
-func addShowcase(ctx context.Context, databaseURL, env string, hooks delivery.Config) (s showcase, err error) {
-	d, err := db.Open(db.Config{URL: databaseURL, Writers: 1, Readers: 1, Name: "guildhall-dev"})
-	if err != nil {
-		return s, err
-	}
-	defer d.Close()
+func addShowcase(ctx context.Context, d *db.DB, env string, hooks delivery.Config) (s showcase, err error) {
 	tokens, err := auth.List(ctx, d, guildfile.DemoGuild)
 	if err != nil {
 		return s, err

@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// Operators create, change, list and delete the bot's streams, with the same refusals as in the
-// API.
+// guildhall stream creates, changes, lists and deletes the event streams of the bot, and refuses
+// what the API refuses.
 func TestOperatorsChangeStreams(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -42,10 +42,10 @@ const (
 	WebhookDisabled  = "webhook.disabled"
 	LinkCreated      = "dashboard.link_created"
 	LinkUsed         = "dashboard.link_used"
-	GuildRemoved     = "guild.removed"  // its removal is scheduled; until the removal begins, it can be undone
-	GuildRestored    = "guild.restored" // its removal was undone
+	GuildRemoved     = "guild.removed"  // the guild's removal is scheduled; until the removal begins, it can be undone
+	GuildRestored    = "guild.restored" // the guild's removal was undone
 	MemberForgotten  = "member.forgotten"
-	GuildErased      = "guild.erased" // all its data is deleted; only this row stays, without a guild
+	GuildErased      = "guild.erased" // all data of the guild is deleted; only this row stays, without a guild
 	LinkRevoked      = "dashboard.link_revoked"
 	SignedIn         = "dashboard.signed_in"
 	SignedOut        = "dashboard.signed_out"

@@ -42,8 +42,8 @@ type Presence int
 const (
 	Absent  Presence = iota // the guild does not exist
 	Present                 // the guild exists
-	Leaving                 // its removal is scheduled and can be undone
-	Going                   // its removal has begun, and its data is being deleted
+	Leaving                 // the guild's removal is scheduled and can be undone
+	Going                   // the guild's removal has begun, and the guild's data is being deleted
 )
 
 // Gone returns a NotFound fault for a guild that is not Present, with the reason. The fault is not

@@ -112,7 +112,8 @@ func TestAnnouncementsSayWhatToForget(t *testing.T) {
 	}
 }
 
-// Any notification that is not a heartbeat counts as an announcement that drops everything.
+// A notification whose payload cannot be parsed as a heartbeat or a revocation empties the whole
+// token cache.
 func TestWhatIsNoHeartbeatIsAnAnnouncement(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

@@ -215,8 +215,8 @@ func bound(r Request) string {
 	return "idempotency_keys/" + r.TokenID + "/" + r.Key
 }
 
-// Expired returns the expiry of keys. Pruning is not needed for correctness: Claim itself checks
-// the age of a key.
+// Expired returns the rule by which the pruner deletes old idempotency keys. Correctness does not
+// depend on pruning, because Claim itself checks the age of a key.
 func Expired() []db.Expiry {
 	return []db.Expiry{{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}}
 }

@@ -95,7 +95,7 @@ func associated(boundTo string) []byte {
 type Count struct {
 	Resealed   int64 `json:"resealed"`   // now sealed with the first key
 	Current    int64 `json:"current"`    // already sealed with the first key
-	Unreadable int64 `json:"unreadable"` // no key opens them; left unchanged
+	Unreadable int64 `json:"unreadable"` // sealed values that no key opens; left unchanged
 }
 
 // Add counts one result of Reseal.

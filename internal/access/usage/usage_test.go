@@ -224,7 +224,8 @@ func TestNothingIsWrittenForAGuildThatIsGone(t *testing.T) {
 	}
 }
 
-// A refusal is stored with its scope and with its message, escaped and cut.
+// A refused call is stored with the scope that the token lacked and with the error message, which is
+// escaped and cut to its maximum length.
 func TestARefusalKeepsItsReason(t *testing.T) {
 	t.Parallel()
 	d := base(t, "a")

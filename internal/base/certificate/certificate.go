@@ -29,7 +29,7 @@ type Pair struct {
 	certFile, keyFile string
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
-	cert, key         []byte                          // last contents of the files; only Watch uses them
+	cert, key         []byte                          // last contents of the certificate and key files; only Watch uses them
 	warned            string                          // the last warning about expiry, and when it was logged; only Watch uses them
 	warnedAt          time.Time
 }

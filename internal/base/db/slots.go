@@ -137,7 +137,7 @@ type Slots struct {
 	mu      sync.Mutex // guards the fields below
 	free    int
 	tokens  map[Caller]*tokenSlots // tokens that hold a slot or wait for one
-	guilds  map[string]*guildSlots // the guilds of these tokens
+	guilds  map[string]*guildSlots // the guilds whose tokens are in the field tokens
 	waiting []list.List            // queues of guilds that may get a slot; the index is how many slots they hold
 	stats   SlotStats
 }
@@ -146,7 +146,7 @@ type Slots struct {
 type SlotStats struct {
 	Held, Waiting  int
 	Waits          int64         // acquisitions that had to wait
-	Waited         time.Duration // the sum of their waiting times
+	Waited         time.Duration // how long all acquisitions together have waited
 	OwnShare, Busy int64         // refusals by the caller's own share, and by other callers' use
 }
 
@@ -154,8 +154,8 @@ type guildSlots struct {
 	name   string
 	bound  int
 	held   int
-	users  int           // its tokens in Slots.tokens
-	tokens list.List     // the queue of its tokens that may get a slot
+	users  int           // the guild's tokens in Slots.tokens
+	tokens list.List     // the queue of the guild's tokens that may get a slot
 	queued int           // the index in Slots.waiting of the queue that holds turn
 	turn   *list.Element // in Slots.waiting[queued]; nil: the guild may not get a slot
 }
@@ -171,7 +171,7 @@ type tokenSlots struct {
 
 type waiter struct {
 	granted chan struct{} // closed when the waiter gets its slot
-	element *list.Element // in tokenSlots.waiters; nil once it has its slot; guarded by Slots.mu
+	element *list.Element // the waiter's place in tokenSlots.waiters; nil once the waiter has its slot; guarded by Slots.mu
 }
 
 // NewSlots returns n free slots.

@@ -44,6 +44,12 @@ func Eventually(t Test, what string, ok func() bool) {
 	}
 }
 
+// MiddayZone returns a time zone in which it is between 12 and 13 o'clock, so that a test of its
+// days does not meet midnight.
+func MiddayZone() string {
+	return fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12) // GMT+1 is an hour behind UTC
+}
+
 // Log is a buffer for log lines that many goroutines may write to and a test can read. The zero
 // value is an empty Log.
 type Log struct {

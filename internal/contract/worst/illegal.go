@@ -16,7 +16,7 @@ import (
 
 // Request is one request of an operation.
 type Request struct {
-	Operation    string // its id
+	Operation    string // operationId
 	Method, Path string // Path is the contract's, with {id}
 	About        string // what is bad about the request; legal or illegal
 	Query        string

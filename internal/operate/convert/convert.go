@@ -84,7 +84,7 @@ type conversion struct {
 	namesGuild bool   // a row or an item has named its guild
 	nameless   *Error // the first row or item without a guild
 	cases      *casebook
-	channels   map[string]openTicket // channels of open tickets, found by the survey
+	channels   map[string]openTicket // open tickets by channel id, collected in the first pass over the files
 	curve      *curve                // curve of the source; nil if it is unknown
 	own        *curve                // Guildhall's own
 	tz         *time.Location

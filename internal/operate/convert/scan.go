@@ -224,7 +224,8 @@ func (s *scanner) beside() (*value, error) {
 	return s.node(nil, "", s.dec.InputOffset())
 }
 
-// node reads a value below parent. begin is the offset where the outermost value begins.
+// node reads a JSON value and adds it to the tree as a child of parent, with its children. begin is
+// the offset in the file at which the outermost value begins.
 func (s *scanner) node(parent *value, name string, begin int64) (*value, error) {
 	c, err := s.must()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // longer path matches.
 type row struct {
 	path string
-	to   string // the record and its member; empty if the path has no place in a guild file
+	to   string // the kind and member of the record; empty if the path has no place in a guild file
 	item bool   // an object that is read completely and becomes records
 }
 
@@ -35,7 +35,7 @@ func embedRows(of string) []row {
 // pattern is a node of a table's tree.
 type pattern struct {
 	row      *row
-	shown    string // its path, with * for ids and items
+	shown    string // path of the value in the file, with * for ids and items
 	names    map[string]*pattern
 	index    *pattern // pattern of each item
 	any      *pattern // pattern of each member

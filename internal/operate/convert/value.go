@@ -22,7 +22,7 @@ type value struct {
 	kind    kind
 	damaged bool      // half a surrogate pair was replaced
 	quoted  bool      // a cell of a table in quotes
-	line    int       // line of its first character
+	line    int       // line of the value's first character
 	index   int       // position among the members or items of parent
 	count   int       // number of its own members or items
 	name    string    // name as a member of parent

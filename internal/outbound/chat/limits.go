@@ -22,7 +22,7 @@ var errWaitTooLong = errors.New("the rate limit outlasts the time there is for t
 // bucket is a route and channel, until the platform names it in a response.
 type limits struct {
 	mu      sync.Mutex        // guards the fields below
-	names   map[string]string // method and route → the platform's name of their bucket
+	names   map[string]string // method and route → the platform's name of the route's bucket
 	buckets map[string]*bucket
 	large   int       // the number of buckets from which on idle ones are dropped
 	next    time.Time // when the next call may be sent

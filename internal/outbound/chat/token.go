@@ -34,7 +34,7 @@ func (b *tokenBreaker) refuses() *Failure {
 	if now.Before(b.until) {
 		return &Failure{Message: "the bot's token was refused and is not tried again so soon", unsent: unsentToken}
 	}
-	b.until = now.Add(b.pause) // other calls wait until this one has tested the token
+	b.until = now.Add(b.pause) // other calls wait until one call has tested the token
 	return nil
 }
 

@@ -32,7 +32,7 @@ type Work struct {
 // waiting is a call that waits for its answer.
 type waiting struct {
 	piece  db.Found
-	answer chan piece // with room for one
+	answer chan piece // buffered, with room for one answer
 }
 
 // pollInterval is the time between two polls for answers that other nodes have stored.

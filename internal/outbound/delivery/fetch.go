@@ -89,7 +89,7 @@ func NewFetchOptions(limit, lease, wait *int) FetchOptions {
 type waiting struct {
 	ID      string `db:"id"`
 	Bytes   int    `db:"bytes"`
-	Expired bool   `db:"expired"` // its event is older than the retention
+	Expired bool   `db:"expired"` // the event is older than the retention
 }
 
 // findWaiting finds the deliveries of an endpoint that can be fetched, in order, and locks them.

@@ -31,8 +31,8 @@ type metrics struct {
 const (
 	gaugeDue       = "due"       // can be sent now
 	gaugeThrottled = "throttled" // due, but the endpoint is blocked or has asked for a pause
-	gaugeScheduled = "scheduled" // waits for its next attempt
-	gaugeHeld      = "held"      // waits until its endpoint is enabled
+	gaugeScheduled = "scheduled" // the delivery waits for its next attempt
+	gaugeHeld      = "held"      // the delivery waits until its endpoint is enabled
 
 	gaugePull = "pull" // waits to be fetched; counted with the other states, but not shown
 )

@@ -29,7 +29,7 @@ func rowsRead(ctx context.Context, t *testing.T, tx *db.Tx) (n int) {
 	return n
 }
 
-// reading fails the test if a step reads more than most rows.
+// reading runs do and fails the test if Postgres has read more rows than the argument most.
 func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int, do func() error) {
 	t.Helper()
 	before := rowsRead(ctx, t, tx)

@@ -18,8 +18,8 @@ const (
 	// batch.
 	claimSize = 64
 
-	// parkSize bounds how many deliveries one claim moves into the queue, because other claims wait
-	// for this one.
+	// parkSize bounds how many due deliveries one claim moves into the queue. The claim locks the
+	// schedule rows meanwhile, and other claims wait for those locks.
 	parkSize = 100
 )
 
@@ -40,7 +40,7 @@ type candidate struct {
 	Lane       int    `db:"lane" json:"-"`
 	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries or expired leases
 	Known      bool   `db:"known" json:"-"` // has a schedule
-	Woken      bool   `db:"woken" json:"-"` // Wake was called for its guild
+	Woken      bool   `db:"woken" json:"-"` // Wake was called for the guild
 
 	take int // sends granted by the limiter
 }

@@ -70,8 +70,8 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	w.until("the endpoint is forgiven", func() bool { h := read(); return h.Failures == 0 && h.Blocks == 0 && h.Until == nil })
 }
 
-// An event is deleted after 30 days, even if its deliveries are held: held deliveries then fail,
-// and are deleted a day later.
+// An event is deleted after 30 days, even if its endpoint is disabled and its deliveries are
+// therefore held. The held deliveries fail then, and are deleted a day later.
 func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -73,10 +73,10 @@ type sends struct {
 	succeeded  time.Time            // last success
 	served     time.Time            // last time it got a slot
 	lane       int                  // lane at the last claim
-	failing    bool                 // its last attempt on this node failed
+	failing    bool                 // the endpoint's last attempt on this node failed
 	hung       bool                 // and took long
 	more       bool                 // the endpoint had more deliveries than slots at its last claim
-	quick      bool                 // its last success came quickly
+	quick      bool                 // the endpoint's last success came quickly
 	turns      bool                 // recovered deliveries were first in turn at the last claim
 }
 

@@ -175,7 +175,8 @@ func node(t *testing.T, cfg api.Config, url string, oneGuild bool) string {
 	return s.URL + api.Prefix
 }
 
-// write sends a change once, or with a key until its outcome is known.
+// write sends a change once. With keyed, it sends the change with an Idempotency-Key and repeats the
+// request until it knows the result.
 func (h *history) write(t *testing.T, client *http.Client, urls []string, token, reason string, keyed bool) {
 	body := fmt.Sprintf(`{"user_id":"%d","delta":%d,"reason":"%s"}`, 1+rand.IntN(12), rand.IntN(41)-20, reason)
 	h.mu.Lock()

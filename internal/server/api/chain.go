@@ -20,7 +20,7 @@ type reqState struct {
 	came    time.Time        // when the request arrived
 	caller  context.Context  // cancelled when the caller hangs up
 	ctx     context.Context  // the context for all work of the request
-	id      string           // its X-Request-Id
+	id      string           // the request's X-Request-Id
 	trace   string           // the id of the request's trace; empty: none
 	from    netip.Addr       // the client's address; zero if unknown
 	by      *auth.Principal  // the principal; nil before authentication

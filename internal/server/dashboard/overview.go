@@ -43,7 +43,7 @@ func overview(c *call) (reply, error) {
 	}
 	v.Plot = hourly("Requests per hour, 24 hours", start, hours, counted)
 	v.Called = v.Called || v.Plot.Total > 0
-	if !v.Called { // one of the newest that have ended may have been; older ones can be any number
+	if !v.Called { // a token may have called before the 24 hours of the plot
 		if tokens, err = auth.Page(c.ctx, c.cfg.DB, c.guild.ID, true, 0, tokensPage); err != nil {
 			return reply{}, err
 		}

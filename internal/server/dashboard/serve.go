@@ -39,7 +39,7 @@ type call struct {
 	*Server
 	r       *http.Request
 	ctx     context.Context
-	id      string     // its X-Request-Id
+	id      string     // the request's X-Request-Id
 	from    netip.Addr // the client's address; zero if it is unknown
 	base    string     // public address of the dashboard, up to the host
 	route   string     // the pattern, for log and metrics

@@ -151,7 +151,7 @@ type loaded struct {
 	expiry         time.Time
 	signing, ended bool // this call starts, or ends, a session
 	address, agent string
-	request        string // its X-Request-Id
+	request        string // the request's X-Request-Id
 }
 
 // actor returns p as the actor of the audit log for changes made by this call.

@@ -12,9 +12,9 @@ import (
 	"guildhall/internal/service/batch"
 )
 
-// A change is emitted to an endpoint and to a stream of the bot. A listener that does not subscribe
-// to balances, or that excludes the bot's own changes, gets no event, and neither does a disabled
-// endpoint. If nobody gets the event, the event is not stored.
+// The event of a balance change is sent to a webhook endpoint and to an event stream of the bot.
+// Endpoints and streams get no event if they do not subscribe to balances or exclude the bot's own
+// changes, and disabled endpoints get none either. An event that nobody gets is not stored.
 func TestAChangeIsToldToThoseWhoWantToKnow(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

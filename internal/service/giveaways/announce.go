@@ -57,9 +57,10 @@ func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat
 	})
 }
 
-// present stores, in the transaction that makes a giveaway active, an intent for the message by
-// which members enter; a lane posts it. It does nothing for a giveaway that the API does not run,
-// whose message the bot posts, and for one that already has a message.
+// present stores an intent to post the giveaway's message, on which members react to enter. It runs
+// in the transaction that makes the giveaway active; a background worker posts the message later.
+// It does nothing if the giveaway already has a message, or if the bot runs the giveaway and
+// therefore posts the message itself.
 func present(ctx context.Context, tx *db.Tx, g row) error {
 	if g.Source != fromAPI || g.PostID != nil || g.MessageID != nil {
 		return nil

@@ -139,7 +139,7 @@ func noteProblem(ctx context.Context, tx *db.Tx, g row, problem *string) error {
 // The problems with a giveaway's message.
 var (
 	postDeleted   = "deleted"    // the message is gone
-	postNoChannel = "no_channel" // its channel is gone, or not the guild's
+	postNoChannel = "no_channel" // the message's channel is gone, or belongs to another guild
 	postForbidden = "forbidden"  // the bot may not read or edit it
 	postFailed    = "failed"     // the platform does not do it for another reason
 )

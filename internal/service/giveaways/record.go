@@ -110,7 +110,7 @@ func (h *hash) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Records is the record kind of giveaways.
+// Records describes how giveaways are exported to a guild file, imported, and set by POST /records.
 var Records = transfer.Kind[row]{
 	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: members.Moved(), Order: "id",
 	Export: `

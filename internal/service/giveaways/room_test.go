@@ -24,7 +24,7 @@ type stand struct {
 	way  chat.Reaction
 }
 
-// posting is a message in the channel.
+// posting is a message in a channel of the simulated platform.
 type posting struct {
 	id, nonce, channel  string
 	said, content       string // content when it was posted, and now

@@ -20,8 +20,8 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// everything is a guild file with each kind of record, once with all members and once with only the
-// required ones.
+// everything is a guild file with two records of each kind: one has all JSON members, the other has
+// only the required members.
 //
 //go:embed testdata/everything.jsonl
 var everything string

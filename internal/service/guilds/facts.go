@@ -52,7 +52,7 @@ const (
 	factsPause  = time.Hour              // until a guild is asked about again
 	factsAgain  = 10 * time.Minute       // until a guild is asked about again after a failed call
 	factsDay    = 24 * time.Hour         // after a refusal, and after a bot has sent the guild's data
-	factsLease  = 2 * time.Minute        // how long one worker holds a guild
+	factsLease  = 2 * time.Minute        // how long one worker keeps its lease of a guild
 	factsQuiet  = 30 * time.Second       // after a failure that all calls would have
 	factsShift  = 20 * time.Second       // after which a sweep ends
 	factsLook   = 20                     // guilds found by one query: as many as a sweep can ask about
@@ -64,7 +64,7 @@ const (
 	factsChanged   = "changed"
 	factsUnchanged = "unchanged"
 	factsDropped   = "dropped" // a bot has sent newer data meanwhile, or the guild was removed
-	factsRefused   = "refused" // the platform has refused, or its answer is not valid
+	factsRefused   = "refused" // the platform has refused, or its response is not valid
 	factsFailed    = "failed"
 )
 

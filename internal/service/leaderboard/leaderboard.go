@@ -29,7 +29,7 @@ import (
 
 // Board is one kind of leaderboard.
 type Board struct {
-	name, points            string // the table, whose name is also a value in rank_indexes, and its column
+	name, points            string // the table, whose name is also a value in rank_indexes, and the column that the table is ordered by
 	first, deep, rank       string // statements of Page and Rank
 	draft, count, fold, big string // statements of the Maintainer
 	grown                   string

@@ -47,7 +47,7 @@ type indexID struct {
 
 const (
 	sliceSize   = 256 // leaderboards whose requests one query reads
-	roundSlices = 16  // maximum of such queries in one round
+	roundSlices = 16  // maximum of queries for requests in one round
 	draftSlice  = 64  // drafts that one query reads
 	maxGrowth   = 4   // a gap between checkpoints of this many times Stretch requires a new rank index
 	sweepRounds = 30  // rounds between two searches for moves without a rank index

@@ -75,9 +75,8 @@ const askForMaintainer = `, rank_asking AS MATERIALIZED (
 			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = :moved.version
 		)`
 
-// For returns the text of a statement that changes the given number of rows. From time to time, For
-// returns the text that also sends a request to the Maintainer, on average once in askEvery changed
-// rows.
+// For returns the SQL of a statement that changes the given number of rows. On average once in
+// askEvery changed rows, the SQL also requests a rank index from the Maintainer.
 func (n Noted) For(rows int) string {
 	if rand.IntN(askEvery) < rows { //nolint:gosec // nothing to guess
 		return n.asking

@@ -55,7 +55,7 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 type holding struct {
 	UserID string    `db:"user_id"`
 	Was    *int64    `db:"was"` // XP before the call; nil: the record does not exist
-	At     time.Time `db:"at"`  // instant of the next change; after a change, of the last one
+	At     time.Time `db:"at"`  // instant of the next change; after a change, the instant of that change
 	Before int64     `db:"before"`
 	XP     int64     `db:"total_xp"`
 	gained int64     // sum of the deltas of the call

@@ -177,7 +177,7 @@ func emit(ctx context.Context, tx *db.Tx, list ...*change) error {
 			continue
 		}
 		of := eventKind{a.By, event.LevelUp}
-		of.by.Trace = "" // each change has its own
+		of.by.Trace = "" // each change has its own trace
 		if now < before {
 			of.typ = event.LevelDown
 		}

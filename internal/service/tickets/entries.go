@@ -216,7 +216,7 @@ func edited(c *transfer.Call, is, was *entry) {
 
 // tally is what entries change about their ticket.
 type tally struct {
-	at    wire.Time // the instant of its last change
+	at    wire.Time // the instant of the message's last change
 	moved bool      // at was set by this call
 	n     int64     // number of new messages
 	last  *wire.Time

@@ -47,7 +47,7 @@ type Kind[R any] struct {
 	Schema   string // the schema of a record
 	Table    string
 	Columns  string            // the columns that a record fills, as in a SELECT
-	Refusals map[string]string // messages for records that violate a constraint, by its name
+	Refusals map[string]string // error messages for records that violate a constraint, by the constraint's name
 	Order    string            // ORDER BY of an export
 	Export   string            // the SELECT for an export of guild $1, if it is not simply the columns
 

@@ -67,7 +67,8 @@ type Call struct {
 
 	// DatedLater makes rows get Pending as their instant; see Column.
 	DatedLater bool
-	// Balances says what an import does with stored points; empty outside an import.
+	// Balances says whether an import keeps, replaces or adds to the balances and the XP in the
+	// database. It is empty outside an import.
 	Balances Balances
 	// Look makes the call a dry run: nothing is locked or written. Named then holds what the
 	// records of the file have named so far, since those would have been created.
@@ -154,7 +155,7 @@ type Shown struct {
 // Record is one record of a call, with its result.
 type Record struct {
 	Text    []byte         // a JSON object that was checked against the schema
-	Members map[string]any // its members; nil: Add decodes them
+	Members map[string]any // the record's JSON members; nil: Add decodes the record itself
 
 	// Result is empty until the record is written; Err says why it was refused.
 	Result string

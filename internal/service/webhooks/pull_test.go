@@ -78,7 +78,7 @@ func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
 	}
 	one := ids(t, first)
 	two := pull(t, api, id, "")
-	var happened []string // the events in this order
+	var happened []string // ids of all events, oldest first
 	if err := api.DB().Reader().SelectContext(t.Context(), &happened, `SELECT id FROM webhook_events ORDER BY occurred_at`); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type Emitted struct {
 type Outcome struct {
 	DeliveryID    string
 	EndpointID    string
-	Endpoint      string // its description, or else its URL; empty when it was removed
+	Endpoint      string // the endpoint's description, or else its URL; empty when the endpoint was removed
 	Pull          bool
 	Cause, State  string
 	NextAttemptAt *time.Time

@@ -34,9 +34,9 @@ var folders = []string{
 	"/usr/libexec/postgresql*",                           // Alpine
 	"/usr/lib/postgresql*/bin",                           // SUSE, Alpine
 	"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew on Apple silicon
-	"/opt/homebrew/Cellar/postgresql*/*/bin",             // and its versions
+	"/opt/homebrew/Cellar/postgresql*/*/bin",             // Homebrew, by version
 	"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
-	"/usr/local/Cellar/postgresql*/*/bin",                // and its versions
+	"/usr/local/Cellar/postgresql*/*/bin",                // Homebrew on Intel, by version
 	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",     // Homebrew on Linux
 	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
 	"/usr/local/pgsql/bin",                               // built from source
