@@ -89,8 +89,8 @@ func (s *Server) readPages() (map[string]*template.Template, error) {
 	}
 	pages := map[string]*template.Template{}
 	for _, name := range names {
-		short := strings.TrimSuffix(path.Base(name), ".html")
-		if short == "layout" || short == "parts" || short == "records" || short == "stand-in" {
+		file := path.Base(name)
+		if base.Lookup(file) != nil {
 			continue
 		}
 		t, err := base.Clone()
@@ -100,7 +100,7 @@ func (s *Server) readPages() (map[string]*template.Template, error) {
 		if err != nil {
 			return nil, fault.Wrap(err, "dashboard")
 		}
-		pages[short] = t
+		pages[strings.TrimSuffix(file, ".html")] = t
 	}
 	return pages, nil
 }
@@ -146,7 +146,6 @@ func (s *Server) funcs() template.FuncMap {
 		"number":  number,
 		"scopes":  scopeWords,
 		"agent":   agentName,
-		"join":    strings.Join,
 		"field":   newField,
 		"seq":     func(list ...any) []any { return list },
 		"dict":    dict,
