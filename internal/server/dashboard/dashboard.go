@@ -145,14 +145,18 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// routes registers every path. The first word says who may use the path: open means everyone,
-// signed means a person with a session, guild means a person who may manage the guild in the path.
+// routes registers every path with the mux.
 func (s *Server) routes() {
 	s.mux = http.NewServeMux()
-	open := func(pattern string, h handler) { s.handle(pattern, h) }
-	signed := func(pattern string, h handler) { s.handle(pattern, signedIn(h)) }
-	guild := func(pattern string, h handler) { s.handle(pattern, signedIn(managing(h))) }
+	s.register(s.handle,
+		func(pattern string, h handler) { s.handle(pattern, signedIn(h)) },
+		func(pattern string, h handler) { s.handle(pattern, signedIn(managing(h))) })
+}
 
+// register passes every path to one of three functions, by who may use the path: open means
+// everyone, signed means a person with a session, guild means a person who may manage the guild in
+// the path.
+func (s *Server) register(open, signed, guild func(pattern string, h handler)) {
 	open("GET /{$}", home)
 	open("GET /login", byDiscord(login))
 	open("GET /login/callback", byDiscord(callback))

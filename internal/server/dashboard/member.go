@@ -33,6 +33,9 @@ type memberView struct {
 // Present reports whether the member is known to be in the guild.
 func (v *memberView) Present() bool { return members.Present(v.Member) }
 
+// Avatar returns the member's picture.
+func (v *memberView) Avatar() file { return fileAt(or(v.Member.AvatarURL)) }
+
 // Unknown reports whether the guild keeps nothing of the member.
 func (v *memberView) Unknown() bool {
 	return v.Member == nil && v.Wallet.UpdatedAt == nil && v.Level.UpdatedAt == nil && len(v.Entries)+len(v.Cases)+len(v.Tickets)+len(v.Giveaways) == 0

@@ -100,7 +100,7 @@ type transcriptRow struct {
 	Files []file
 }
 
-// file is an attachment. It is shown as a link alone: nothing is loaded from elsewhere.
+// file is an attachment or avatar. It is shown as a link alone: nothing is loaded from elsewhere.
 type file struct {
 	Name, Host string
 	To         string // URL of the link; empty if a browser should not open the URL
@@ -118,12 +118,19 @@ func (r transcriptRow) Original() string {
 func filesOf(e tickets.Entry) []file {
 	list := make([]file, len(e.Attachments))
 	for i, a := range e.Attachments {
-		list[i] = file{Name: a.Name, Size: a.Size}
-		if u, err := url.Parse(a.URL); err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" {
-			list[i].Host, list[i].To = u.Hostname(), a.URL
-		}
+		list[i] = fileAt(a.URL)
+		list[i].Name, list[i].Size = a.Name, a.Size
 	}
 	return list
+}
+
+// fileAt returns the file at an address.
+func fileAt(address string) file {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return file{Name: address}
+	}
+	return file{Name: address, Host: u.Hostname(), To: address}
 }
 
 func showTicket(c *call) (reply, error) {
