@@ -116,14 +116,34 @@ func (c *call) readDraws(v *giveawayView) error {
 	return err
 }
 
-// changes are the changes of the giveaway that are stored: its making, and its draws.
+// changes are the changes of the giveaway that are stored: its making, its draws
+// and its cancellation.
 func (v *giveawayView) changes() []change {
 	changes := []change{{At: v.Giveaway.CreatedAt.Time, What: "made"}}
 	for i := range v.Draws {
 		d := &v.Draws[i]
 		changes = append(changes, change{At: d.DrawnAt.Time, What: "drawn, round " + strconv.Itoa(d.Round), Who: &d.Who})
 	}
+	if at := v.Giveaway.EndedAt; at != nil && v.Giveaway.Status == "cancelled" {
+		changes = append(changes, change{At: at.Time, What: "cancelled"})
+	}
 	return withLast(changes, v.Giveaway.UpdatedAt.Time)
+}
+
+// PostProblem is what is wrong with the giveaway's message, in a sentence; empty when nothing is
+// known to be.
+func (v *giveawayView) PostProblem() string {
+	switch or(v.Giveaway.PostProblem) {
+	case "":
+		return ""
+	case "deleted":
+		return "It was deleted. Reactions to it cannot be read any more: only entries that a program has recorded count."
+	case "no_channel":
+		return "Its channel is gone, or is not a channel of this server."
+	case "forbidden":
+		return "The bot may not read or edit it. Allow the bot to see the channel, to read its history and to write there."
+	}
+	return "The platform refuses to have it read or edited."
 }
 
 // Outcome is what has become of the giveaway, in a sentence.

@@ -291,3 +291,25 @@ func TestADrawIsVerified(t *testing.T) {
 	b.get(path+"?verify=1").wants(200, other, "the entries are not those that were drawn from")
 	b.get(page(guildID, "giveaways", "giveaway-"+guildID)).wants(200, "No draw is stored").harmless()
 }
+
+// A giveaway's page says what is wrong with its message, and that it was cancelled.
+func TestAGiveawaysPageSaysWhatIsWrongWithItsMessage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.records(t, guildID)
+	b := s.as(t, "manager")
+	path := page(guildID, "giveaways", "giveaway-"+guildID)
+	b.get(path).wants(200).lacks("<dt>Message</dt>")
+	for problem, want := range map[string]string{
+		"deleted":    "Reactions to it cannot be read any more",
+		"no_channel": "Its channel is gone",
+		"forbidden":  "Allow the bot to see the channel",
+		"failed":     "The platform refuses",
+	} {
+		dbtest.Exec(t, s.DB, `UPDATE giveaways SET post_problem = $1`, problem)
+		b.get(path).wants(200, `<dt>Message</dt><dd><span class="state failed">`+problem+"</span> ", want)
+	}
+	b.get(path).wants(200).lacks("<b>cancelled</b>")
+	dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'cancelled', winners = '{}'`)
+	b.get(path).wants(200, "It was cancelled, and nothing was drawn", "<b>cancelled</b> ", `<span class="state cancelled">`)
+}
