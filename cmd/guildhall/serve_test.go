@@ -48,12 +48,10 @@ func serve(t *testing.T, url string, env ...string) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(url)) // all nodes of a database need the same key
-	key := base64.StdEncoding.EncodeToString(sum[:])
 	s := &serving{files: files, roots: x509.NewCertPool()}
 	s.trust(t)
 	s.process = begin(t, dir, append([]string{
-		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key,
+		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + keyOf(url),
 		"GUILDHALL_TLS_CERT=" + files.Cert, "GUILDHALL_TLS_KEY=" + files.Key,
 		"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
 		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_DISCORD_URL=off",
@@ -67,6 +65,12 @@ func serve(t *testing.T, url string, env ...string) *serving {
 	s.https, s.http, s.ops = "https://"+at[1], "http://"+at[2], "http://"+at[3]
 	s.token = token(t, url)
 	return s
+}
+
+// keyOf returns the secret key of the database's nodes: all of them need the same.
+func keyOf(url string) string {
+	sum := sha256.Sum256([]byte(url))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 func (s *serving) trust(t *testing.T) {

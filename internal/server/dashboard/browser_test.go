@@ -517,7 +517,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries .act button")), chromedp.WaitVisible(chromedp.CSS("#body")))
 	b.open(one)
-	b.has("It answered 410 Gone")
+	b.has("The receiver answered 410, so the endpoint was disabled")
 	held := func() int {
 		return dbtest.Value[int](t, l.DB, `
 			SELECT count(DISTINCT event_id)

@@ -87,27 +87,6 @@ func (e endpointRow) State() string {
 	return e.Health.State
 }
 
-// Why returns the reason why an endpoint is disabled; empty if its owner has disabled it.
-func (e endpointRow) Why() string {
-	if e.DisabledReason == nil {
-		return ""
-	}
-	switch *e.DisabledReason {
-	case "gone":
-		return "It answered 410 Gone, which asks for no more events."
-	case "failing":
-		return "Every attempt had failed for five days."
-	case "address_not_allowed":
-		return "Its name leads to an address that may not be called."
-	case "not_fetched":
-		return "Nobody had fetched from it for seven days."
-	case delivery.ReasonRemoved:
-		return "This server was being removed, and was taken back."
-	default:
-		return *e.DisabledReason
-	}
-}
-
 // ManyEvents reports whether the list of event types is collapsed, so that a phone shows what is
 // below the list.
 func (e endpointRow) ManyEvents() bool { return len(e.Events) > 8 }

@@ -285,7 +285,7 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 		t.Errorf("after the edit it is %q", got)
 	}
 	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'not_fetched'`)
-	b.get(one).wants(200, "Nobody had fetched from it for seven days.")
+	b.get(one).wants(200, "Nobody fetched events for 7 days, so the endpoint was disabled")
 	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET disabled_reason = 'guild_removed'`)
-	b.get(one).wants(200, "This server was being removed, and was taken back.").lacks("guild_removed")
+	b.get(one).wants(200, "The server was to be removed, so the endpoint was disabled").lacks("guild_removed")
 }

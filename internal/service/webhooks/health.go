@@ -168,7 +168,7 @@ func (s Standing) disabledProblem(h Health) string {
 	case "not_fetched":
 		return "Nobody fetched events for 7 days, so the endpoint was disabled: enable it when something fetches them."
 	case delivery.ReasonRemoved:
-		return "The bot has left the server, so the endpoint was disabled: enable it once the bot is back."
+		return "The server was to be removed, so the endpoint was disabled: enable it once the removal is taken back."
 	}
 	return ""
 }
