@@ -50,8 +50,15 @@ func newLive(t testing.TB) *live {
 	return l
 }
 
-// call calls the API of a node with a token.
+// call calls the API of a node with a token and returns the status and the body.
 func (l *live) call(t testing.TB, node, token, method, path, body string) (int, string) {
+	t.Helper()
+	res, text := l.send(t, node, token, method, path, body)
+	return res.StatusCode, text
+}
+
+// send calls the API of a node with a token and returns the response with its body read.
+func (l *live) send(t testing.TB, node, token, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, node+api.Prefix+path, strings.NewReader(body))
 	must(t, err)
@@ -67,7 +74,7 @@ func (l *live) call(t testing.TB, node, token, method, path, body string) (int, 
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	must(t, err)
-	return res.StatusCode, string(text)
+	return res, string(text)
 }
 
 // hostile is a response of receivers that must not run as a script when a page shows it.

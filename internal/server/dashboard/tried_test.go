@@ -1,10 +1,13 @@
 package dashboard_test
 
 import (
+	"encoding/json"
+	"html"
 	"regexp"
 	"strings"
 	"testing"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/egress/egresstest"
 )
@@ -92,4 +95,32 @@ func TestARefusalSaysWhy(t *testing.T) {
 	b.get(page(guildID, "requests")+"?request_id=request-2").wants(200,
 		"none of the refusals of seven days; only refusals are kept").lacks("No refusal that is kept fits")
 	b.get(page(guildID, "requests")+"?code=x").wants(200, "No refusal that is kept fits")
+}
+
+// A call that the API refuses is found by the request id of its answer, with the answer's message.
+func TestARefusedCallIsFoundByItsRequestID(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read"} })
+	b := l.as(t, "manager")
+	for _, c := range []struct{ method, path, body, scope string }{
+		{"POST", "/cases", `{"user_id":"42","moderator_id":"7","type":"warn","reason":"r"}`, "cases:write"},
+		{"GET", "/cases?per_page=many", "", ""},
+	} {
+		res, text := l.send(t, l.URL, token.Secret, c.method, c.path, c.body)
+		var refused struct{ Error struct{ Code, Message string } }
+		must(t, json.Unmarshal([]byte(text), &refused))
+		must(t, l.Counter.Flush(t.Context(), l.DB))
+		id := res.Header.Get("X-Request-Id")
+		got := b.get(page(guildID, "requests")+"?request_id="+id).wants(200, "<details open><summary>Why", id, "<code>"+refused.Error.Code+"</code>",
+			html.EscapeString(refused.Error.Message))
+		if c.scope == "" {
+			got.lacks("It needs the scope")
+		} else {
+			got.wants(200, "It needs the scope <code>"+c.scope+"</code>")
+		}
+		if n := strings.Count(got.body, "<details open>"); n != 1 {
+			t.Errorf("%d refusals are found", n)
+		}
+	}
 }

@@ -230,6 +230,28 @@ func storedChanges(t *testing.T, d *db.DB, id string) (list []recordedChange) {
 	return list
 }
 
+// A case that a moderator, a token, a file and its expiry have changed reads back as its creation
+// and these four changes.
+func TestACaseChangedByFourReadsBackAsFourChanges(t *testing.T) {
+	t.Parallel()
+	back := apitest.New(t)
+	id := back.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"warn","reason":"r"}`).Want(t, 201, "").Str(t, "data.id")
+	ends := time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04:05.000Z")
+	back.Bot(t).In(back.Guild).Do(t, "writeRecords", `{"records":[{"record":"case","id":"`+id+`","expires_at":"`+ends+`","author_id":"8"}]}`).
+		Want(t, 200, "")
+	back.Do(t, "updateCase", `{"reason":"s"}`, apitest.Path("id", id)).Want(t, 200, "")
+	update(t, back, guildfile.Update{}, `{"record":"case","guild_id":"`+back.Guild+`","id":"`+id+`","metadata":{"appeal":"no"}}`)
+	if err := cases.Expire(t.Context(), back.DB()); err != nil {
+		t.Fatal(err)
+	}
+	back.Do(t, "listCaseChanges", "", apitest.Path("id", id)).Want(t, 200, `{"has_more":false,"data":[
+		{"origin":{"type":"api"},"author_id":null,"changes":[]},
+		{"origin":{"type":"bot"},"author_id":"8","changes":[{"field":"expires_at","before":null,"after":"`+ends+`"}]},
+		{"origin":{"type":"api"},"author_id":null,"changes":[{"field":"reason","before":"r","after":"s"}]},
+		{"origin":{"type":"system"},"author_id":null,"changes":[{"field":"metadata.appeal","before":null,"after":"no"}]},
+		{"origin":{"type":"system"},"author_id":null,"changes":[{"field":"status","before":"active","after":"expired"}]}]}`)
+}
+
 // A file brings the changes of the cases that it inserts. A case that is there keeps its own:
 // the import is one change of it.
 func TestChangesComeWithTheirCase(t *testing.T) {
