@@ -108,7 +108,9 @@ func TestARefusedCallIsFoundByItsRequestID(t *testing.T) {
 		{"GET", "/cases?per_page=many", "", ""},
 	} {
 		res, text := l.send(t, l.URL, token.Secret, c.method, c.path, c.body)
-		var refused struct{ Error struct{ Code, Message string } }
+		var refused struct {
+			Error struct{ Code, Message string }
+		}
 		must(t, json.Unmarshal([]byte(text), &refused))
 		must(t, l.Counter.Flush(t.Context(), l.DB))
 		id := res.Header.Get("X-Request-Id")
