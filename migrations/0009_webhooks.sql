@@ -159,16 +159,19 @@ CREATE TABLE webhook_attempts (
 
 CREATE INDEX webhook_attempts_age ON webhook_attempts (started_at);
 
--- How many deliveries of an endpoint completed in an hour, by outcome. The statement that
--- completes deliveries writes these rows, so they agree with the log.
+-- How many deliveries of an endpoint completed in an hour, by outcome, and how many of
+-- their attempts failed. Attempts of deliveries that had not completed then count at the
+-- outcome 'open'. The statement that records results writes these rows, so they agree with
+-- the log.
 CREATE TABLE webhook_hours (
     guild_id    text COLLATE "C" NOT NULL,
     endpoint_id text COLLATE "C" NOT NULL,
     hour        timestamptz NOT NULL,
     outcome     text COLLATE "C" NOT NULL
-        CONSTRAINT webhook_hours_outcome CHECK (outcome IN ('delivered', 'failed')),
+        CONSTRAINT webhook_hours_outcome CHECK (outcome IN ('delivered', 'failed', 'open')),
     deliveries  bigint      NOT NULL,
     last_at     timestamptz, -- when the last of them completed
+    failed_attempts bigint  NOT NULL DEFAULT 0,
     PRIMARY KEY (guild_id, endpoint_id, hour, outcome)
 ) WITH (fillfactor = 50);
 

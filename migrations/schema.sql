@@ -734,8 +734,9 @@ CREATE TABLE webhook_hours (
     outcome text COLLATE "C" NOT NULL,
     deliveries bigint NOT NULL,
     last_at timestamp with time zone,
+    failed_attempts bigint NOT NULL DEFAULT 0,
     CONSTRAINT webhook_hours_pkey PRIMARY KEY (guild_id, endpoint_id, hour, outcome),
-    CONSTRAINT webhook_hours_outcome CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text])))
+    CONSTRAINT webhook_hours_outcome CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'open'::text])))
 ) WITH (fillfactor=50);
 
 CREATE TABLE webhook_schedule (

@@ -27,8 +27,24 @@ func TestNumbersByHourAgreeWithTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guild := strconv.FormatInt(600000000000000000+guilds.Add(1), 10)
 		history{t, d, guild, start}.play()
+		attemptsAgree(t, d, guild)
 		agreeWithTheLog(t, d, guild, time.Time{})
 	})
+}
+
+// attemptsAgree fails the test unless the hourly numbers have all failed attempts of the deliveries.
+// The last attempt of a delivery that has arrived did not fail.
+func attemptsAgree(t rapid.TB, d *db.DB, guild string) {
+	const both = `
+		SELECT coalesce(string_agg(format('%s counted %s, logged %s; ', endpoint_id, h.n, w.n), '' ORDER BY endpoint_id), '')
+		FROM (SELECT endpoint_id, sum(failed_attempts) AS n FROM webhook_hours WHERE guild_id = $1 GROUP BY endpoint_id) h
+		FULL JOIN (
+			SELECT endpoint_id, sum(attempts) - count(*) FILTER (WHERE state = 'delivered') AS n
+			FROM webhook_deliveries WHERE guild_id = $1 GROUP BY endpoint_id) w USING (endpoint_id)
+		WHERE coalesce(h.n, 0) <> coalesce(w.n, 0)`
+	if wrong, err := db.Get[string](context.Background(), d.Reader(), both, guild); err != nil || wrong != "" {
+		t.Fatalf("failed attempts: %s%v", wrong, err)
+	}
 }
 
 // agreeWithTheLog fails the test unless the hourly numbers since the given instant agree with the
@@ -101,6 +117,7 @@ func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
 			return err
 		})
 	}
+	attemptsAgree(t, d, guild)
 	agreeWithTheLog(t, d, guild, time.Time{})
 	var did [3]int
 	for range 60 {
@@ -123,9 +140,12 @@ func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
 func outcomeOf(guild string, n int, state string, lease int, at time.Time) result {
 	return result{
 		GuildID: guild, ID: fmt.Sprint("d", n), EndpointID: fmt.Sprint("e", n%5), State: state, LeaseGen: lease, Logged: true, StartedAt: at,
-		Outcome: delivered,
+		Outcome: attempted[state == StateDelivered],
 	}
 }
+
+// attempted is the outcome of the attempt, by whether the delivery has arrived.
+var attempted = map[bool]outcome{true: delivered, false: serverError}
 
 // once returns the batch without second results of the same delivery.
 func once(batch []result) []result {
@@ -177,9 +197,11 @@ func (h history) play() {
 				continue
 			}
 			seen[n] = true
+			state := states.Draw(h.T, "state")
 			batch = append(batch, result{
-				GuildID: h.guild, ID: fmt.Sprint("d", n), EndpointID: fmt.Sprint("e", n%3), State: states.Draw(h.T, "state"),
-				LeaseGen: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(h.T, "lease"), Logged: true, StartedAt: at, Outcome: delivered,
+				GuildID: h.guild, ID: fmt.Sprint("d", n), EndpointID: fmt.Sprint("e", n%3), State: state,
+				LeaseGen: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(h.T, "lease"), Logged: true, StartedAt: at,
+				Outcome: attempted[state == StateDelivered],
 			})
 		}
 		oneGuild, putAside := rapid.Bool().Draw(h.T, "one guild") || h.db.Distributed(), rapid.Bool().Draw(h.T, "put aside")

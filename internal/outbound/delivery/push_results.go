@@ -321,8 +321,8 @@ type stored struct {
 // CASE, which the planner cannot use: with statistics from a time without waiting deliveries, the
 // planner would otherwise choose the index of waiting deliveries and read all of it for each row.
 // The CASE of a worker calls only immutable functions, so that a coordinator can pass the UPDATE
-// on. The step counted adds completed deliveries to the hourly numbers of the endpoint, which the
-// dashboard shows, so the numbers always agree with the log.
+// on. The step counted adds completed deliveries and failed attempts to the hourly numbers of the
+// endpoint, which the dashboard shows, so the numbers always agree with the log.
 func storeResultsSQL(log string) string {
 	return `
 		WITH r AS MATERIALIZED (
@@ -349,14 +349,17 @@ func storeResultsSQL(log string) string {
 			FROM timed r
 			WHERE d.guild_id = r.guild_id /*: $4 */ AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
-			RETURNING d.guild_id, d.id, d.endpoint_id, d.state, d.completed_at
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.completed_at, r.completed AS at,
+			          CASE WHEN d.completed_at IS NULL THEN 'open' ELSE d.state END AS outcome,
+			          r.logged AND r.outcome NOT IN ('delivered', 'invalid_payload', 'internal') AS attempt_failed
 		), counted AS (
-			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
-			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*), max(d.completed_at)
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at, failed_attempts)
+			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.at), d.outcome, count(d.completed_at), max(d.completed_at),
+			       count(*) FILTER (WHERE d.attempt_failed)
 			FROM d /*: d JOIN guilds home ON home.id = $4 */
-			WHERE d.completed_at IS NOT NULL
-			GROUP BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
-			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
+			WHERE d.completed_at IS NOT NULL OR d.attempt_failed
+			GROUP BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.at), d.outcome
+			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.at), d.outcome
 			` + addToHour + `
 		)` + log + `
 		SELECT (SELECT count(*) FROM d) AS stored,
@@ -370,7 +373,8 @@ func storeResultsSQL(log string) string {
 
 // addToHour ends an INSERT INTO webhook_hours AS h: addToHour adds to an existing row.
 const addToHour = `ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE
-			SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at)`
+			SET deliveries = h.deliveries + excluded.deliveries, last_at = greatest(h.last_at, excluded.last_at),
+			    failed_attempts = h.failed_attempts + excluded.failed_attempts`
 
 // logStep is the step that writes the log, a separate table. If the log cannot be written, the
 // attempts are stored in the deliveries' own rows, and moveUnlogged moves them later. An attempt of

@@ -97,12 +97,16 @@ func (e endpointRow) Open() int { return e.Waiting + e.Held }
 // Total returns the number of deliveries that the bar shows.
 func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open() }
 
-// Sum returns Total as text.
+// Sum returns Total as text, with the number of failed attempts.
 func (e endpointRow) Sum() string {
 	if e.Pull() {
 		return number(e.Delivered) + " acknowledged, " + number(e.Failed) + " given up, " + e.Upto(e.Open()) + " waiting"
 	}
-	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + e.Upto(e.Open()) + " waiting"
+	text := number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + e.Upto(e.Open()) + " waiting"
+	if e.FailedAttempts > 0 {
+		text += "; failed attempts: " + number(e.FailedAttempts)
+	}
+	return text
 }
 
 // Upto returns a number as text, marked if the counting stopped at the number.
@@ -117,6 +121,7 @@ func (endpointRow) Upto(n int) string {
 type webhooksSummary struct {
 	Total, Failing, Disabled int
 	Delivered, Failed, Open  int
+	FailedAttempts           int
 	Unwell                   []endpointRow
 }
 
@@ -129,6 +134,7 @@ func (c *call) webhooksSummary() (webhooksSummary, error) {
 	for _, r := range rows {
 		row := rowOf(r)
 		sum.Delivered, sum.Failed, sum.Open = sum.Delivered+r.Delivered, sum.Failed+r.Failed, sum.Open+row.Open()
+		sum.FailedAttempts += r.FailedAttempts
 		switch row.State() {
 		case "failing":
 			sum.Failing++

@@ -20,7 +20,7 @@ func TestPagesSayWhyAnEndpointFails(t *testing.T) {
 	failed := b.post(one+"/test", nil).wants(303).to
 	for _, path := range []string{page(guildID), page(guildID, "webhooks"), one} {
 		b.get(path).wants(200, ">failing</span>", "The receiver answered 401, so it does not know who asks", "Since ", "1 attempt.",
-			"Next attempt", `<a href="`+failed+`">The last failed attempt</a>`)
+			"Next attempt", "ailed attempts: 1<", `<a href="`+failed+`">The last failed attempt</a>`)
 	}
 	receiver.RespondWith(egresstest.Respond(410, "gone"))
 	b.post(failed+"/redeliver", nil).wants(303)

@@ -68,6 +68,8 @@ type Standing struct {
 	// Completed in this hour and the 23 hours before it.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
+	// Failed attempts of the same hours, whatever became of their deliveries.
+	FailedAttempts int `db:"attempts_failed"`
 	// Waiting and held deliveries of any age. A count of 1,000 means 1,000 or more.
 	Waiting int `db:"waiting"`
 	Held    int `db:"held"`
@@ -96,7 +98,7 @@ const standingQuery = `
 	       s.failing_since, s.blocked_until, s.fetched_at, s.fetched_by,
 	       (SELECT min(d.due_at) FROM webhook_deliveries d
 	        WHERE e.delivery = 'pull' AND d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' AND d.due_at <= now()) AS behind_since,
-	       n.delivered, n.failed, w.waiting, b.held, o.old_signing, o.old_until
+	       n.delivered, n.failed, n.attempts_failed, w.waiting, b.held, o.old_signing, o.old_until
 	FROM webhook_endpoints e
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS old_signing, max(until) AS old_until
@@ -106,7 +108,8 @@ const standingQuery = `
 	LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = e.id
 	CROSS JOIN LATERAL (
 		SELECT coalesce(sum(h.deliveries) FILTER (WHERE h.outcome = 'delivered'), 0)::bigint AS delivered,
-		       coalesce(sum(h.deliveries) FILTER (WHERE h.outcome = 'failed'), 0)::bigint AS failed
+		       coalesce(sum(h.deliveries) FILTER (WHERE h.outcome = 'failed'), 0)::bigint AS failed,
+		       coalesce(sum(h.failed_attempts), 0)::bigint AS attempts_failed
 		FROM webhook_hours h
 		WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.hour > now() - interval '24 hours'
 	) n

@@ -39,6 +39,8 @@ func TestEachEndpointFaresForItself(t *testing.T) {
 	}
 	hours(push, "23 hours", "delivered", 7)
 	hours(push, "0 hours", "failed", 2)
+	hours(push, "0 hours", "open", 0)
+	dbtest.Exec(t, api.DB(), `UPDATE webhook_hours SET failed_attempts = 3 WHERE outcome <> 'delivered'`)
 	hours(push, "25 hours", "delivered", 100)
 	hours(other, "0 hours", "delivered", 30)
 	dbtest.Exec(t, api.DB(), `
@@ -57,22 +59,22 @@ func TestEachEndpointFaresForItself(t *testing.T) {
 			t.Fatalf("%s: %d endpoints, %v", about, len(all), err)
 		}
 		for i, s := range all {
-			got := fmt.Sprintf("delivered %d, failed %d, waiting %d, held %d, signing %d, failing %v, behind %v",
-				s.Delivered, s.Failed, s.Waiting, s.Held, s.OldSecrets, s.FailingSince != nil, s.BehindSince != nil)
+			got := fmt.Sprintf("delivered %d, failed %d, attempts %d, waiting %d, held %d, signing %d, failing %v, behind %v",
+				s.Delivered, s.Failed, s.FailedAttempts, s.Waiting, s.Held, s.OldSecrets, s.FailingSince != nil, s.BehindSince != nil)
 			if got != list[i] {
 				t.Errorf("%s: endpoint %d of %d has\n%s, want\n%s", about, i, len(all), got, list[i])
 			}
 		}
 	}
 	others := []string{
-		"delivered 30, failed 0, waiting 5, held 0, signing 0, failing true, behind false",
-		"delivered 7, failed 2, waiting 2, held 3, signing 1, failing false, behind false",
+		"delivered 30, failed 0, attempts 0, waiting 5, held 0, signing 0, failing true, behind false",
+		"delivered 7, failed 2, attempts 6, waiting 2, held 3, signing 1, failing false, behind false",
 	}
 	wants("nothing can be fetched yet", append([]string{
-		"delivered 0, failed 0, waiting 2, held 0, signing 0, failing false, behind false",
+		"delivered 0, failed 0, attempts 0, waiting 2, held 0, signing 0, failing false, behind false",
 	}, others...)...)
 	behind("mine", "-1 minute")
 	wants("some can be fetched", append([]string{
-		"delivered 0, failed 0, waiting 2, held 0, signing 0, failing false, behind true",
+		"delivered 0, failed 0, attempts 0, waiting 2, held 0, signing 0, failing false, behind true",
 	}, others...)...)
 }
