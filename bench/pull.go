@@ -157,7 +157,7 @@ func (p *pulls) rate() {
 // put creates or changes the stream and waits for its backfill.
 func (p *pulls) put(events string) {
 	p.Ask(p.node.HTTP, p.request(home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`), nil)
-	known := p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`)
+	known := p.Becomes(time.Minute, 1, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND backfilled IS NULL`)
 	p.Hold(known, "all guilds know of the stream")
 }
 

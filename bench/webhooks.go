@@ -84,7 +84,7 @@ func (o webhookOptions) at(endpoints int, measure func(*webhookPlace)) {
 // counts are running totals of the nodes: transactions, their milliseconds, and what Postgres did
 // for them.
 type counts struct {
-	claims, claimMs, settles, settleMs float64
+	claims, claimMs, records, recordMs float64
 	Statements, ClaimMs                float64
 }
 
@@ -93,8 +93,8 @@ func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 	for _, n := range nodes {
 		c.claims += n.Metric(p.Run, name+`_count{kind="claim"`)
 		c.claimMs += 1000 * n.Metric(p.Run, name+`_sum{kind="claim"`)
-		c.settles += n.Metric(p.Run, name+`_count{kind="record"`)
-		c.settleMs += 1000 * n.Metric(p.Run, name+`_sum{kind="record"`)
+		c.records += n.Metric(p.Run, name+`_count{kind="record"`)
+		c.recordMs += 1000 * n.Metric(p.Run, name+`_sum{kind="record"`)
 	}
 	// The statements of a claim: two polls, one lock, one lease.
 	p.Get(&c, `
@@ -109,9 +109,9 @@ func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
 
 // since returns what one claim, one recording of results and one event have cost since before.
 func (c counts) since(before counts, events int) counts {
-	claims, settles := max(c.claims-before.claims, 1), max(c.settles-before.settles, 1)
+	claims, records := max(c.claims-before.claims, 1), max(c.records-before.records, 1)
 	return counts{
-		claims: claims, claimMs: (c.claimMs - before.claimMs) / claims, settleMs: (c.settleMs - before.settleMs) / settles,
+		claims: claims, claimMs: (c.claimMs - before.claimMs) / claims, recordMs: (c.recordMs - before.recordMs) / records,
 		ClaimMs: (c.ClaimMs - before.ClaimMs) / claims, Statements: (c.Statements - before.Statements) / float64(max(events, 1)),
 	}
 }
@@ -151,7 +151,7 @@ func (o webhookOptions) claimed() {
 func (p *webhookPlace) latencyOf(name string) float64 {
 	events, each := p.steady()
 	p.Say("%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f",
-		name, events.N(), events.Ms(0.5), events.Ms(0.99), events.Ms(1), each.claimMs, each.settleMs, each.Statements)
+		name, events.N(), events.Ms(0.5), events.Ms(0.99), events.Ms(1), each.claimMs, each.recordMs, each.Statements)
 	return events.Ms(0.99)
 }
 
@@ -159,7 +159,7 @@ func (p *webhookPlace) latencyOf(name string) float64 {
 // beside endpoints in trouble.
 func (o webhookOptions) trouble() {
 	o.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", fmt.Sprintf("10 endpoints, and beside them %d that", o.others),
-		"events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
+		"events", "p50 ms", "p99 ms", "max ms", "claim ms", "record ms", "stmts/event")
 	for _, kind := range o.beside {
 		o.at(10, func(p *webhookPlace) {
 			p.receiver.Answer("/broken", rig.After(0, 500))
@@ -182,7 +182,7 @@ func (o webhookOptions) trouble() {
 // to a single fast one, and what is still pending when the last delivery was answered.
 func (o webhookOptions) drain() {
 	o.Say("%-44s %8s %10s %8s %10s %10s %11s",
-		fmt.Sprintf("a backlog of %d", o.backlog), "s", "events/s", "pending", "claim ms", "settle ms", "stmts/event")
+		fmt.Sprintf("a backlog of %d", o.backlog), "s", "events/s", "pending", "claim ms", "record ms", "stmts/event")
 	for _, to := range []struct {
 		endpoints int
 		delay     time.Duration
@@ -221,6 +221,6 @@ func (p *webhookPlace) drained(name string, nodes, endpoints int, delay time.Dur
 	took := requests[all-1].Sub(requests[0]).Seconds()
 	c := p.counts(senders...).since(before, all)
 	pending := p.Count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`)
-	p.Say("%-44s %8.1f %10.0f %8d %10.2f %10.2f %11.2f", name, took, float64(all)/took, pending, c.claimMs, c.settleMs, c.Statements)
+	p.Say("%-44s %8.1f %10.0f %8d %10.2f %10.2f %11.2f", name, took, float64(all)/took, pending, c.claimMs, c.recordMs, c.Statements)
 	return float64(all) / took
 }

@@ -9,8 +9,8 @@ CREATE TABLE bot_streams (
     fetched_at     timestamptz,                    -- the last fetch, and the bot key that fetched
     fetched_by     text COLLATE "C",
     complete_since timestamptz,                    -- since then no event is missing; null while the backfill runs
-    walked         text COLLATE "C",               -- the last guild of the backfill; null when it is complete
-    settled        boolean     NOT NULL DEFAULT false, -- every guild's listener is as the stream is now
+    backfilled     text COLLATE "C",               -- the last guild of the backfill; null when it is complete
+    in_sync        boolean     NOT NULL DEFAULT false, -- every guild's listener is as the stream is now
     ended_at       timestamptz                     -- the stream has ended, and its listeners are being deleted
 );
 

@@ -94,8 +94,8 @@ CREATE TABLE bot_streams (
     fetched_at timestamp with time zone,
     fetched_by text COLLATE "C",
     complete_since timestamp with time zone,
-    walked text COLLATE "C",
-    settled boolean NOT NULL DEFAULT false,
+    backfilled text COLLATE "C",
+    in_sync boolean NOT NULL DEFAULT false,
     ended_at timestamp with time zone,
     CONSTRAINT bot_streams_pkey PRIMARY KEY (id)
 );

@@ -73,7 +73,7 @@ func (c *cluster) lose(all [2]*writers) {
 		started.Sub(killed).Seconds(), all[1].firstAfter(started).Sub(started).Seconds())
 	c.meanwhile(there, gone)
 	for _, w := range all {
-		c.settled(w)
+		c.checkWrites(w)
 	}
 }
 
@@ -90,10 +90,10 @@ func (c *cluster) meanwhile(there, gone *rig.Tally) {
 	c.Hold(n > 0 && 100*there.Count(rig.OK) >= served*n, "the guild on the other worker is served all the while (%d of %d, at least %d %%)",
 		there.Count(rig.OK), n, served)
 	c.Say("meanwhile, the guild on the worker that is gone, whose refusals took at most %.1f ms: %v", rig.Ms(gone.At(1, rig.Failed)), gone)
-	told := gone.Count(func(a rig.Response) bool { return a.Status == 503 && a.RetryAfter != "" && a.Took < outageAnswer })
+	refused := gone.Count(func(a rig.Response) bool { return a.Status == 503 && a.RetryAfter != "" && a.Took < outageAnswer })
 	done := gone.Count(rig.OK) // requests that were running when the worker was killed, and were still answered
-	c.Hold(told > 0 && told+done == gone.N(), "the guild on the worker that is gone is told so: 503 with Retry-After, within %s (%d of %d)",
-		outageAnswer, told, gone.N()-done)
+	c.Hold(refused > 0 && refused+done == gone.N(), "the guild on the worker that is gone gets the answer 503 with Retry-After, within %s (%d of %d)",
+		outageAnswer, refused, gone.N()-done)
 }
 
 // startCluster starts the servers, forms a cluster and distributes the tables. From then on the

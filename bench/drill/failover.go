@@ -49,7 +49,7 @@ func failover(p *place) {
 
 	p.Say("without service: %.2f s from the kill to the first write after it, of which the promotion took %.2f s",
 		w.firstAfter(promoted).Sub(killed).Seconds(), promoted.Sub(killed).Seconds())
-	p.settled(w)
+	p.checkWrites(w)
 	for _, n := range nodes {
 		p.refused(n, tokens[0])
 	}

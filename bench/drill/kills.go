@@ -31,7 +31,7 @@ func kills(p *place) {
 	}
 	stop()
 	p.Say("%d kills", times)
-	p.settled(w)
+	p.checkWrites(w)
 	p.leftBehind()
 	p.compare(w, hook)
 	each()

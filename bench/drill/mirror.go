@@ -35,7 +35,7 @@ func mirror(p *place) {
 		}
 	}
 	stop()
-	p.settled(w)
+	p.checkWrites(w)
 	kill := c.begin()
 	all := p.Becomes(10*time.Minute, 0, `SELECT count(*) FROM webhook_deliveries WHERE state <> 'delivered'`)
 	kill()

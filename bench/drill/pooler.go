@@ -36,10 +36,10 @@ func pooler(p *place) {
 		return warning.MatchString(out)
 	}), "doctor warns that the listener hears nothing")
 	unreachable := through.Serve(connections)
-	told := func() bool {
+	logged := func() bool {
 		return strings.Contains(unreachable.Log(), "GUILDHALL_LISTEN_URL has to name a direct connection")
 	}
-	p.Hold(p.Await(30*time.Second, told), "without it the log says so")
+	p.Hold(p.Await(30*time.Second, logged), "without it the log says so")
 	p.Hold(unreachable.Metric(p.Run, "guildhall_listener_down") == 1, "and a metric")
 	p.Must(unreachable.Stop())
 
@@ -65,7 +65,7 @@ func (p *place) readAndWrite(n *rig.Node) {
 		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^guildhall-(api|worker|jobs|vital) '`)
 	stop()
 	p.Say("reads: %v", reads)
-	p.settled(w)
+	p.checkWrites(w)
 	p.Hold(reads.AllOK() && w.responses.AllOK(), "every read and write succeeds (%d of %d, %d of %d)",
 		reads.Count(rig.OK), reads.N(), w.responses.Count(rig.OK), w.responses.N())
 	p.compare(w, hook)

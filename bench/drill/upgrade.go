@@ -179,7 +179,7 @@ func (u *upgrading) finishMigrating(old *rig.Place) {
 func (u *upgrading) judge() {
 	for _, w := range []*writers{u.money, u.xp} {
 		u.Say("writes of %s*:", w.name)
-		u.settled(w)
+		u.checkWrites(w)
 		u.Hold(w.responses.Count(rig.Failed) == 0, "no write is answered with 5xx, or not at all (%d)", w.responses.Count(rig.Failed))
 		u.Hold(w.notReplayed.Load() == 0, "each is answered again when it is sent again (%d were not)", w.notReplayed.Load())
 	}

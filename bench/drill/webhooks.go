@@ -100,7 +100,7 @@ func (h *hooks) beside(what string, times float64, more time.Duration, do func()
 // recorded inserts $3 events of guild $1 with the age $4, with deliveries to endpoint $2 in a given
 // state.
 const recorded = `
-	WITH told AS (
+	WITH marked AS (
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
 		SELECT $1, gen_random_uuid()::text, 'economy.balance_changed', now() - $4::interval, '{}' FROM generate_series(1, $3)
 		RETURNING guild_id, id, occurred_at
@@ -108,7 +108,7 @@ const recorded = `
 	INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, fresh, state, completed_at)
 	SELECT guild_id, $2, id, 'economy.balance_changed', occurred_at, $5 = 'pending', $5,
 	       CASE WHEN $5 IN ('delivered', 'failed') THEN now() END
-	FROM told`
+	FROM marked`
 
 // flood records a very large number of events for one endpoint.
 func (h *hooks) flood() {

@@ -29,7 +29,7 @@ type writers struct {
 	mu          sync.Mutex
 	rounds      int
 	done        map[string]time.Time // when each key was acknowledged
-	unsettled   atomic.Int64
+	unanswered  atomic.Int64
 	notReplayed atomic.Int64
 }
 
@@ -62,7 +62,7 @@ func (w *writers) begin(p *place, n int) (stop func()) {
 	})
 }
 
-// write sends one write until it settles. An acknowledged one has to be answered so again.
+// write sends one write until its outcome is known. An acknowledged one has to be answered so again.
 func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key string) {
 	path, body := w.request(writer, key)
 	request := rig.Request("POST", path, w.token, []byte(body), "Idempotency-Key: "+key)
@@ -85,7 +85,7 @@ func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key 
 		rig.Pause(ctx, 5*time.Millisecond)
 		return
 	}
-	w.unsettled.Add(1)
+	w.unanswered.Add(1)
 }
 
 // firstAfter returns when the first write after an instant was acknowledged.
@@ -100,11 +100,11 @@ func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 	return first
 }
 
-// settled checks how the writes ended.
-func (p *place) settled(w *writers) {
+// checkWrites checks how the writes ended.
+func (p *place) checkWrites(w *writers) {
 	p.Say("%d writes: %v", len(w.done), &w.responses)
-	unsettled := int(w.unsettled.Load())
-	p.Hold(unsettled == 0, "each write settles when it is sent again (%d of %d did not)", unsettled, len(w.done)+unsettled)
+	unanswered := int(w.unanswered.Load())
+	p.Hold(unanswered == 0, "the outcome of each write is known after it was sent again (%d of %d did not)", unanswered, len(w.done)+unanswered)
 	internal := w.responses.Count(func(a rig.Response) bool { return a.Code == "internal_error" })
 	p.Hold(internal == 0, "no answer is an internal error (%d are)", internal)
 }

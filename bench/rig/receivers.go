@@ -47,11 +47,11 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	var told struct{ ID string }
-	_ = json.Unmarshal(body, &told) // an event that a benchmark has made up may have another form
+	var payload struct{ ID string }
+	_ = json.Unmarshal(body, &payload) // an event that a benchmark has made up may have another form
 	v.mu.Lock()
 	v.began[r.URL.Path] = append(v.began[r.URL.Path], at)
-	v.events[told.ID]++
+	v.events[payload.ID]++
 	if _, tail, numbered := strings.Cut(string(body), `"reason":"numbered `); numbered {
 		var n int
 		if _, err := fmt.Sscanf(tail, "%d", &n); err == nil && v.arrivals[n].IsZero() {

@@ -52,7 +52,7 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
+	return io.result(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
 		k.Secret, k.ID, guildsOf(k), k.Name, output.Instant(k.ExpiresAt, "never"))
 }
 
@@ -110,5 +110,5 @@ func (c *botKeyRevoke) Run(ctx context.Context, io streams) error {
 	if err := auth.RevokeKey(ctx, d, c.ID); err != nil {
 		return err
 	}
-	return io.tell(c.JSON, revokedTokens{1}, "Bot key %s is revoked. No node accepts it any more.", c.ID)
+	return io.result(c.JSON, revokedTokens{1}, "Bot key %s is revoked. No node accepts it any more.", c.ID)
 }

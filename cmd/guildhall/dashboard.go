@@ -163,5 +163,5 @@ func (c *dashboardLink) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)}, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
+	return io.result(c.JSON, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)}, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
 }

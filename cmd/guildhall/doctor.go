@@ -49,7 +49,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 	all := examined{Status: doctor.OK, Findings: []doctor.Finding{}}
 	var failed []string
 	var printing error
-	tell := func(f doctor.Finding) {
+	report := func(f doctor.Finding) {
 		f.Message = oneLine(logging.Redact(f.Message))
 		all.Findings = append(all.Findings, f)
 		switch {
@@ -63,7 +63,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 			printing = output.Say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
 		}
 	}
-	if err := c.examine(ctx, string(unknown), tell); err != nil {
+	if err := c.examine(ctx, string(unknown), report); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -75,7 +75,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 	return printing
 }
 
-func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(doctor.Finding)) error {
+func (c *doctorCommand) examine(ctx context.Context, unknown string, report func(doctor.Finding)) error {
 	f, settings, note, err := c.settings(ctx)
 	notes := slices.DeleteFunc([]string{note, unknown, db.Unneeded(f.DatabaseURL), db.Unneeded(c.ListenURL)}, func(n string) bool { return n == "" })
 	note = strings.Join(notes, "; ")
@@ -83,12 +83,12 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 	switch {
 	case err != nil:
 		found.Status, found.Message = doctor.Fail, err.Error()+"; nothing else was checked"
-		tell(found)
+		report(found)
 		return nil //nolint:nilerr // the finding says it
 	case note != "":
 		found.Status, found.Message = doctor.Warn, note
 	}
-	tell(found)
+	report(found)
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
@@ -110,7 +110,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 			return err
 		}
 	}
-	return doctor.Examine(ctx, cfg, tell)
+	return doctor.Examine(ctx, cfg, report)
 }
 
 // schemaTimeout is how long reading the schema's state may take.

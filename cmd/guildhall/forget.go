@@ -53,5 +53,5 @@ func (c *forgetCommand) Run(ctx context.Context, io streams) error {
 	if c.EveryGuild {
 		where = "every guild"
 	}
-	return io.tell(c.JSON, forgotten{c.User, wire.At(at)}, "Member %s is to be forgotten by %s. The worker of a running node does it within a minute.", c.User, where)
+	return io.result(c.JSON, forgotten{c.User, wire.At(at)}, "Member %s is to be forgotten by %s. The worker of a running node does it within a minute.", c.User, where)
 }

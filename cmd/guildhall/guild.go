@@ -103,7 +103,7 @@ func (c *guildRemove) Run(ctx context.Context, io streams) error {
 	if err := auth.Await(ctx, d, "guild "+c.Guild+" is being removed"); err != nil {
 		return err
 	}
-	return io.tell(c.JSON, removedGuild{c.Guild, wire.At(after)},
+	return io.result(c.JSON, removedGuild{c.Guild, wire.At(after)},
 		"Guild %s is removed: no node serves it any more. After %s all that it has is deleted; until then `guildhall guild restore --guild %s` takes it back.",
 		c.Guild, output.Instant(&after, ""), c.Guild)
 }
@@ -156,7 +156,7 @@ func (c *guildRestore) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if !taken {
-		return io.tell(c.JSON, restoredGuild{c.Guild, false}, "Guild %s is there: nobody has removed it.", c.Guild)
+		return io.result(c.JSON, restoredGuild{c.Guild, false}, "Guild %s is there: nobody has removed it.", c.Guild)
 	}
-	return io.tell(c.JSON, restoredGuild{c.Guild, true}, "Guild %s is there again. Its tokens stay revoked and its endpoints disabled.", c.Guild)
+	return io.result(c.JSON, restoredGuild{c.Guild, true}, "Guild %s is there again. Its tokens stay revoked and its endpoints disabled.", c.Guild)
 }

@@ -158,7 +158,7 @@ func (l *listener) retry(ctx context.Context, do func(context.Context) error) er
 		var refused *apiError
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was told to stop
+			return nil //nolint:nilerr // the context has ended
 		case err == nil:
 			l.complained = ""
 			return nil

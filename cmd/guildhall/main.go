@@ -113,8 +113,8 @@ func (s *stoppable) Read(p []byte) (int, error) {
 	}
 }
 
-// tell prints the result of a command, as JSON or as a sentence.
-func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
+// result prints the result of a command, as JSON or as a sentence.
+func (io streams) result(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
 		return output.JSON(io.out, v)
 	}
@@ -210,8 +210,8 @@ func run(ctx context.Context, args []string, io streams) int {
 	if db.ConnectionsTaken(err) {
 		text = "the database admits no more connections now, of this role or at all: try again in a moment; `guildhall doctor` says how many it admits"
 	}
-	if told := context.Cause(ctx); told != nil && !strings.Contains(text, told.Error()) {
-		text = told.Error() + ": " + text // other errors are consequences of this one
+	if cause := context.Cause(ctx); cause != nil && !strings.Contains(text, cause.Error()) {
+		text = cause.Error() + ": " + text // other errors are consequences of this one
 	}
 	io.lastWords("guildhall: " + output.Visible(oneLine(logging.Redact(text))))
 	if _, ok := errors.AsType[usageError](err); ok || invalid {

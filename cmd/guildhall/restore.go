@@ -52,33 +52,33 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	told := d
+	old := d
 	if c.OldDatabaseURL != "" {
 		if err := db.CheckIdentity(ctx, c.OldDatabaseURL); err != nil {
 			return fault.Wrap(err, "--old-database-url")
 		}
-		if told, err = db.Open(db.Config{URL: c.OldDatabaseURL, Writers: 1, Readers: 1, Name: "guildhall-cli"}); err != nil {
+		if old, err = db.Open(db.Config{URL: c.OldDatabaseURL, Writers: 1, Readers: 1, Name: "guildhall-cli"}); err != nil {
 			return fault.Wrap(err, "--old-database-url")
 		}
-		defer told.Close()
-		switch itself, err := restore.Itself(ctx, told.Reader(), d.Reader()); {
+		defer old.Close()
+		switch itself, err := restore.Itself(ctx, old.Reader(), d.Reader()); {
 		case err != nil:
 			return err
 		case itself:
 			return usageError{errors.New("--old-database-url: that is the restored database itself")}
 		}
 	}
-	report := restoreReport{Since: wire.At(since), Compared: told != d, Things: []restore.Thing{}}
-	things, more, err := restore.Since(ctx, told.Reader(), since)
+	report := restoreReport{Since: wire.At(since), Compared: old != d, Things: []restore.Thing{}}
+	things, more, err := restore.Since(ctx, old.Reader(), since)
 	if err != nil {
 		return err
 	}
 	report.More, report.Things = more, append(report.Things, things...)
 	if report.Compared {
-		if err := report.add(ctx, told.Reader(), d.Reader()); err != nil {
+		if err := report.add(ctx, old.Reader(), d.Reader()); err != nil {
 			return err
 		}
-		if err := restore.Compare(ctx, told.Reader(), d.Reader(), report.Things); err != nil {
+		if err := restore.Compare(ctx, old.Reader(), d.Reader(), report.Things); err != nil {
 			return err
 		}
 	}
@@ -93,12 +93,12 @@ func (r *restoreReport) add(ctx context.Context, old, restored db.Querier) error
 		return err
 	}
 	r.More = r.More || more
-	told := map[[2]string]bool{}
+	listed := map[[2]string]bool{}
 	for _, t := range r.Things {
-		told[[2]string{t.Kind, t.ID}] = true
+		listed[[2]string{t.Kind, t.ID}] = true
 	}
 	for _, t := range differing {
-		if !told[[2]string{t.Kind, t.ID}] {
+		if !listed[[2]string{t.Kind, t.ID}] {
 			r.Things = append(r.Things, t)
 		}
 	}

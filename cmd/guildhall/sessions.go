@@ -86,12 +86,12 @@ func (c *dashboardEnd) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		return io.tell(c.JSON, endedSessions{n}, "Sessions ended: %d.", n)
+		return io.result(c.JSON, endedSessions{n}, "Sessions ended: %d.", n)
 	}
 	if err := dashboard.EndSession(ctx, d, c.ID); err != nil {
 		return err
 	}
-	return io.tell(c.JSON, endedSessions{1}, "Session %s is ended.", c.ID)
+	return io.result(c.JSON, endedSessions{1}, "Session %s is ended.", c.ID)
 }
 
 // revokedLinks is the JSON of the result of revoking links.
@@ -109,5 +109,5 @@ func (c *dashboardLink) revoke(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, revokedLinks{n}, "Unused links taken back: %d.", n)
+	return io.result(c.JSON, revokedLinks{n}, "Unused links taken back: %d.", n)
 }

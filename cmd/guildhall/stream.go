@@ -33,7 +33,7 @@ func (c *streamPut) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, is, "Stream %s gets %s.", is.Name, strings.Join(is.Events, " "))
+	return io.result(c.JSON, is, "Stream %s gets %s.", is.Name, strings.Join(is.Events, " "))
 }
 
 type streamList struct {
@@ -83,5 +83,5 @@ func (c *streamDelete) Run(ctx context.Context, io streams) error {
 	if err := botstreams.Delete(ctx, d, c.Name); err != nil {
 		return err
 	}
-	return io.tell(c.JSON, map[string]any{"name": c.Name, "deleted": true}, "Stream %s has ended.", c.Name)
+	return io.result(c.JSON, map[string]any{"name": c.Name, "deleted": true}, "Stream %s has ended.", c.Name)
 }

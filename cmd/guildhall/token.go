@@ -106,7 +106,7 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+	return io.result(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
 		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
 }
 
@@ -145,7 +145,7 @@ func (c *tokenLimit) Run(ctx context.Context, io streams) error {
 			return err
 		}
 	}
-	return io.tell(c.JSON, showLimits(l), "reads   %s\nwrites  %s", cmp.Or(l.Read, "as GUILDHALL_RATE_READ says"), cmp.Or(l.Write, "as GUILDHALL_RATE_WRITE says"))
+	return io.result(c.JSON, showLimits(l), "reads   %s\nwrites  %s", cmp.Or(l.Read, "as GUILDHALL_RATE_READ says"), cmp.Or(l.Write, "as GUILDHALL_RATE_WRITE says"))
 }
 
 type tokenList struct {
@@ -228,7 +228,7 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 	if err := auth.Revoke(ctx, d, guild, c.ID); err != nil {
 		return err
 	}
-	return io.tell(c.JSON, revokedTokens{1}, "Token %s is revoked. No node accepts it any more.", c.ID)
+	return io.result(c.JSON, revokedTokens{1}, "Token %s is revoked. No node accepts it any more.", c.ID)
 }
 
 func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error {
@@ -239,5 +239,5 @@ func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, revokedTokens{n}, "Revoked %s. No node accepts a revoked token any more.", output.Count(int64(n), "token"))
+	return io.result(c.JSON, revokedTokens{n}, "Revoked %s. No node accepts a revoked token any more.", output.Count(int64(n), "token"))
 }

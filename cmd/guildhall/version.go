@@ -38,7 +38,7 @@ func (c *versionCommand) Run(io streams) error {
 	if b.Date != "" {
 		at += " of " + b.Date
 	}
-	return io.tell(c.JSON, b, "guildhall %s (contract %s, commit %s, %s)", b.Version, b.Contract, at, b.Go)
+	return io.result(c.JSON, b, "guildhall %s (contract %s, commit %s, %s)", b.Version, b.Contract, at, b.Go)
 }
 
 func thisBuild() (build, error) {

@@ -91,7 +91,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 }
 
 func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
-	return io.tell(r.JSON, e, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+	return io.result(r.JSON, e, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
 }
 
 type webhookList struct {
@@ -281,7 +281,7 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		return io.tell(c.JSON, gen.WebhookRecovery{QueuedCount: n}, "Queued %s again.", output.Count(int64(n), "delivery"))
+		return io.result(c.JSON, gen.WebhookRecovery{QueuedCount: n}, "Queued %s again.", output.Count(int64(n), "delivery"))
 	})
 }
 
@@ -308,12 +308,12 @@ func (c *webhookRemove) Run(ctx context.Context, io streams) error {
 		if err := webhooks.Delete(ctx, d, guild, c.ID); err != nil {
 			return err
 		}
-		return io.tell(c.JSON, map[string]any{"id": c.ID, "removed": true}, "Endpoint %s is removed.", c.ID)
+		return io.result(c.JSON, map[string]any{"id": c.ID, "removed": true}, "Endpoint %s is removed.", c.ID)
 	})
 }
 
 func (c endpointCommand) printDelivery(io streams, d gen.WebhookDelivery) error {
-	return io.tell(c.JSON, d, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
+	return io.result(c.JSON, d, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
 // receiverResponse returns the receiver's response, or why there was none.

@@ -22,7 +22,7 @@ type writes struct {
 	err  error
 }
 
-// note records the result of a request's write: nil after a commit.
+// note remembers with which error the last request's write ended, for readiness; nil after a commit.
 func (w *writes) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -83,7 +83,7 @@ func CreateKey(ctx context.Context, d db.Doer, n NewKey) (BotKey, error) {
 			return err
 		}
 		k = stored
-		return audit.Record(ctx, tx, keyChanges(k, audit.KeyCreated, nil, k.told())...)
+		return audit.Record(ctx, tx, keyChanges(k, audit.KeyCreated, nil, k.audited())...)
 	})
 	if err != nil {
 		return BotKey{}, err
@@ -116,7 +116,7 @@ func RevokeKey(ctx context.Context, d *db.DB, id string) error {
 		if err != nil || was.RevokedAt != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, keyChanges(is, audit.KeyRevoked, was.told(), is.told())...)
+		return audit.Record(ctx, tx, keyChanges(is, audit.KeyRevoked, was.audited(), is.audited())...)
 	})
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "There is no bot key %s.", id).Because(err)
@@ -174,9 +174,9 @@ func showKeys(rows []keyRow) []BotKey {
 	return keys
 }
 
-// told returns the properties of a key that the audit log shows. It leaves out the guilds, since
+// audited returns the properties of a key that the audit log shows. It leaves out the guilds, since
 // each guild's log must not show the others.
-func (k keyRow) told() map[string]any {
+func (k keyRow) audited() map[string]any {
 	return map[string]any{
 		"name": k.Name, "preview": k.Preview, "ip_allowlist": k.Allow, "every_guild": len(k.Guilds) == 0,
 		"expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt,

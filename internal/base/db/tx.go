@@ -292,7 +292,8 @@ func (d *DB) Queue(ctx context.Context) error {
 	return nil
 }
 
-// Unqueue releases the slot that Queue acquired, if the request has not used it.
+// Unqueue releases the connection slot that Queue acquired, if the request has begun no transaction
+// with it.
 func Unqueue(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()

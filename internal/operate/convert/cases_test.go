@@ -73,7 +73,7 @@ func TestAnUnbanEndsEveryBanBeforeIt(t *testing.T) {
 		dee + ",unmute,2024-02-01 00:00:00,,", // 11
 		dee + ",unmute,2024-02-02 00:00:00,,", // 12: the second unmute
 		mo + ",ban,2024-01-01 00:00:00,2024-03-01 00:00:00,",
-		mo + ",unban,2024-03-01 00:00:00,,", // 14: exactly at the end of 13
+		mo + ",unban,2024-03-01 00:00:00,,", // case 14 begins exactly when case 13 ends
 	}, "\n"))
 	for id, want := range map[string]string{
 		"csv-2": "revoked 2024-03-01T00:00:00Z", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",

@@ -85,7 +85,7 @@ type conversion struct {
 	nameless   *Error // the first row or item without a guild
 	cases      *casebook
 	channels   map[string]openTicket // open tickets by channel id, collected in the first pass over the files
-	curve      *curve                // curve of the source; nil if it is unknown
+	curve      *curve                // the source bot's XP for each level; nil if it is unknown
 	own        *curve                // Guildhall's own
 	tz         *time.Location
 	layout     string // date layout that matched last, tried first for the next timestamp
@@ -97,10 +97,10 @@ type conversion struct {
 var ErrStrict = errors.New("something was left out, changed or is unknown, and --strict was given")
 
 // Run reads the inputs and writes a guild file to out. If leftOut is not nil, Run writes every
-// value there that was left out or changed. Run calls tell with the report before the last lines
+// value there that was left out or changed. Run calls report with the report before the last lines
 // are written. If Run fails after lines were written, it adds a line that makes every import refuse
 // the file.
-func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer, tell func(*Report) error) error {
+func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer, report func(*Report) error) error {
 	r, err := newRun(o, out, leftOut)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer
 		return usage("name the files to read, or - for standard input")
 	}
 	if err = r.convert(inputs); err == nil {
-		err = tell(r.report)
+		err = report(r.report)
 	}
 	if err == nil && o.Strict && !r.report.Clean() {
 		err = ErrStrict

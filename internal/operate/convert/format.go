@@ -34,7 +34,7 @@ type format struct {
 
 	start  func(r *conversion) (handler, error)
 	read   func(r *conversion, in *Input, src *source) (int64, error)
-	survey func(r *conversion) bool // reports whether the input needs a surveying pass
+	survey func(r *conversion) bool // reports whether the input is read twice: a first pass collects what the second needs
 	// prepare changes an item before the handler gets it.
 	prepare func(v *value)
 	roots   []*pattern

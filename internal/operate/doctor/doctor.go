@@ -88,10 +88,10 @@ type examination struct {
 	db *db.DB
 }
 
-// Examine runs the checks one after the other and calls tell with each finding. It skips checks
+// Examine runs the checks one after the other and calls report with each finding. It skips checks
 // that need a database if the database does not respond. It returns the error of ctx, or an error
 // for a malformed database URL.
-func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
+func Examine(ctx context.Context, cfg Config, report func(Finding)) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // it is this node's clock that is examined
 	}
@@ -146,7 +146,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 			*c.result = false
 			fits = false
 		}
-		tell(f)
+		report(f)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 			SELECT 'endpoint', guild_id, id, 'created', created_at FROM webhook_endpoints WHERE created_at >= $1
 			UNION ALL
 			SELECT 'endpoint', guild_id, id, 'changed', updated_at FROM webhook_endpoints WHERE updated_at >= $1 AND updated_at > created_at
-		) AS told
+		) AS recorded
 		GROUP BY kind, guild_id, id, change
 		ORDER BY max(at), kind, id, change
 		LIMIT $2`, since.Add(-Before), Limit+1)

@@ -58,13 +58,14 @@ func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a A
 	return "", fault.New(fault.Invalid, "invalid_request", "body /done/message_id: is not expected, since no message was to be posted (%s)", f.Kind)
 }
 
-// AnswerWork gives a piece of work its answer, if it has none, and acknowledges its event. After
-// the deadline the answer is that it is refused. first says that this answer counts, and
-// that what is to follow has to be done; otherwise what is returned has counted before.
+// AnswerWork stores the bot's answer to a task, unless the task has an answer, and acknowledges the
+// task's event. After the deadline it stores a refusal instead. first is true if this call has
+// stored the answer; the caller then continues with it. Otherwise AnswerWork returns the answer that
+// was stored earlier.
 //
-// An intent in state unknown, whose sender has given up, becomes sending without a lease:
-// the next attempt finds the message. An intent that is being sent keeps the answer for its
-// sender.
+// If the sender of the task's message has given up (state unknown), the intent is set to sending
+// without a lease, so that the next attempt looks for the message. If a sender is at work, it reads
+// the stored answer itself.
 func AnswerWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) (done Answered, first bool, err error) {
 	now, err := tx.Now(ctx)
 	if err != nil {

@@ -37,9 +37,9 @@ type refusals struct {
 	all     string // the key under which the bot's refusals are counted
 	log     *slog.Logger
 
-	mu    sync.Mutex                     // guards the field below
-	told  map[unsent]map[string]struct{} // budgets that were already logged as spent
-	since time.Time
+	mu     sync.Mutex                     // guards the field below
+	logged map[unsent]map[string]struct{} // budgets that were already logged as spent
+	since  time.Time
 }
 
 func newRefusals(cfg Config) (*refusals, error) {
@@ -61,7 +61,7 @@ func newRefusals(cfg Config) (*refusals, error) {
 func (r *refusals) spent(ctx context.Context, guild string) *Failure {
 	counts := r.counter.Count(ctx, 0, r.keys(guild)...)
 	if len(counts) > 1 && counts[1] >= invalidGuild {
-		r.tell(ctx, unsentGuild, guild, counts[1])
+		r.logSpent(ctx, unsentGuild, guild, counts[1])
 		return &Failure{Message: "too many refused calls for this guild in the last ten minutes", unsent: unsentGuild}
 	}
 	budget := invalidAll
@@ -69,7 +69,7 @@ func (r *refusals) spent(ctx context.Context, guild string) *Failure {
 		budget = invalidBackground
 	}
 	if counts[0] >= budget {
-		r.tell(ctx, unsentBot, "", counts[0])
+		r.logSpent(ctx, unsentBot, "", counts[0])
 		return &Failure{Message: "too many refused calls in the last ten minutes", unsent: unsentBot}
 	}
 	return nil
@@ -82,14 +82,14 @@ func (r *refusals) keys(guild string) []string {
 	return []string{r.all, r.all + ":" + guild}
 }
 
-// tell logs a spent budget, once per window for each guild and for the bot.
-func (r *refusals) tell(ctx context.Context, why unsent, guild string, count int) {
+// logSpent logs a spent budget, once per window for each guild and for the bot.
+func (r *refusals) logSpent(ctx context.Context, why unsent, guild string, count int) {
 	r.mu.Lock()
 	if now := time.Now(); now.Sub(r.since) > RefusalWindow {
-		r.since, r.told = now, map[unsent]map[string]struct{}{unsentGuild: {}, unsentBot: {}}
+		r.since, r.logged = now, map[unsent]map[string]struct{}{unsentGuild: {}, unsentBot: {}}
 	}
-	_, known := r.told[why][guild]
-	r.told[why][guild] = struct{}{}
+	_, known := r.logged[why][guild]
+	r.logged[why][guild] = struct{}{}
 	r.mu.Unlock()
 	if !known {
 		r.log.WarnContext(ctx, "the chat platform has refused so many calls that no more are made for now", "guild_id", guild, "refused", count)

@@ -73,8 +73,9 @@ type Waiter struct {
 	over  chan struct{} // closed when the caller must stop waiting
 }
 
-// Done returns how many units of work of a guild have committed, or of all guilds if guild is
-// empty. Begin needs the number.
+// Done returns how many write transactions of a guild have committed, or of all guilds if guild is
+// empty. A caller reads it before its SELECT and passes it to Begin, which then does not wait if a
+// transaction has committed in between.
 func (w *Waiters) Done(guild string) uint32 {
 	if guild == "" {
 		return w.all.Load()

@@ -62,7 +62,7 @@ func newMetrics(reg prometheus.Registerer, l *limiter, w *egressHealth) *metrics
 			Namespace: ns, Subsystem: sub, Name: "lease_expiries_total", Help: "Deliveries taken over from a worker that died or froze.",
 		}),
 		late: made.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "late_results_total", Help: "Attempts whose lease was lost before they were settled.",
+			Namespace: ns, Subsystem: sub, Name: "late_results_total", Help: "Attempts whose lease was lost before their result was recorded.",
 		}),
 		unreadable: made.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "unreadable_secrets_total", Help: "Deliveries put off because the endpoint's signing secret could not be read.",
@@ -75,7 +75,7 @@ func newMetrics(reg prometheus.Registerer, l *limiter, w *egressHealth) *metrics
 			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due; of those due now, since a worker looked at its endpoint.",
 		}, []string{"state"}),
 		waiting: made.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "deliveries_waiting", Help: "Deliveries not settled, by state.",
+			Namespace: ns, Subsystem: sub, Name: "deliveries_waiting", Help: "Deliveries that are neither delivered nor failed, by state.",
 		}, []string{"state"}),
 		hosts: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "endpoints", Help: "Endpoints that need attention, by why.",

@@ -172,7 +172,7 @@ type schedule struct {
 	health
 }
 
-// scheduleColumns are the columns of a schedule, except now.
+// scheduleColumns are the columns of webhook_schedule that a schedule is read from.
 const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.recovered_at, s.recovered_passes,
 	       s.failures, s.refusals, s.refused_at, s.blocks, s.blocked_until, s.quiet_until, s.failing_since, s.failed_attempts, s.warned, s.reported,
 	       s.reported_at`

@@ -45,12 +45,12 @@ func SubscribeNew(ctx context.Context, tx *db.Tx, guilds []string) error {
 
 // backfill is a stream with a backfill in progress.
 type backfill struct {
-	ID      string     `db:"id"`
-	Events  db.Strings `db:"events"`
-	Echo    bool       `db:"echo"`
-	Walked  string     `db:"walked"`
-	Settled bool       `db:"settled"`
-	Ended   bool       `db:"ended"`
+	ID         string     `db:"id"`
+	Events     db.Strings `db:"events"`
+	Echo       bool       `db:"echo"`
+	Backfilled string     `db:"backfilled"`
+	InSync     bool       `db:"in_sync"`
+	Ended      bool       `db:"ended"`
 }
 
 // subscribe creates or changes the stream's listeners in some guilds, except guilds whose removal
@@ -66,7 +66,7 @@ func (s backfill) subscribe(ctx context.Context, tx *db.Tx, guilds []string) err
 			SET events = excluded.events, echo = excluded.echo
 			WHERE (l.events, l.echo) IS DISTINCT FROM (excluded.events, excluded.echo)`, guild, s.ID, s.Events, s.Echo)
 		if err != nil {
-			return fault.Wrap(err, "tell guild", guild, "of stream", s.ID)
+			return fault.Wrap(err, "subscribe stream", s.ID, "in guild", guild)
 		}
 	}
 	return nil
@@ -86,10 +86,10 @@ func backfillStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.T
 	}](ctx, d.Reader(), `
 		SELECT id, ended_at IS NULL AND `+longUnfetched("$1", "$2")+` AS over
 		FROM bot_streams
-		WHERE walked IS NOT NULL OR ended_at IS NOT NULL OR `+longUnfetched("$1", "$2")+`
+		WHERE backfilled IS NOT NULL OR ended_at IS NOT NULL OR `+longUnfetched("$1", "$2")+`
 		ORDER BY id`, at, streamEnds.Seconds())
 	if err != nil {
-		return fault.Wrap(err, "look for streams that guilds are to be told of")
+		return fault.Wrap(err, "look for streams to backfill")
 	}
 	for _, s := range due {
 		if s.Over {
@@ -137,9 +137,9 @@ func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time
 // whether there is more to do now.
 func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
 	s, err := db.Get[backfill](ctx, tx, `
-		SELECT id, events, echo, coalesce(walked, '') AS walked, settled, ended_at IS NOT NULL AS ended
+		SELECT id, events, echo, coalesce(backfilled, '') AS backfilled, in_sync, ended_at IS NOT NULL AS ended
 		FROM bot_streams
-		WHERE id = $1 AND (walked IS NOT NULL OR ended_at IS NOT NULL)
+		WHERE id = $1 AND (backfilled IS NOT NULL OR ended_at IS NOT NULL)
 		FOR NO KEY UPDATE SKIP LOCKED`, id)
 	switch {
 	case db.Missing(err):
@@ -149,7 +149,7 @@ func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) 
 	case s.Ended:
 		return s.end(ctx, tx)
 	}
-	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Walked, guildsPerUnit)
+	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Backfilled, guildsPerUnit)
 	if err != nil {
 		return false, fault.Wrap(err, "list guilds")
 	}
@@ -157,7 +157,7 @@ func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) 
 		return false, err
 	}
 	if len(guilds) > 0 {
-		_, err := db.Exec(ctx, tx, `UPDATE bot_streams SET walked = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
+		_, err := db.Exec(ctx, tx, `UPDATE bot_streams SET backfilled = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
 		return true, fault.Wrap(err, "note which guilds know of stream", id)
 	}
 	return s.finishPass(ctx, tx, at)
@@ -165,17 +165,17 @@ func continueBackfill(ctx context.Context, tx *db.Tx, at *time.Time, id string) 
 
 // finishPass is the step after a backfill has visited every guild.
 func (s backfill) finishPass(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
-	if s.Settled {
+	if s.InSync {
 		_, err := db.Exec(ctx, tx, `
 			UPDATE bot_streams
-			SET walked = NULL, complete_since = coalesce(complete_since, $2, now())
+			SET backfilled = NULL, complete_since = coalesce(complete_since, $2, now())
 			WHERE id = $1`, s.ID, at)
 		return false, fault.Wrap(err, "note that all guilds know of stream", s.ID)
 	}
 	if all, err := lockStreams(ctx, tx); err != nil || !all {
 		return false, err
 	}
-	_, err = db.Exec(ctx, tx, `UPDATE bot_streams SET walked = '', settled = true WHERE id = $1`, s.ID)
+	_, err = db.Exec(ctx, tx, `UPDATE bot_streams SET backfilled = '', in_sync = true WHERE id = $1`, s.ID)
 	return true, fault.Wrap(err, "begin the second walk of stream", s.ID)
 }
 

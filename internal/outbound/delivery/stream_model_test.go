@@ -64,7 +64,7 @@ type streamCommand struct {
 
 func (m *streamTest) start() {
 	m.stream, m.events, m.echo, m.echoed, m.asked, m.told = db.NewID(), []string{event.CaseCreated}, false, false, m.now, nil
-	m.exec(`INSERT INTO bot_streams (id, name, events, echo, walked, created_at) VALUES ($1, 'mirror', $2, false, '', $3)`,
+	m.exec(`INSERT INTO bot_streams (id, name, events, echo, backfilled, created_at) VALUES ($1, 'mirror', $2, false, '', $3)`,
 		m.stream, db.Array(m.events), m.now)
 }
 
@@ -172,7 +172,7 @@ func (m *streamTest) change(n *node) *streamCommand {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `
 				UPDATE bot_streams
-				SET events = $2, echo = $3, walked = '', settled = false, complete_since = CASE WHEN $4 THEN complete_since END
+				SET events = $2, echo = $3, backfilled = '', in_sync = false, complete_since = CASE WHEN $4 THEN complete_since END
 				WHERE id = $1`, m.stream, db.Array(events), echo, narrows)
 			return err
 		})

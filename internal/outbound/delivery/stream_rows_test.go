@@ -265,13 +265,13 @@ func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 			return noteFetch(ctx, tx, stream{ID: "m", Now: time.Now(), Overdue: true}, "caller")
 		}, []string{"stream m"}},
 		{"nothing to tell", "", tell, nil},
-		{"tell of what one listens to", `UPDATE bot_streams SET walked = '', events = '{case.updated}' WHERE id = 'm'`, tell, []string{
+		{"tell of what one listens to", `UPDATE bot_streams SET backfilled = '', events = '{case.updated}' WHERE id = 'm'`, tell, []string{
 			"stream m", "m in A", "m in B", "+m in of the future",
 		}},
-		{"tell of two", `UPDATE bot_streams SET walked = '', events = ARRAY['case.updated', id] WHERE id IN ('m', 'o')`, tell, []string{
+		{"tell of two", `UPDATE bot_streams SET backfilled = '', events = ARRAY['case.updated', id] WHERE id IN ('m', 'o')`, tell, []string{
 			"stream m", "stream o", "m in A", "m in B", "o in A", "o in B", "+m in of the future", "+o in of the future",
 		}},
-		{"tell of one that is told of", `UPDATE bot_streams SET walked = '' WHERE id = 'o'`, func(ctx context.Context, tx *db.Tx) error {
+		{"tell of one that is told of", `UPDATE bot_streams SET backfilled = '' WHERE id = 'o'`, func(ctx context.Context, tx *db.Tx) error {
 			_, err := continueBackfill(ctx, tx, nil, "m")
 			return err
 		}, nil},
@@ -280,7 +280,7 @@ func TestAChangeOfAStreamIsOfNoOther(t *testing.T) {
 			DELETE FROM stream_listeners`, func(ctx context.Context, tx *db.Tx) error {
 			return SubscribeNew(ctx, tx, []string{"4194304"})
 		}, []string{"+m in A", "+o in A"}},
-		{"tell of what is known", `UPDATE bot_streams SET walked = '' WHERE id = 'm'`, tell, []string{"stream m", "+m in of the future"}},
+		{"tell of what is known", `UPDATE bot_streams SET backfilled = '' WHERE id = 'm'`, tell, []string{"stream m", "+m in of the future"}},
 	} {
 		w.again()
 		w.exec(`DELETE FROM guilds`)

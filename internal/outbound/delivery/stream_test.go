@@ -20,7 +20,7 @@ import (
 func (w *deliveryDB) addStream(unfetched time.Duration) string {
 	w.t.Helper()
 	id := db.NewID()
-	w.exec(`INSERT INTO bot_streams (id, name, events, echo, walked, created_at)
+	w.exec(`INSERT INTO bot_streams (id, name, events, echo, backfilled, created_at)
 		VALUES ($1, 'mirror', $2, false, '', now() - $3 * interval '1 second')`,
 		id, db.Array([]string{event.CaseCreated}), unfetched.Seconds())
 	return id
@@ -37,11 +37,11 @@ func TestAFetchIsNotedBesideWhatWorksOnItsStream(t *testing.T) {
 		fails     error // error of the unit of work
 		refused   bool  // the fetch finds no stream
 	}{
-		"a walk":            {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, nil, false},
-		"a walk that dies":  {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, dies, false},
-		"an end that dies":  {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, dies, false},
-		"an end":            {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, nil, true},
-		"a fetch that dies": {`UPDATE bot_streams SET fetched_at = now(), fetched_by = 'x' WHERE id = $1`, dies, false},
+		"a backfill":           {`UPDATE bot_streams SET backfilled = 'x' WHERE id = $1`, nil, false},
+		"a backfill that dies": {`UPDATE bot_streams SET backfilled = 'x' WHERE id = $1`, dies, false},
+		"an end that dies":     {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, dies, false},
+		"an end":               {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, nil, true},
+		"a fetch that dies":    {`UPDATE bot_streams SET fetched_at = now(), fetched_by = 'x' WHERE id = $1`, dies, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

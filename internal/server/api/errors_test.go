@@ -281,7 +281,7 @@ func TestASpanTellsOfItsRequest(t *testing.T) {
 		rs.Context, rs.id, rs.refusal = stated(ctx).Context, "id", fault.New(fault.Internal, "the_code", "It failed.")
 		rs.Response().Status = c.status
 		span := tracing.Child(ctx, "request")
-		tell(span, &rs)
+		setAttributes(span, &rs)
 		span.End()
 		c.want["http.request.method"], c.want["guildhall.request_id"] = http.MethodGet, "id"
 		c.want["http.response.status_code"] = strconv.Itoa(c.status)

@@ -15,14 +15,14 @@ func traceRequest(t *tracing.Tracer) middleware {
 			rs.SetRequest(req.WithContext(ctx))
 			rs.trace = span.TraceID()
 			err := next(rs)
-			tell(span, rs)
+			setAttributes(span, rs)
 			return err
 		}
 	}
 }
 
-// tell sets the span's attributes from the request.
-func tell(span tracing.Span, rs *reqState) {
+// setAttributes describes the request in the span's attributes.
+func setAttributes(span tracing.Span, rs *reqState) {
 	span.Set("http.request.method", method(rs))
 	span.Set("http.route", rs.Path())
 	span.SetInt("http.response.status_code", rs.status())

@@ -18,7 +18,7 @@ const newest = 10
 // memberView is a member with what the guild keeps of the member.
 type memberView struct {
 	ID        string
-	Member    *members.Member // nil: nobody has told of the member
+	Member    *members.Member // nil: no record of the member was ever written
 	Wallet    economy.Wallet
 	Rank      *leaderboard.Place // nil: not on the leaderboard
 	Level     levelling.Record

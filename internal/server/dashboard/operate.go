@@ -111,14 +111,14 @@ func end(ctx context.Context, d db.Doer, action, statement string, args ...any) 
 			return fault.Wrap(err, "end sessions")
 		}
 		n = len(rows)
-		return toldOf(ctx, tx, action, rows...)
+		return auditSessions(ctx, tx, action, rows...)
 	})
 	return n, err
 }
 
-// toldOf records what happened to sessions in the audit log, one row for each guild that a session
+// auditSessions records what happened to sessions in the audit log, one row for each guild that a session
 // may open.
-func toldOf(ctx context.Context, tx *db.Tx, action string, rows ...endedSession) error {
+func auditSessions(ctx context.Context, tx *db.Tx, action string, rows ...endedSession) error {
 	changes := map[string]audit.Change{}
 	count := map[string]int{}
 	for _, r := range rows {

@@ -120,7 +120,7 @@ func actorsOf[R any](c *call, list []R, origin func(R) (token, key *string)) ([]
 	return page.Each(ids, func(id string) actorView { return found[id] }), nil
 }
 
-// change is one change of a record, as its trace tells of it.
+// change is one change of a record, as its trace shows it.
 type change struct {
 	At     time.Time
 	What   string
@@ -138,7 +138,7 @@ func withLast(changes []change, at time.Time) []change {
 	return append(changes, change{At: at, What: "last changed"})
 }
 
-// traceView is the trace of a record: its changes, and the events that told of them.
+// traceView is the trace of a record: its changes, and the events that were emitted for them.
 type traceView struct {
 	people
 	Changes []change
@@ -158,7 +158,7 @@ func (t traceView) Delivery(o webhooks.Outcome) string {
 	return t.call.path("webhooks", o.EndpointID, "deliveries", o.DeliveryID)
 }
 
-// trace adds to each change of a record the events that told of it. family is what the types
+// trace adds to each change of a record the events that were emitted for it. family is what the types
 // of those events begin with.
 func (c *call) trace(p people, family, id string, changes []change) (traceView, error) {
 	instants := make([]time.Time, len(changes))

@@ -212,7 +212,7 @@ func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, e
 		if err != nil {
 			return err
 		}
-		return toldOf(audit.With(ctx, l.actor(p)), tx, audit.SignedIn, endedSession{l.id, data})
+		return auditSessions(audit.With(ctx, l.actor(p)), tx, audit.SignedIn, endedSession{l.id, data})
 	})
 }
 

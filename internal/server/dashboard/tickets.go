@@ -192,7 +192,7 @@ func (c *call) noteReading(t tickets.Ticket) error {
 	})
 }
 
-// ticketChanges are the changes of a ticket that its row tells of.
+// ticketChanges are the changes of a ticket that follow from the columns of its row.
 func ticketChanges(t tickets.Ticket) []change {
 	changes := []change{{At: t.CreatedAt.Time, What: "opened", Author: t.OpenerID}}
 	if t.ClosedAt != nil {

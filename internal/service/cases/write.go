@@ -93,15 +93,15 @@ var storing = `
 
 // emit records the events of cases that records have created or changed.
 func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	told := make(map[string][]event.Change)
+	changes := make(map[string][]event.Change)
 	for _, r := range rows {
 		if r.Was == nil {
-			told[event.CaseCreated] = append(told[event.CaseCreated], event.Change{At: r.At.Time, Data: show(r.Is)})
+			changes[event.CaseCreated] = append(changes[event.CaseCreated], event.Change{At: r.At.Time, Data: show(r.Is)})
 		} else {
-			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is), r.Text("author_id"))})
+			changes[event.CaseUpdated] = append(changes[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, members.Changed(r.Was, &r.Is), r.Text("author_id"))})
 		}
 	}
-	return event.RecordTypes(ctx, tx, event.From(c.By), told)
+	return event.RecordTypes(ctx, tx, event.From(c.By), changes)
 }
 
 // changeColumns are the members of a changeInput.

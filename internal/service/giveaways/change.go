@@ -54,8 +54,8 @@ func (*Service) UpdateGiveaway(ctx context.Context, r gen.UpdateGiveawayRequestO
 	if is, err = edit(ctx, tx, is); err != nil {
 		return nil, err
 	}
-	told := showChange(is, changed, r.Body.AuthorID)
-	if err := event.Record(ctx, tx, event.From(by).On(is.UpdatedAt.Time), event.GiveawayUpdated, told); err != nil {
+	data := showChange(is, changed, r.Body.AuthorID)
+	if err := event.Record(ctx, tx, event.From(by).On(is.UpdatedAt.Time), event.GiveawayUpdated, data); err != nil {
 		return nil, err
 	}
 	return gen.UpdateGiveaway200JSONResponse{Data: show(is)}, nil
@@ -99,8 +99,8 @@ func (*Service) CancelGiveaway(ctx context.Context, r gen.CancelGiveawayRequestO
 	if err := withdraw(ctx, tx, g); err != nil {
 		return nil, err
 	}
-	told := gen.GiveawayCancellation{Giveaway: show(g), Reason: body.Reason, AuthorID: body.AuthorID}
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayCancelled, told); err != nil {
+	data := gen.GiveawayCancellation{Giveaway: show(g), Reason: body.Reason, AuthorID: body.AuthorID}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayCancelled, data); err != nil {
 		return nil, err
 	}
 	return gen.CancelGiveaway200JSONResponse{Data: show(g)}, nil

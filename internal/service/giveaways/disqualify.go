@@ -85,8 +85,8 @@ func (*Service) DisqualifyFromGiveaway(ctx context.Context, r gen.DisqualifyFrom
 	if g, err = db.Get[row](ctx, tx, dropEntries, g.GuildID, g.ID); err != nil {
 		return nil, fault.Wrap(err, "take entries from giveaway", r.ID, "in guild", by.GuildID)
 	}
-	told := showChange(g, []string{"disqualified"}, r.Body.AuthorID)
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayUpdated, told); err != nil {
+	data := showChange(g, []string{"disqualified"}, r.Body.AuthorID)
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayUpdated, data); err != nil {
 		return nil, err
 	}
 	return gen.DisqualifyFromGiveaway200JSONResponse{Data: show(g)}, nil

@@ -113,7 +113,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 		TokenID:     o.tokenID,
 		Reason:      o.reason,
 	}
-	g, err = settle(ctx, tx, g, r, winners)
+	g, err = storeDraw(ctx, tx, g, r, winners)
 	return g, r, err
 }
 

@@ -116,7 +116,7 @@ func edited(ctx context.Context, tx *db.Tx, g row, problem *string) error {
 }
 
 // noteProblem stores what is wrong with the message of a giveaway that tx has locked, or that
-// nothing is. A change is told.
+// nothing is. A change emits giveaway.updated.
 func noteProblem(ctx context.Context, tx *db.Tx, g row, problem *string) error {
 	if transfer.Same(g.PostProblem, problem) {
 		return nil

@@ -20,8 +20,8 @@ const maxWait = 24 * time.Hour
 // longer than a call of the platform.
 const lease = time.Minute
 
-// errUnsettled says that it is not known yet whether the giveaway's message was posted.
-var errUnsettled = errors.New("it is not known yet whether the giveaway's message was posted")
+// errPostUnknown says that it is not known yet whether the giveaway's message was posted.
+var errPostUnknown = errors.New("it is not known yet whether the giveaway's message was posted")
 
 // Gather reads the reactions to the message of a giveaway that is being drawn, and freezes its
 // entries. Every member whose reaction exists when it is read gets an entry, in whichever way the
@@ -181,14 +181,14 @@ func leaseOf(state string) time.Duration {
 // endUnposted ends the reading for a giveaway without a message: nobody can have reacted. If the
 // message may have been posted, it waits.
 func endUnposted(ctx context.Context, d db.Doer, g row) error {
-	settled, lost := true, false
+	known, lost := true, false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
 		if err != nil || current.Pot != gathering || current.MessageID != nil {
 			return err // just posted: the next attempt reads its reactions
 		}
 		if current.PostID != nil {
-			if settled, lost, err = withdrawMessage(ctx, tx, current); err != nil || !settled {
+			if known, lost, err = withdrawMessage(ctx, tx, current); err != nil || !known {
 				return err
 			}
 		}
@@ -198,16 +198,16 @@ func endUnposted(ctx context.Context, d db.Doer, g row) error {
 		}
 		return freeze(ctx, tx, current, problem)
 	})
-	if err == nil && !settled {
-		return missed(ctx, d, g, errUnsettled)
+	if err == nil && !known {
+		return missed(ctx, d, g, errPostUnknown)
 	}
 	return err
 }
 
-// withdrawMessage withdraws the message of a giveaway that has none yet. settled is false while the
+// withdrawMessage withdraws the message of a giveaway that has none yet. known is false while the
 // message may have been posted. lost says that it was posted and deleted before its reactions could
 // be read.
-func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
+func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (known, lost bool, err error) {
 	if _, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID); err != nil {
 		return false, false, err
 	}

@@ -331,9 +331,9 @@ func pastWinners(ctx context.Context, q db.Querier, g row) ([]string, error) {
 	return append(replaced, g.Winners...), fault.Wrap(err, "read who was replaced in giveaway", g.ID, "in guild", g.GuildID)
 }
 
-// settle stores the record of a draw and the resulting winners of a giveaway that tx has locked.
+// storeDraw stores the record of a draw and the resulting winners of a giveaway that tx has locked.
 // Both rows get the same instant.
-func settle(ctx context.Context, tx *db.Tx, g row, r record, winners []string) (row, error) {
+func storeDraw(ctx context.Context, tx *db.Tx, g row, r record, winners []string) (row, error) {
 	ended, err := db.Get[row](ctx, tx, `
 		WITH instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at

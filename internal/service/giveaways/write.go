@@ -278,7 +278,7 @@ func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 	if err != nil {
 		return fault.Wrap(err, "read giveaways of guild", c.By.GuildID)
 	}
-	told := make(map[string][]event.Change)
+	changes := make(map[string][]event.Change)
 	for _, r := range rows {
 		// The counters include the entries of the same call by now.
 		g, list := *stored[r.Is.ID], steps(r)
@@ -290,8 +290,8 @@ func emit(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 			case event.GiveawayCancelled:
 				e.Data = gen.GiveawayCancellation{Giveaway: show(g)}
 			}
-			told[s.typ] = append(told[s.typ], e)
+			changes[s.typ] = append(changes[s.typ], e)
 		}
 	}
-	return event.RecordTypes(ctx, tx, event.From(c.By), told)
+	return event.RecordTypes(ctx, tx, event.From(c.By), changes)
 }

@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// The state of a giveaway that records create or change fits its draw: by source, status, and
-// whether a bot or an import has sent it.
+// A giveaway that records create or change gets a state that agrees with its draw. The table has a
+// row for each source of the giveaway, each status, and for the bot's records and imports.
 func TestGiveawaysOfRecordsStandWhereTheirDrawGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)

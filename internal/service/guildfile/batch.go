@@ -260,7 +260,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 			return err
 		}
 	}
-	if err := b.tell(ctx); err != nil {
+	if err := b.audit(ctx); err != nil {
 		return err
 	}
 	if err := b.date(ctx); err != nil {
@@ -277,8 +277,8 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	return fault.Wrap(err, "import: look at what came in")
 }
 
-// tell adds a row about the import to the audit log of each guild.
-func (b *batch) tell(ctx context.Context) error {
+// audit adds a row about the import to the audit log of each guild.
+func (b *batch) audit(ctx context.Context) error {
 	maps.DeleteFunc(b.brought, func(_ string, records int64) bool { return records == 0 })
 	for some := range slices.Chunk(sorted(b.brought), 1000) {
 		var changes []audit.Change

@@ -72,7 +72,7 @@ const (
 func NewFacts(d *db.DB, platform AboutGuilds, curve Curve, log *slog.Logger, metrics prometheus.Registerer) *Facts {
 	f := &Facts{DB: d, Chat: platform, Curve: curve, Log: log, asked: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "guildhall_guild_facts_total",
-		Help: "Guilds of which the platform was asked what they are, by outcome: changed, unchanged, dropped (a bot told meanwhile), refused, failed.",
+		Help: "Guilds of which the platform was asked what they are, by outcome: changed, unchanged, dropped (a bot has written them meanwhile), refused, failed.",
 	}, []string{"outcome"})}
 	for _, outcome := range []string{factsChanged, factsUnchanged, factsDropped, factsRefused, factsFailed} {
 		f.asked.WithLabelValues(outcome)
@@ -131,7 +131,7 @@ func (f *Facts) ask(ctx context.Context, guild string) (outcome string, err erro
 		return "", nil // the lease ends by itself
 	}
 	err = f.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		outcome, err = f.settle(ctx, tx, guild, *lease, about, failed)
+		outcome, err = f.finish(ctx, tx, guild, *lease, about, failed)
 		return err
 	})
 	if err != nil {
@@ -195,8 +195,8 @@ func (f *Facts) turn(ctx context.Context) error {
 	}
 }
 
-// settle stores the outcome of asking, if the lease is still held.
-func (f *Facts) settle(ctx context.Context, tx *db.Tx, guild string, lease time.Time, about chat.About, failed error) (outcome string, err error) {
+// finish stores the outcome of asking, if the lease is still held.
+func (f *Facts) finish(ctx context.Context, tx *db.Tx, guild string, lease time.Time, about chat.About, failed error) (outcome string, err error) {
 	mine, err := db.Select[string](ctx, tx, `
 		SELECT id FROM guilds WHERE id = $1 AND facts_due_at = $2 AND removed_at IS NULL FOR NO KEY UPDATE`, guild, lease)
 	if err != nil || len(mine) == 0 {
@@ -294,5 +294,5 @@ func heardOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.
 	}
 	_, err := db.Exec(ctx, tx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1 AND facts_due_at < $3`,
 		c.By.GuildID, c.Now.Add(factsDay+factsLeeway), c.Now.Add(factsDay))
-	return fault.Wrap(err, "note that a bot has told of guild", c.By.GuildID)
+	return fault.Wrap(err, "note that a bot has written guild", c.By.GuildID)
 }

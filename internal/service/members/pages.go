@@ -14,7 +14,7 @@ import (
 // Member is a member as the API shows it.
 type Member = gen.Member
 
-// Present reports whether the member is in the guild, as far as anybody has told.
+// Present reports whether the member is in the guild, according to the records written so far.
 func Present(m *Member) bool { return !hasLeft(m.JoinedAt, m.LeftAt) }
 
 // Find returns a member; nil when nothing is known of the user.

@@ -86,7 +86,7 @@ func risen(was, is *wire.Time, now time.Time, changesState bool) *wire.Time {
 	return &next
 }
 
-// eventOf returns the type of the event that tells of a change. was is zero for a new member.
+// eventOf returns the type of the event to emit for a change. was is zero for a new member.
 func eventOf(was, is *row) string {
 	known := was.UserID != ""
 	switch {

@@ -125,7 +125,7 @@ func show(m row) gen.Member {
 // showChange returns the data of a member's event.
 func showChange(m row, changed []string) gen.MemberChange {
 	if changed == nil {
-		changed = []string{} // a new member of whom nothing but the id was told
+		changed = []string{} // a new member of whom only the id is known
 	}
 	return gen.MemberChange{Member: show(m), Changed: changed}
 }

@@ -150,8 +150,8 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 		if err != nil {
 			return fault.Wrap(err, "ask when a member is forgotten")
 		}
-		told := map[string]string{"user_id": r.UserID}
-		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at), event.MemberForgotten, told)
+		data := map[string]string{"user_id": r.UserID}
+		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at), event.MemberForgotten, data)
 	})
 }
 

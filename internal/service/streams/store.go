@@ -55,7 +55,7 @@ func put(ctx context.Context, tx *db.Tx, name string, events []string, echo bool
 	}
 	is, err := db.Get[row](ctx, tx, `
 		UPDATE bot_streams
-		SET events = $2, echo = $3, walked = '', settled = false, complete_since = CASE WHEN $4 THEN complete_since END
+		SET events = $2, echo = $3, backfilled = '', in_sync = false, complete_since = CASE WHEN $4 THEN complete_since END
 		WHERE id = $1
 		RETURNING `+columns, was.ID, db.Array(events), echo, narrows(was, events, echo))
 	return is, fault.Wrap(err, "change stream", name)
@@ -70,7 +70,7 @@ func begin(ctx context.Context, tx *db.Tx, name string, events []string, echo bo
 		return row{}, fault.New(fault.Refused, "stream_limit_reached", "There can be %d streams beside that of work.", maxStreams)
 	}
 	is, err := db.Get[row](ctx, tx, `
-		INSERT INTO bot_streams (id, name, events, echo, walked)
+		INSERT INTO bot_streams (id, name, events, echo, backfilled)
 		VALUES ($1, $2, $3, $4, '')
 		RETURNING `+columns, db.NewID(), name, db.Array(events), echo)
 	return is, fault.Wrap(err, "begin stream", name)

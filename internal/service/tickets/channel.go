@@ -13,7 +13,7 @@ import (
 )
 
 // Channels is the queue of tickets whose channels have to be updated. After a day of refusals a
-// ticket is given up (see settle), but not because of an outage.
+// ticket is given up (see finish), but not because of an outage.
 var Channels = lanes.Queue{
 	Table: "tickets", At: "channel_try_at", Failures: "channel_tries", Condition: "channel_try_at IS NOT NULL", Since: "channel_due_at",
 }
@@ -73,7 +73,7 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		acting, cancel := context.WithTimeout(ctx, channelTimeout)
 		failed := work.act(acting, d, p)
 		cancel()
-		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
+		again, err := work.finish(context.WithoutCancel(ctx), d, failed)
 		if errors.Is(failed, chat.ErrAsked) {
 			failed = nil // Answered makes the ticket due again
 		}
@@ -179,13 +179,13 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 	})
 }
 
-// settle ends the lease and reports whether there is new work: the ticket was closed or reopened
+// finish ends the lease and reports whether there is new work: the ticket was closed or reopened
 // meanwhile, or the operator's bot has answered. If the channel is gone, the ticket loses it and is
 // not due any more. If the bot has meanwhile assigned another channel, the ticket keeps the new
 // channel and the old due time. Work that the operator's bot was asked for waits for the answer. If
 // the lease was lost, it is unknown in which order this call and the next holder of the lease have
 // called the platform, so the ticket's present state is made due again.
-func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
+func (w *channelWork) finish(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
 	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {
 		gone = f.Code == chat.CodeUnknownChannel

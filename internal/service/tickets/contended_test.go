@@ -24,7 +24,7 @@ func TestChangesOfATicketAndItsMessagesDoNotBlockOneAnother(t *testing.T) {
 	}, 10, 2, func(d db.Doer) error {
 		_, taken := takeChannel(t.Context(), d, "1", "t")
 		lost := channelWork{GuildID: "1", TicketID: "t", LeaseGen: -1}
-		_, settled := lost.settle(t.Context(), d, nil)
+		_, settled := lost.finish(t.Context(), d, nil)
 		return errors.Join(taken, settled)
 	})
 }

@@ -348,7 +348,7 @@ const storingTallies = `
 
 // emitEntries records the events of messages and notes that records have created or changed.
 func emitEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
-	told := make(map[string][]event.Change)
+	changes := make(map[string][]event.Change)
 	for _, r := range rows {
 		if r.Is.Kind != kindMessage && r.Is.Kind != kindNote {
 			continue
@@ -359,9 +359,9 @@ func emitEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 			typ = event.TicketMessageUpdated
 			change.Data = showEntryChange(r.Is, entryMembers.Changed(r.Was, &r.Is, "edited_at", "original_content", "internal"))
 		}
-		told[typ] = append(told[typ], change)
+		changes[typ] = append(changes[typ], change)
 	}
-	return event.RecordTypes(ctx, tx, event.From(c.By), told)
+	return event.RecordTypes(ctx, tx, event.From(c.By), changes)
 }
 
 // mirrored returns the entry of a locked ticket for a message on the platform, or nil.

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Tickets") }
 
-// ticketAPI is a server with a platform.
+// ticketAPI is an API server under test with a simulated chat platform.
 type ticketAPI struct {
 	*apitest.API
 	platform *chattest.Server

@@ -189,7 +189,8 @@ func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (res
 		Because(errors.Join(err, failed))
 }
 
-// errElsewhere is the response to a request whose message another sender finishes.
+// errElsewhere is the response to a request while another request or node is posting the same
+// message.
 var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
 
 // confirm is step 3 for a message that was posted.

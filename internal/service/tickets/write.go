@@ -292,7 +292,7 @@ func emitChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	if err != nil {
 		return fault.Wrap(err, "read tickets of guild", c.By.GuildID)
 	}
-	told := make(map[string][]event.Change)
+	changes := make(map[string][]event.Change)
 	for _, r := range rows {
 		// The counters include the messages of the same call by now.
 		t, list := *stored[r.Is.ID], steps(r)
@@ -302,8 +302,8 @@ func emitChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 			if s.typ == event.TicketUpdated {
 				e.Data = showChange(t, s.changed)
 			}
-			told[s.typ] = append(told[s.typ], e)
+			changes[s.typ] = append(changes[s.typ], e)
 		}
 	}
-	return event.RecordTypes(ctx, tx, event.From(c.By), told)
+	return event.RecordTypes(ctx, tx, event.From(c.By), changes)
 }

@@ -68,7 +68,7 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 // maxPoints is the most points that a row can have.
 const maxPoints = 1<<53 - 1
 
-// mix combines the record's points with the stored ones, as the import was told.
+// mix combines the record's points with the stored ones, as the --balances flag of the import says.
 func (b *batch[R]) mix(how Balances, row *Row[R]) error {
 	was, is := *b.Points(row.Was), b.Points(&row.Is)
 	switch how {

@@ -23,7 +23,7 @@ type Writer[R any] struct {
 
 	// Key returns the row's key within its guild, from the record's members; empty: the row is new.
 	Key func(r *R) string
-	// Note is called for each record before any is written, and tells other kinds, by Knows, what
+	// Note is called for each record before any is written, and lets other kinds look up, by Knows, what
 	// they have to know of the record; may be nil.
 	Note func(c *Call, r *R)
 	// Hold locks the stored rows in the order of their keys and sets Was of each. It sets Err if
@@ -36,7 +36,7 @@ type Writer[R any] struct {
 	// Shown returns what a response shows of a row.
 	Shown func(r *R) Shown
 	// Points returns the leaderboard points of a row. A stored row's points change only with
-	// if_updated_at, or as an import was told. nil: the kind has no points.
+	// if_updated_at, or by the --balances flag of an import. nil: the kind has no points.
 	Points func(r *R) *int64
 
 	// Counted says how rows get numbers; nil: they have none.
@@ -77,7 +77,7 @@ type Call struct {
 	// Stood holds what earlier batches of the file have named; nil outside an import.
 	Stood *Stood
 
-	// Noted holds what the records of one kind have told other kinds.
+	// Noted holds what the records of one kind have noted for other kinds.
 	Noted map[Ref]bool
 
 	// Touched is when records of one kind have last changed rows of another kind.
@@ -105,7 +105,7 @@ func (c *Call) Knows(r Ref) {
 // Balances says what an import does with the points of stored rows.
 type Balances string
 
-// The choices for an import.
+// The values of --balances.
 const (
 	Keep   Balances = "keep"
 	Set    Balances = "set"

@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// Emitted is an event that told of a change of a record, with what became of it.
+// Emitted is an event that was emitted for a change of a record, with the state of its deliveries.
 type Emitted struct {
 	ID         string    `db:"event_id"`
 	Type       string    `db:"event_type"`
@@ -68,7 +68,7 @@ func or(s *string) string {
 	return *s
 }
 
-// Trace returns the events that told of the changes of a record at some instants, in the order
+// Trace returns the events that were emitted for the changes of a record at some instants, in the order
 // of the changes. family is what their types begin with, as in case. for case.created, and id
 // the record's id. An event is kept for 31 days, and only where somebody listened.
 func Trace(ctx context.Context, q db.Querier, guild, family, id string, instants ...time.Time) ([]Emitted, error) {

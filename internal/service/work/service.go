@@ -33,14 +33,14 @@ func (s *Service) AnswerBotWork(ctx context.Context, r gen.AnswerBotWorkRequestO
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.settle(ctx, tx, guild, r.ID, by.ID, a)
+	done, err := s.apply(ctx, tx, guild, r.ID, by.ID, a)
 	if err != nil {
 		return nil, err
 	}
 	return gen.AnswerBotWork200JSONResponse{Data: gen.BotWork{WorkID: done.ID, Result: done.Result, MessageID: done.MessageID}}, nil
 }
 
-func (s *Service) settle(ctx context.Context, tx *db.Tx, guild, id, by string, a chat.Answer) (chat.Answered, error) {
+func (s *Service) apply(ctx context.Context, tx *db.Tx, guild, id, by string, a chat.Answer) (chat.Answered, error) {
 	done, first, err := chat.AnswerWork(ctx, tx, guild, id, by, a)
 	switch {
 	case err != nil || !first:
@@ -59,7 +59,7 @@ func (s *Service) Expire(ctx context.Context, d *db.DB) error {
 
 func (s *Service) expire(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
 	for _, id := range ids {
-		if _, err := s.settle(ctx, tx, guild, id, "", chat.Answer{Refused: chat.Unanswered}); err != nil {
+		if _, err := s.apply(ctx, tx, guild, id, "", chat.Answer{Refused: chat.Unanswered}); err != nil {
 			return 0, err
 		}
 	}

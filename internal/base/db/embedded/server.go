@@ -97,7 +97,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.From != nil {
 		s.password = cfg.From.Of.password
 	}
-	if err := s.settle(ctx, cfg, run); err != nil {
+	if err := s.chooseFolder(ctx, cfg, run); err != nil {
 		return nil, fault.Wrap(err, "prepare the database folder")
 	}
 	if err := s.start(ctx, cfg, run); err != nil {
@@ -106,8 +106,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// settle chooses the directory for the data and locks it.
-func (s *Server) settle(ctx context.Context, cfg Config, run *account) (err error) {
+// chooseFolder chooses the directory for the data and locks it.
+func (s *Server) chooseFolder(ctx context.Context, cfg Config, run *account) (err error) {
 	if s.temporary {
 		above := temporaryFolder(run)
 		if cfg.Memory && roomInMemory() {
