@@ -4,7 +4,6 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/base/testutil/browsertest"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -45,18 +43,13 @@ type reference struct {
 
 func openReference(t *testing.T, api *apitest.API) reference {
 	t.Helper()
-	program, err := testutil.Chromium()
+	ctx, stop, err := browsertest.Open(context.Background(), chromedp.WindowSize(1280, 1600),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 1600),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
 	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(alloc)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 4*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	t.Cleanup(cancel)
 	r := reference{t: t, ctx: ctx}
 	r.page = strings.TrimSuffix(api.URL, "/api/v1") + "/docs"
@@ -140,28 +133,15 @@ func TestTheReferenceInABrowser(t *testing.T) {
 // on a phone.
 func TestTheReferenceIsAccessibleInABrowser(t *testing.T) {
 	t.Parallel()
-	axe, err := os.ReadFile("../dashboard/testdata/axe/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := openReference(t, apitest.New(t))
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 360} {
-			r.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			}), command(emulation.SetDeviceMetricsOverride,
-				emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 1200, DeviceScaleFactor: 1, Mobile: width < 640}))
+			r.do(browsertest.Scheme(scheme), browsertest.Size(width, 1200))
 			r.opens()
 			for _, operation := range []string{"adjustBalance", "listCases"} {
 				r.shows(operation)
-				r.do(chromedp.Evaluate[chromedp.Void](string(axe) + "; undefined"))
-				r.do(chromedp.Evaluate[chromedp.Void](`window.judged = undefined; axe.run(document, {resultTypes: ['violations'], runOnly:
-					["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => { window.judged = JSON.stringify(
-					r.violations.map(v => [v.id, ...v.nodes.slice(0, 3).map(n => n.html + ' ' + n.any.map(c => c.message))])) }); undefined`))
-				r.waits(`window.judged`)
-				var found [][]string
-				if err := json.Unmarshal([]byte(evaluate[string](r, `window.judged`)), &found); err != nil || len(found) > 0 {
-					t.Errorf("%s in %s, %d pixels wide: %v %q", operation, scheme, width, err, found)
+				if problems, err := browsertest.Problems(r.ctx, browsertest.AllRules); err != nil || len(problems) > 0 {
+					t.Errorf("%s in %s, %d pixels wide: %v %q", operation, scheme, width, err, problems)
 				}
 				if wide := evaluate[int64](r, `document.documentElement.scrollWidth`); wide > width {
 					t.Errorf("%s in %s is %d pixels wide of %d", operation, scheme, wide, width)
@@ -169,14 +149,6 @@ func TestTheReferenceIsAccessibleInABrowser(t *testing.T) {
 			}
 		}
 	}
-}
-
-// command is an action that sends one command of the protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, c, params)
-		return err
-	})
 }
 
 // A person tries a write out in the reference, twice in a row, and then another

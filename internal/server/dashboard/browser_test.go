@@ -4,7 +4,6 @@ package dashboard_test
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,24 +23,18 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/base/testutil/browsertest"
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
 // screens is the folder for screenshots, taken if GUILDHALL_TEST_SCREENS is set.
 const screens = "../../../build/screens"
 
-// axe checks the accessibility of a page. The program is part of this repository, so that the
-// checks always run.
-//
-//go:embed testdata/axe/axe.min.js
-var axe string
-
 // tab is a tab of a real browser with its own profile.
 type tab struct {
 	t          *testing.T
 	s          *site
 	ctx        context.Context
-	begun      bool
 	font       testutil.Font
 	others     []*tab // tabs of browsers with other fonts, opened after the first check of a page
 	mu         sync.Mutex
@@ -56,22 +49,17 @@ func newTab(t *testing.T, s *site, scripts bool) *tab {
 
 func newTabIn(t *testing.T, s *site, scripts bool, font testutil.Font) *tab {
 	t.Helper()
-	program, err := testutil.Chromium()
-	must(t, err)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("ignore-certificate-errors", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
+	var options []chromedp.ExecAllocatorOption
 	if font.Config != "" {
 		options = append(options, chromedp.Env("FONTCONFIG_FILE="+font.Config))
 	}
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, stop, err := browsertest.Open(context.Background(), options...)
+	must(t, err)
 	t.Cleanup(stop)
-	b := &tab{t: t, s: s, font: font}
-	ctx, cancel := chromedp.NewContext(alloc, chromedp.WithListener(b.listen))
-	t.Cleanup(cancel)
-	b.ctx = ctx
-	b.run(command(log.Enable, cdp.Empty{}),
-		command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
+	b := &tab{t: t, s: s, font: font, ctx: ctx}
+	must(t, chromedp.Listen(ctx, b.listen))
+	b.run(browsertest.Command(log.Enable, cdp.Empty{}))
+	b.scripts(scripts)
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -96,14 +84,6 @@ func (b *tab) listen(ev any) {
 	}
 }
 
-// command returns an action that sends one command of the browser's protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, c, params)
-		return err
-	})
-}
-
 func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if _, err := ask(b, chromedp.Steps(actions...)); err != nil {
@@ -112,15 +92,10 @@ func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// ask runs an action, with a timeout of a minute once the browser is running.
+// ask runs an action, with a timeout of a minute.
 func ask[T any](b *tab, a chromedp.Action[T]) (T, error) {
-	ctx := b.ctx
-	if b.begun {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-	}
-	b.begun = true
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
 	return chromedp.Run(ctx, a)
 }
 
@@ -133,11 +108,6 @@ func get[T any](b *tab, a chromedp.Action[T]) T {
 		b.t.Fatalf("at %s: %v", where, err)
 	}
 	return v
-}
-
-func size(width int64) chromedp.Action[chromedp.Void] {
-	return command(emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 640})
 }
 
 func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL + path)) }
@@ -165,16 +135,14 @@ func (b *tab) look(name string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 360} {
-			b.run(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}, // no animations of colours
-			}}), size(width))
+			b.run(browsertest.Scheme(scheme), browsertest.Size(width, 800))
 			b.measure(name, width)
 			if os.Getenv("GUILDHALL_TEST_SCREENS") != "" {
 				must(b.t, os.MkdirAll(screens, 0o755))
 				png := get(b, chromedp.FullScreenshot(100))
 				must(b.t, os.WriteFile(filepath.Join(screens, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), png, 0o644))
 			}
-			b.judge(fmt.Sprintf("%s, %s, %d pixels", name, scheme, width))
+			b.axe(fmt.Sprintf("%s, %s, %d pixels", name, scheme, width), browsertest.AllRules)
 		}
 	}
 	b.lookInOtherFonts(name)
@@ -195,37 +163,14 @@ func (b *tab) measure(name string, width int64) {
 	}
 }
 
-// judgement is the result of axe for a page.
-type judgement struct {
-	Passes     int
-	Violations []string
-}
-
-// judge checks the page with all rules of axe.
-func (b *tab) judge(what string) {
+// axe checks the page with rules of axe, and reports each problem as an error of the test.
+func (b *tab) axe(what string, rules browsertest.Rules) {
 	b.t.Helper()
-	passes := b.axe(what, `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`)
-	if passes < 10 {
-		b.t.Errorf("%s: axe has looked at next to nothing: only %d of its rules have passed", what, passes)
+	problems, err := browsertest.Problems(b.ctx, rules)
+	must(b.t, err)
+	for _, problem := range problems {
+		b.t.Errorf("%s in %s: %s", what, b.font.Name, problem)
 	}
-}
-
-// axe checks the page with the rules in runOnly, reports each violation as an error of the test,
-// and returns how many rules have passed.
-func (b *tab) axe(what, runOnly string) int {
-	b.t.Helper()
-	if !get(b, chromedp.Evaluate[bool](`"axe" in window`)) { // axe was not loaded yet; otherwise the page is the same in another size
-		b.run(chromedp.Evaluate[chromedp.Void](axe + ";undefined"))
-	}
-	said := get(b, chromedp.Evaluate[judgement](`
-		axe.run(document, {runOnly: `+runOnly+`}).then(r => ({
-			Passes: r.passes.length,
-			Violations: r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")),
-		}))`, chromedp.EvalAwaitPromise))
-	for _, v := range said.Violations {
-		b.t.Errorf("%s in %s: %s", what, b.font.Name, v)
-	}
-	return said.Passes
 }
 
 // filled adds old data to the guild: requests, refusals and hostile names.
@@ -314,7 +259,7 @@ func TestTokenInABrowser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t)
 			b := newTab(t, l.site, way.scripts)
-			b.run(size(way.width))
+			b.run(browsertest.Size(way.width, 800))
 			b.signIn("manager")
 			b.open(page(guildID, "tokens", "new"))
 			b.run(chromedp.SendKeys(chromedp.CSS("#name"), "payday"), chromedp.Click(chromedp.CSS(`input[value="economy:read"]`)),
@@ -364,16 +309,18 @@ func TestTokenInABrowser(t *testing.T) {
 	}
 }
 
+// scripts lets the scripts of pages run, or not.
+func (b *tab) scripts(run bool) {
+	b.t.Helper()
+	b.run(browsertest.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !run}))
+}
+
 // plain evaluates a script on a page whose own scripts are disabled.
 func (b *tab) plain(script string) string {
 	b.t.Helper()
-	off := func(value bool) chromedp.Action[chromedp.Void] {
-		return command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: value})
-	}
-	b.run(off(false))
-	found := get(b, chromedp.Evaluate[string](script))
-	b.run(off(true))
-	return found
+	b.scripts(true)
+	defer b.scripts(false)
+	return get(b, chromedp.Evaluate[string](script))
 }
 
 // tabTo presses the Tab key until the element has the focus.
@@ -392,7 +339,7 @@ func (b *tab) tabTo(id string) {
 func (b *tab) copied(element string) string {
 	b.t.Helper()
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
-		b.run(command(cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{
+		b.run(browsertest.Command(cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{
 			Permission: &cdpbrowser.PermissionDescriptor{Name: name}, Setting: cdpbrowser.PermissionSettingGranted, Origin: b.s.URL,
 		}))
 	}

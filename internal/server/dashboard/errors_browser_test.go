@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/access/auth"
@@ -111,9 +110,9 @@ func TestBotAndPullPagesInABrowser(t *testing.T) {
 		} {
 			b.open(path)
 			// Axe needs scripts; the scripts of a page that is already loaded do not run any more.
-			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: false}))
+			b.scripts(true)
 			b.look("some-" + shown + name)
-			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
+			b.scripts(scripts)
 		}
 	}
 }

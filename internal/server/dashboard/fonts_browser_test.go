@@ -11,11 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/base/testutil/browsertest"
 )
-
-// targetSize is the accessibility rule that depends on the font: links and buttons must be 24
-// pixels high and wide, or that far apart.
-const targetSize = `{type: "rule", values: ["target-size"]}`
 
 // tall is a font whose letters are nearly 24 pixels high, and so come closer to the link below than
 // with any installed font: only the style sheet can keep the distance.
@@ -47,15 +44,15 @@ func (b *tab) lookInOtherFonts(name string) {
 	for _, other := range b.others {
 		other.show(html)
 		for _, width := range []int64{1280, 360} {
-			other.run(size(width))
+			other.run(browsertest.Size(width, 800))
 			other.measure(name, width)
-			other.axe(fmt.Sprintf("%s, %d pixels", name, width), targetSize)
+			other.axe(fmt.Sprintf("%s, %d pixels", name, width), browsertest.TargetSize)
 		}
 	}
 	b.run(chromedp.Evaluate[chromedp.Void](tall, chromedp.EvalAwaitPromise))
 	for _, width := range []int64{1280, 360} {
-		b.run(size(width))
-		b.axe(fmt.Sprintf("%s, %d pixels, tall letters", name, width), targetSize)
+		b.run(browsertest.Size(width, 800))
+		b.axe(fmt.Sprintf("%s, %d pixels, tall letters", name, width), browsertest.TargetSize)
 	}
 	b.run(chromedp.Evaluate[chromedp.Void](`document.adoptedStyleSheets = []; undefined`))
 }

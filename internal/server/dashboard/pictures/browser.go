@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/testutil"
+	"guildhall/internal/base/testutil/browsertest"
 )
 
 // browser is a tab of a real browser.
@@ -25,15 +23,11 @@ type browser struct {
 }
 
 func newBrowser(ctx context.Context, d *dev) (*browser, error) {
-	program, err := testutil.Chromium()
+	tab, stop, err := browsertest.Open(ctx, chromedp.Flag("hide-scrollbars", true))
 	if err != nil {
 		return nil, err
 	}
-	alloc, stop := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("hide-scrollbars", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
-	tab, cancel := chromedp.NewContext(alloc)
-	b := &browser{d, tab, func() { cancel(); stop() }}
+	b := &browser{d, tab, stop}
 	_, err = chromedp.Run(b.ctx, chromedp.Navigate("about:blank")) // the browser lives as long as this context
 	return b, err
 }
@@ -43,14 +37,6 @@ func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) error {
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Steps(actions...))
 	return err
-}
-
-// command is an action that sends one command of the protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, c, params)
-		return err
-	})
 }
 
 // press clicks on one thing and waits for another.
@@ -137,11 +123,7 @@ func (b *browser) rest() error {
 func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) error {
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 360} {
-			err := b.run(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-			}}), command(emulation.SetDeviceMetricsOverride,
-				emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 640}))
-			if err != nil {
+			if err := b.run(browsertest.Scheme(scheme), browsertest.Size(width, 800)); err != nil {
 				return err
 			}
 			if err := b.run(before...); err != nil {
