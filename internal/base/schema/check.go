@@ -178,7 +178,8 @@ func phrase(e *openapi3.SchemaError) string {
 	case "minLength":
 		return "must have at least " + several(s.MinLength, "character")
 	case "maxLength":
-		if s.Pattern == snowflakes || s.Pattern == lookups { // a mention is longer than an id may be
+		switch s.Pattern { // a mention is longer than an id may be
+		case snowflakes, lookups, days, names:
 			return patternPhrase(s.Pattern)
 		}
 		return "must have at most " + several(*s.MaxLength, "character")
@@ -239,6 +240,12 @@ const snowflakes = `^[1-9][0-9]{0,19}$`
 // lookups is the pattern of a list's query parameter metadata.
 const lookups = `^[a-z0-9_.-]{1,40}:[^\x00]{0,500}$`
 
+// days is the pattern of a date without a time.
+const days = `^2[0-9]{3}-[0-9]{2}-[0-9]{2}$`
+
+// names is the pattern of a stream's name.
+const names = `^[a-z0-9-]{1,32}$`
+
 // written describes how to write a string that callers often send as a number.
 func written(s *openapi3.Schema) string {
 	switch {
@@ -263,6 +270,14 @@ func patternPhrase(pattern string) string {
 		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
 	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):
 		return "must be printable ASCII, and not only spaces"
+	case pattern == days:
+		return "must be a date, such as 2026-11-23"
+	case pattern == names:
+		return "must have 1 to 32 lower-case letters, digits and -"
+	case pattern == `^[ -~]*$`:
+		return "must be printable ASCII"
+	case pattern == `^[0-9a-fA-F]{64}$`:
+		return "must have 64 hexadecimal digits"
 	case pattern == `^[^\x00]*$`:
 		return "must hold no U+0000"
 	case strings.Contains(pattern, `\x1F`):

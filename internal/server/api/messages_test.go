@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/schema"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -83,6 +86,11 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/members?metadata=a:" + strings.Repeat("x", 501), ``, 400, "the value at most 500 characters"},
 		{"GET /api/v1/cases?metadata=a:" + strings.Repeat("x", 600), ``, 400, "the value at most 500 characters"},
 		{"GET /api/v1/cases?metadata=a:1&metadata=b:2", ``, 400, "query metadata: must be given once"},
+
+		// Lists, dates and names.
+		{"GET /api/v1/members?user_ids=1&user_ids=2", ``, 400, "query user_ids: must be given once, with commas between its values"},
+		{"GET /api/v1/levelling/leaderboard?period=week&at=23.11.2026", ``, 400, "query at: must be a date, such as 2026-11-23"},
+		{"GET /api/v1/levelling/leaderboard?period=week&at=2026-11-23T00:00:00Z", ``, 400, "query at: must be a date, such as 2026-11-23"},
 
 		// Ids and strings.
 		{"POST /api/v1/economy/adjust", `{"user_id":1,"delta":5}`, 400, "body /user_id: must be a string"},
@@ -357,4 +365,41 @@ func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
 	bot.Do(t, "writeRecords", `{"records":[{"record":"reference","reference":"a"}],"tell":null,"on_refusal":null}`).Want(t, 200, "")
 	bot.Do(t, "forgetMember", `{"cases":null}`, apitest.Path("userId", "9")).Want(t, 202, "")
 	bot.Do(t, "removeGuild", `{"after_days":null}`).Want(t, 202, "")
+}
+
+// No message shows a regular expression, whichever pattern of a request a value breaks.
+func TestMessagesDescribePatternsInWords(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, op apitest.Operation) {
+		for _, ref := range op.Spec.Parameters {
+			if ref.Value.In != openapi3.ParameterInHeader { // headers have messages of their own
+				patternsInWords(t, ref.Value.Name, ref.Value.Schema)
+			}
+		}
+		if op.Spec.RequestBody != nil {
+			patternsInWords(t, "body", op.Spec.RequestBody.Value.Content.Get("application/json").Schema)
+		}
+	})
+}
+
+func patternsInWords(t *testing.T, at string, ref *openapi3.SchemaRef) {
+	t.Helper()
+	if s := ref.Value; s.Pattern != "" {
+		for _, wrong := range []string{"é", " ", "A b", "\x01", "1:", strings.Repeat("x", int(s.MinLength)+1)} {
+			for _, p := range schema.Visit(s, wrong) {
+				if strings.Contains(p.Message(), s.Pattern) {
+					t.Errorf("%s: %q %s", at, wrong, p.Message())
+				}
+			}
+		}
+	}
+	for member, is := range ref.Value.Properties {
+		patternsInWords(t, at+"."+member, is)
+	}
+	if ref.Value.Items != nil {
+		patternsInWords(t, at+"[]", ref.Value.Items)
+	}
+	if more := ref.Value.AdditionalProperties.Schema; more != nil {
+		patternsInWords(t, at+".*", more)
+	}
 }

@@ -127,7 +127,11 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 		case !known:
 			found = append(found, op.Names.Unknown(place, name))
 		case len(values) > 1:
-			found = append(found, schema.Problem{Place: place, Text: "must be given once"})
+			once := schema.Problem{Place: place, Text: "must be given once"}
+			if p.Schema.Value.Type.Is(openapi3.TypeArray) {
+				once.Text += ", with commas between its values"
+			}
+			found = append(found, once)
 		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
 			found = append(found, schema.Problem{Place: place, Text: "must be valid UTF-8 without U+0000"})
 		case p.Schema.Value.Type.Is(openapi3.TypeBoolean):
