@@ -175,6 +175,9 @@ func TestTheFirstCallOfABotWorks(t *testing.T) {
 	// localhost may be the IPv4 or the IPv6 address.
 	wantMatch(t, "the list of keys", shell(t, dir, asProgram+"=1 '"+os.Args[0]+"' bot-key list --json"), `(?s)"127\.0\.0\.1",.*"::1"`)
 	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
+	members := one(t, codeOf(t, "docs/bot/README.md", "Members: names, and who is still here"), "sh")
+	wantMatch(t, "a first fill", lastLine(shell(t, dir, append(lines[:1:1], members)...)),
+		`^{"data":\[({"id":"\d+","number":null,"record":"member","result":"created",[^}]*},?){2}\]}$`)
 	lines = lines[:1] // the line with the key
 	for _, b := range codeOf(t, "docs/bot/README.md", "Hear of changes") {
 		lines = append(lines, b.text)

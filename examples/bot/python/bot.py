@@ -1,4 +1,4 @@
-"""A short bot that lives on Guildhall: XP for messages, roles for levels, /balance, /daily, the facts of its servers, and work.
+"""A short bot that lives on Guildhall: XP for messages, roles for levels, /balance, /daily, its servers and their members, and work.
 
 It keeps no database. A change is written to a file before it is sent, and crossed out once it is
 answered; after a kill the open ones are sent again, each under the idempotency key that it had.
@@ -167,13 +167,16 @@ class Bot(discord.Client):
     async def setup_hook(self) -> None:
         self.books = Books()
         self.counted: dict[tuple[int, int], float] = {}
+        self.filling: dict[int, asyncio.Task[None]] = {}  # the tasks that tell of the members, by guild
         await self.books.start()
         await tree.sync()
         self.fetching = watched(self.fetch())
 
     async def fetch(self) -> None:
         await self.wait_until_ready()
-        await asyncio.gather(self.books.work(carry_out), self.books.follow(os.environ.get("BOT_STREAM", "short-bot"), {"xp.level_up": levelled}))
+        await asyncio.gather(self.books.work(carry_out), self.books.follow(os.environ.get("BOT_STREAM", "short-bot"), {
+            "xp.level_up": levelled, "webhook.failing": tell_owner, "webhook.disabled": tell_owner, "token.expiring": tell_owner,
+        }))
 
     async def on_ready(self) -> None:
         for guild in self.guilds:
@@ -181,11 +184,29 @@ class Bot(discord.Client):
         print("ready", flush=True)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
-        facts = {"record": "guild", "name": guild.name, "owner_id": str(guild.owner_id), "member_count": guild.member_count}
-        self.books.add(guild.id, "/records", "", {"records": [facts]})  # a record names its thing and needs no key
+        self.tell_facts(guild)
+        self.filling[guild.id] = asyncio.create_task(tell_members(guild))
+
+    def tell_facts(self, guild: discord.Guild) -> None:
+        self.books.add(guild.id, "/records", "", facts_of(guild))  # a record names its thing and needs no key
 
     async def on_guild_update(self, _: discord.Guild, guild: discord.Guild) -> None:
-        await self.on_guild_join(guild)
+        self.tell_facts(guild)
+
+    async def on_member_join(self, member: discord.Member) -> None:
+        if not member.bot:
+            self.books.add(member.guild.id, "/records", "", {"records": [member_of(member)]})
+
+    async def on_member_update(self, _: discord.Member, member: discord.Member) -> None:
+        await self.on_member_join(member)
+
+    async def on_user_update(self, _: discord.User, user: discord.User) -> None:
+        for member in filter(None, (guild.get_member(user.id) for guild in self.guilds)):
+            await self.on_member_join(member)
+
+    async def on_raw_member_remove(self, left: discord.RawMemberRemoveEvent) -> None:
+        if not left.user.bot:
+            self.books.add(left.guild_id, "/records", "", {"records": [left_at(left.user.id, discord.utils.utcnow())]})
 
     async def on_message(self, message: discord.Message) -> None:
         now = message.created_at.timestamp()
@@ -199,6 +220,57 @@ class Bot(discord.Client):
 
 def refused(reason: str) -> Any:
     return {"refused": {"reason": reason[:500]}}
+
+
+def facts_of(guild: discord.Guild) -> Any:
+    return {"records": [{"record": "guild", "name": guild.name, "owner_id": str(guild.owner_id), "member_count": guild.member_count}]}
+
+
+def member_of(member: discord.Member) -> Any:
+    avatar = member.guild_avatar or member.avatar
+    record = {"record": "member", "user_id": str(member.id), "name": member.display_name, "avatar_url": avatar.url if avatar else None}
+    return record | ({"joined_at": member.joined_at.isoformat()} if member.joined_at else {})
+
+
+def left_at(user: int | str, at: datetime.datetime) -> Any:
+    return {"record": "member", "user_id": str(user), "left_at": at.isoformat()}
+
+
+async def tell_members(guild: discord.Guild) -> None:
+    """Tells of all who are in the guild, without events, and then of those who have left while the bot was away.
+
+    The instants of a record only rise, so this needs no order with what the gateway tells meanwhile.
+    """
+    begun = discord.utils.utcnow()  # who comes meanwhile has joined after it, and so has not left
+    await bot.books.call("POST", "/records", str(guild.id), body=facts_of(guild))  # the guild is there from then on
+    gone: set[str] = set()
+    page = 1
+    while "data" in (answer := (await bot.books.call("GET", f"/members?present=true&per_page=100&page={page}", str(guild.id)))[1]):
+        gone |= {known["user_id"] for known in answer["data"]}
+        page += 1
+        if not answer["has_more"]:
+            break
+    try:
+        there = [member_of(m) async for m in guild.fetch_members(limit=None) if not m.bot]
+    except discord.HTTPException as error:  # an outage of the platform is no leave
+        return print(f"the members of {guild.name} are told at the next start:", repr(error), file=sys.stderr)
+    for n in range(0, len(there), 500):
+        await bot.books.call("POST", "/records", str(guild.id), body={"records": there[n : n + 500], "on_refusal": "skip", "tell": False})
+    for user in sorted(gone - {record["user_id"] for record in there}):
+        bot.books.add(guild.id, "/records", "", {"records": [left_at(user, begun)]})
+
+
+async def tell_owner(event: Any) -> None:
+    """Tells the guild's owner of a webhook that fails, or of a token that ends."""
+    about = event["data"]
+    if "token" in about:
+        text = f"the token \"{about['token']['name']}\" ends on {about['token']['expires_at']}."
+    else:
+        what = "was disabled" if event["type"] == "webhook.disabled" else "fails"
+        text = f"the webhook to {about['host']} {what}. {about['health']['problem'] or ''}"
+    with contextlib.suppress(discord.NotFound, discord.Forbidden):  # the owner takes no messages, or the bot has left
+        guild = await bot.fetch_guild(int(event["guild_id"]))
+        await (await bot.fetch_user(guild.owner_id or 0)).send(f"{guild.name}: {text}")
 
 
 async def levelled(event: Any) -> None:
@@ -300,7 +372,7 @@ async def set_open(channel: Any, is_open: bool) -> None:
 if api := os.environ.get("DISCORD_API"):  # another platform than Discord: the story's
     discord.http.Route.BASE = f"{api}/v10"
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["DISCORD_GATEWAY"])
-intents = discord.Intents(guilds=True, guild_messages=True, message_content=True)
+intents = discord.Intents(guilds=True, members=True, guild_messages=True, message_content=True)
 bot = Bot(intents=intents)
 tree = app_commands.CommandTree(bot)
 

@@ -13,7 +13,7 @@ const snowflake = () => String(((BigInt(Date.now()) - 1420070400000n) << 22n) + 
 
 const application = { id: bot.id, name: "bot", icon: null, description: "", bot_public: true, bot_require_code_grant: false, owner: person(owner), team: null,
   verify_key: "", flags: 0, hook: true };
-const guilds = new Map(); // id: { guild, channels, roles, members }
+const guilds = new Map(); // id: { name, roles, members }, members being a Map of those that the gateway shows
 const channels = new Map();
 const messages = new Map(); // by channel: Map id -> message
 const nonces = new Map();
@@ -35,8 +35,8 @@ function guildOf(id) {
     verification_level: 0, default_message_notifications: 0, explicit_content_filter: 0, mfa_level: 0, features: [], emojis: [], stickers: [],
     application_id: null, system_channel_id: null, system_channel_flags: 0, rules_channel_id: null, vanity_url_code: null, description: null,
     banner: null, premium_tier: 0, premium_subscription_count: 0, preferred_locale: "en-US", public_updates_channel_id: null, nsfw_level: 0,
-    premium_progress_bar_enabled: false, safety_alerts_channel_id: null, large: false, unavailable: false, member_count: g.members,
-    approximate_member_count: g.members, joined_at: "2024-01-01T00:00:00.000Z", voice_states: [], presences: [], threads: [...channels.values()].filter((c) => c.guild_id === id && c.type === 11), stage_instances: [],
+    premium_progress_bar_enabled: false, safety_alerts_channel_id: null, large: false, unavailable: false, member_count: g.members.size,
+    approximate_member_count: g.members.size, joined_at: "2024-01-01T00:00:00.000Z", voice_states: [], presences: [], threads: [...channels.values()].filter((c) => c.guild_id === id && c.type === 11), stage_instances: [],
     guild_scheduled_events: [], soundboard_sounds: [], members: [memberOf(bot)],
     roles: g.roles, channels: [...channels.values()].filter((c) => c.guild_id === id && c.type !== 11),
   };
@@ -46,6 +46,13 @@ function memberOf(user, more = {}) {
 }
 function person(id) {
   return { id, username: `user-${id.slice(-3)}`, discriminator: "0", avatar: null, global_name: null };
+}
+
+/** Someone comes into a guild, as the gateway and the REST calls show it. */
+function joins(guild, user, name, at) {
+  const m = memberOf({ ...person(user), global_name: name }, { joined_at: at });
+  guilds.get(guild).members.set(user, m);
+  return m;
 }
 
 function tell(t, d) {
@@ -85,7 +92,7 @@ function post(channel, author, body, more = {}) {
 const people = {
   guild: ({ id, name, roles }) => {
     const everyone = { id, name: "@everyone", permissions: "3072", position: 0, color: 0, hoist: false, managed: false, mentionable: false, flags: 0 };
-    guilds.set(id, { name, members: 42, roles: [everyone, ...roles.map((r, i) => ({ ...everyone, id: snowflake(), name: r, position: i + 1 }))] });
+    guilds.set(id, { name, members: new Map([[bot.id, memberOf(bot)]]), roles: [everyone, ...roles.map((r, i) => ({ ...everyone, id: snowflake(), name: r, position: i + 1 }))] });
     return { channel: addChannel(id, { name: "general" }).id };
   },
   rename: ({ id, name }) => {
@@ -128,7 +135,20 @@ const people = {
   forget: () => nonces.clear() ?? {}, // as after some minutes
   channels: ({ guild }) => ({ channels: [...channels.values()].filter((c) => c.guild_id === guild) }),
   given: () => ({ given, missed }),
-  leave: ({ user }) => void left.add(user) ?? {},
+  crowd: ({ guild, users }) => users.forEach((user) => joins(guild, user, `Name of ${user}`, "2024-01-01T00:00:00.000Z")) ?? {},
+  join: ({ guild, user, name }) => tell("GUILD_MEMBER_ADD", { ...joins(guild, user, name, new Date().toISOString()), guild_id: guild }) ?? {},
+  nick: ({ guild, user, nick }) => {
+    const m = Object.assign(guilds.get(guild).members.get(user), { nick });
+    tell("GUILD_MEMBER_UPDATE", { ...m, guild_id: guild });
+    return {};
+  },
+  leave: ({ guild, user }) => {
+    left.add(user);
+    guilds.get(guild).members.delete(user);
+    tell("GUILD_MEMBER_REMOVE", { guild_id: guild, user: person(user) });
+    return {};
+  },
+  written: ({ user }) => ({ messages: [...(messages.get(user)?.values() ?? [])].map((m) => m.content) }),
   unknown: () => ({ unknown }),
   connected: () => ({ connected: sockets.size }),
 };
@@ -153,6 +173,16 @@ const calls = [
   ["PUT", "/applications/:a/commands", (_, body) => body.map((c) => ({ id: snowflake(), application_id: bot.id, version: snowflake(), ...c }))],
   ["GET", "/guilds/:g", ([g]) => guilds.has(g) && guildOf(g)],
   ["GET", "/guilds/:g/channels", ([g]) => guildOf(g).channels],
+  ["GET", "/guilds/:g/members", ([g], _, query) => {
+    const all = [...guilds.get(g).members.values()].sort((a, b) => (BigInt(a.user.id) < BigInt(b.user.id) ? -1 : 1));
+    return all.filter((m) => BigInt(m.user.id) > BigInt(query.get("after") ?? 0)).slice(0, Number(query.get("limit")));
+  }],
+  ["GET", "/users/:u", ([u]) => person(u)],
+  ["POST", "/users/@me/channels", (_, { recipient_id: user }) => {
+    const c = { id: user, type: 1, last_message_id: null, recipients: [person(user)] }; // a channel's id is the user's here
+    channels.set(c.id, c);
+    return c;
+  }],
   ["GET", "/guilds/:g/members/:u", ([, u]) => (left.has(u) ? !++missed : memberOf(u === bot.id ? bot : person(u)))],
   ["GET", "/guilds/:g/roles", ([g]) => guildOf(g).roles],
   ["POST", "/guilds/:g/channels", ([g], body) => addChannel(g, body)],
@@ -204,6 +234,11 @@ const calls = [
   }],
 ].map(([method, path, answer]) => ({ method, at: new RegExp(`^${path.replace(/:\w/g, "([^/]+)")}$`), answer }));
 
+/** discord.py sends some ids as numbers, which would be rounded. */
+function parsed(text) {
+  return JSON.parse(text.toString().replace(/(":\s*)(\d{17,})(?=\s*[,}])/g, '$1"$2"'));
+}
+
 function port() {
   return server.address().port;
 }
@@ -211,15 +246,14 @@ function port() {
 const server = createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
-  // discord.py sends some ids as numbers, which would be rounded.
-  const text = Buffer.concat(chunks).toString().replace(/(":\s*)(\d{17,})(?=\s*[,}])/g, '$1"$2"');
-  const body = text ? JSON.parse(text) : undefined;
+  const body = chunks.length > 0 ? parsed(Buffer.concat(chunks)) : undefined;
   const url = new URL(request.url, "http://x");
   const path = decodeURIComponent(url.pathname);
   const send = (status, value) => {
     if (value === undefined) response.writeHead(status).end();
     else response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(value));
   };
+  if (path === "/gone") return send(410, {}); // a receiver of webhooks that takes no more
   if (path.startsWith("/control/")) return send(200, people[path.slice("/control/".length)](body ?? {}));
   const call = path.replace(/^\/api(\/v\d+)?/, "");
   if (hidden.has(/^\/channels\/(\d+)/.exec(call)?.[1])) return send(403, { code: 50001, message: "Missing Access" });
@@ -246,8 +280,16 @@ gateway.on("connection", (socket) => {
   send({ op: 10, d: { heartbeat_interval: 20_000 } });
   socket.on("close", () => sockets.delete(socket));
   socket.on("message", (text) => {
-    const { op, d } = JSON.parse(text);
+    const { op, d } = parsed(text);
     if (op === 1) return send({ op: 11 });
+    if (op === 8) {
+      const members = [...guilds.get(d.guild_id).members.values()];
+      const chunk_count = Math.ceil(members.length / 1000);
+      for (let n = 0; n < chunk_count; n++) {
+        send({ op: 0, s: ++sequence, t: "GUILD_MEMBERS_CHUNK", d: { guild_id: d.guild_id, members: members.slice(1000 * n, 1000 * (n + 1)), chunk_index: n, chunk_count, nonce: d.nonce } });
+      }
+      return;
+    }
     if (op === 6) return send({ op: 9, d: false }); // no session is kept: the bot begins anew
     if (op !== 2) return;
     if (d.token !== process.env.DISCORD_TOKEN) return socket.close(4004);

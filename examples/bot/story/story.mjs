@@ -84,10 +84,15 @@ const guild = (await guildhall("/me")).token.guild_id;
 const { channel } = await people("guild", { id: guild, name: "A server", roles: ["Level 5"] });
 const { channel: far } = await people("guild", { id: "100000000000000900", name: "Another server", roles: [] });
 const member = (n) => String(300000000000000000n + BigInt(n));
+const crowd = Array.from({ length: 1200 }, (_, n) => member(3000 + n));
 const order = (user, name, more) => people("command", { channel, user, name, ...more });
 
 try {
+  await people("crowd", { guild, users: crowd });
+  const notices = await post("/webhooks", { delivery: "pull", events: ["member.joined", "member.left", "member.updated"] });
+  assert.equal(notices.status, 201);
   await startBot();
+  await members(notices.data.id);
   await until("the guild has the platform's name", async () => (await guildhall("/guild")).data.name === "A server");
 
   // XP, with a kill between the writing down and the sending.
@@ -111,6 +116,7 @@ try {
   await people("rename", { id: guild, name: "Another name" });
   await until("the guild has its new name", async () => (await guildhall("/guild")).data.name === "Another name");
 
+  await owner();
   await roles();
   await messages();
   await channels();
@@ -125,13 +131,61 @@ try {
 }
 console.log("the books agree");
 
+/** Members are told without events at first; then those who come, leave and change their name, also while the bot is away. */
+async function members(notices) {
+  const isOurs = (id) => id.startsWith("30000000000000"); // the demo guild has members of its own, who are not on the platform
+  const present = async () => {
+    const ids = [];
+    for (let [page, more] = [1, true]; more; page++) {
+      const { data, has_more } = await guildhall(`/members?present=true&per_page=100&page=${page}`);
+      ids.push(...data.map((m) => m.user_id));
+      more = has_more;
+    }
+    return ids.filter(isOurs);
+  };
+  const known = async (n) => (await guildhall(`/members/${member(n)}`)).data;
+  await until("all are known", async () => (await present()).length === crowd.length);
+  assert.deepEqual((await present()).sort(), crowd);
+  assert.deepEqual([(await known(3007)).name, (await known(3007)).joined_at], [`Name of ${member(3007)}`, "2024-01-01T00:00:00.000Z"]);
+  await people("join", { guild, user: member(4500), name: "Ada" });
+  await people("nick", { guild, user: member(4500), nick: "Ada L." });
+  await until("the new member has its nickname", async () => (await known(4500))?.name === "Ada L.");
+  await people("leave", { guild, user: member(4500) });
+  await until("the member has left", async () => (await known(4500)).left_at !== null);
+  await people("join", { guild, user: member(4500), name: "Ada" });
+  await until("the member is back", async () => (await present()).includes(member(4500)));
+
+  await killBot();
+  await people("leave", { guild, user: member(3000) });
+  await people("nick", { guild, user: member(3001), nick: "Grace" });
+  await people("join", { guild, user: member(4501), name: "Alan" });
+  await startBot();
+  await until("who has left meanwhile is told", async () => (await known(3000)).left_at !== null);
+  assert.deepEqual([(await known(3001)).name, (await known(4501)).name], ["Grace", "Alan"]);
+  assert.deepEqual((await present()).sort(), [...crowd.slice(1), member(4500), member(4501)]);
+  const { data: told } = await post(`/webhooks/${notices}/events/pull`, { limit: 100 });
+  assert.deepEqual(told.map((e) => `${e.type} ${e.data.member.user_id}`).filter((what) => isOurs(what.split(" ")[1])).sort(), ["joined", "joined", "left", "updated"].map((what) => `member.${what} ${member(4500)}`)
+    .concat(`member.left ${member(3000)}`).sort());
+  console.log(`members: ${crowd.length} at first without events, then who comes, leaves and changes the name, also while the bot is away`);
+}
+
+/** The guild's owner hears of a webhook that was disabled, in a message of their own. */
+async function owner() {
+  assert.equal((await post("/webhooks", { url: `${PLATFORM_URL}/gone`, events: ["economy.balance_changed"] })).status, 201);
+  assert.equal((await post("/economy/adjust", { user_id: member(30), delta: 1 })).status, 200);
+  const host = PLATFORM_URL.replace("http://", "");
+  await until("the owner is told", async () => (await people("written", { user: "100000000000000002" })).messages
+    .some((text) => text.startsWith(`Another name: the webhook to ${host} was disabled.`)));
+  console.log("owner: told of a webhook that was disabled");
+}
+
 /** Levels come by a stream: those of messages, and those that a website gives, also while the bot is away. */
 async function roles() {
   const given = async (n) => (await people("given")).given.filter((g) => g.user === member(n)).length > 0;
   const rises = async (n) => assert.equal((await post("/levelling/adjust", { user_id: member(n), delta: 70 * 20 })).status, 200);
   for (let n = 0; n < 70; n++) await people("message", { channel, user: member(20), content: "more" });
   await until("the member has the role", () => given(20));
-  await people("leave", { user: member(22) });
+  await people("leave", { guild, user: member(22) });
   await rises(22);
   await until("the role of who has left is tried", async () => (await people("given")).missed === 1);
   await killBot();

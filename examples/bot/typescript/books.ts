@@ -68,6 +68,35 @@ export class Books {
     this.#add({ guild, path: "/records", body: record, ...(then !== undefined && { then, note }) });
   }
 
+  /** Makes or changes things of the guild without events, and returns when that is done. It is not written down: who begins a fill begins it anew after a restart. */
+  async fill(guild: string, records: GuildRecord[]): Promise<void> {
+    for (let open = records.map((body): Change => ({ id: 0, guild, path: "/records", body })); open.length > 0; ) {
+      const batch = together(open);
+      const outcomes = await this.#until(guild, batch, { tell: false });
+      for (const { refused } of outcomes.filter((one) => one !== undefined)) if (refused) this.log(`A record of guild ${guild} is refused: ${refused.code}: ${refused.message}`);
+      open = [...batch.filter((_, i) => outcomes[i] === undefined), ...open.slice(batch.length)];
+    }
+  }
+
+  /** The ids of the members who are in the guild, as far as Guildhall knows. */
+  async present(guild: string): Promise<Set<string>> {
+    const ids = new Set<string>();
+    for (let [page, more] = [1, true]; more; ) {
+      const { data, error, response } = await this.api.GET("/members", {
+        params: { query: { present: true, page, per_page: 100 } }, headers: { "Guild-Id": guild }, signal: AbortSignal.timeout(20_000),
+      });
+      if (response.status === 404) break; // there is no such guild yet
+      if (data) {
+        for (const { user_id } of data.data) ids.add(user_id);
+        [page, more] = [page + 1, data.has_more];
+      } else {
+        if (response.status !== 429) throw new Error(JSON.stringify(error));
+        await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get("Retry-After") ?? 1)));
+      }
+    }
+    return ids;
+  }
+
   /** Calls an operation under an idempotency key, which must be another for each change: the id of a message or interaction. */
   call<P extends Writes>(guild: string, path: P, key: string, body: BodyOf<P>, then?: string, note?: unknown, at: Record<string, string> = {}): void {
     const url = path.replace(/\{(\w+)\}/g, (_, name: string) => at[name] ?? "");
@@ -148,10 +177,10 @@ export class Books {
   }
 
   /** Sends until there is an answer. A change without an outcome was not made and has to be sent again. */
-  async #until(guild: string, batch: Change[]): Promise<(Outcome | undefined)[]> {
+  async #until(guild: string, batch: Change[], how: { tell?: false } = {}): Promise<(Outcome | undefined)[]> {
     const [first] = batch as [Change];
     const records = first.path === "/records";
-    const body = records ? { records: batch.map((c) => c.body), on_refusal: "skip" } : first.body;
+    const body = records ? { records: batch.map((c) => c.body), on_refusal: "skip", ...how } : first.body;
     for (let pause = 500; ; pause = Math.min(2 * pause, maxPause)) {
       const { status, retryAfter, answer } = await this.#attempt(guild, first, body);
       if (status >= 200 && status < 300) return records ? (answer.data as Schemas["WrittenRecord"][]).map(recorded) : [answer];

@@ -1,9 +1,10 @@
 // A bot that lives on Guildhall: it keeps no database of its own, but the file of
 // the changes that are on their way (see books.ts).
 import {
-  ActionRowBuilder, ApplicationCommandOptionType, ButtonBuilder, ButtonStyle, ChannelType, Client, DiscordAPIError, Events, GatewayIntentBits,
+  ActionRowBuilder, ApplicationCommandOptionType, ButtonBuilder, ButtonStyle, ChannelType, Client, DiscordAPIError, Events, GatewayDispatchEvents, GatewayIntentBits,
   OverwriteType, Partials, PermissionFlagsBits, RESTJSONErrorCodes as Code, Routes, SnowflakeUtil,
-  type APIUser, type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildBasedChannel,
+  type APIGuildMember, type APIUser, type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildBasedChannel,
+  type GatewayGuildMemberAddDispatchData, type GatewayGuildMemberRemoveDispatchData, type GatewayGuildMemberUpdateDispatchData,
   type GuildMember, type Interaction, type Message, type PartialMessage, type SendableChannels, type TextChannel,
 } from "discord.js";
 import { Books, check, connect, type Event, type GuildRecord, type Outcome, type Schemas } from "./books.js";
@@ -21,11 +22,11 @@ const levelRoles = new Map([[5, "Level 5"], [10, "Level 10"], [25, "Level 25"]])
 
 const api = connect(setting("GUILDHALL_URL"), setting("GUILDHALL_BOT_KEY"));
 const client = new Client({
-  intents: [GatewayIntentBits.Guilds, GatewayIntentBits.GuildMessages, GatewayIntentBits.MessageContent],
+  intents: [GatewayIntentBits.Guilds, GatewayIntentBits.GuildMembers, GatewayIntentBits.GuildMessages, GatewayIntentBits.MessageContent],
   partials: [Partials.Message], // edits and deletions of messages from before the bot's start
   rest: { api: setting("DISCORD_API", "https://discord.com/api") },
 });
-const books = new Books(api, setting("BOT_FILE", "bot.jsonl"), { answered, ticketMade, giveawayMade });
+const books = new Books(api, setting("BOT_FILE", "bot.jsonl"), { answered, guildMade, ticketMade, giveawayMade });
 
 const option = <T>(name: string, description: string, type: T) => ({ name, description, type, required: true });
 const member = (description: string) => option("member", description, ApplicationCommandOptionType.User as const);
@@ -47,11 +48,43 @@ const commands: ApplicationCommandDataResolvable[] = [
 ];
 
 // Facts of guilds. A record changes what differs, so nothing is lost by sending it at each start.
-function tellFacts(guild: Guild): void {
+function tellFacts(guild: Guild, then?: "guildMade"): void {
   books.record(guild.id, {
     record: "guild", name: guild.name, icon_url: guild.iconURL(), owner_id: guild.ownerId, member_count: guild.memberCount,
     locale: guild.preferredLocale, joined_at: guild.joinedAt.toISOString(),
-  });
+  }, then);
+}
+
+// Members: who is in a guild, and by what name. The instants of a record only rise, so a fill and what the gateway tells meanwhile need no order.
+type Person = Pick<APIGuildMember, "user" | "nick" | "avatar"> & { joined_at?: string | null };
+function memberOf(guildId: string, { user, nick, avatar, joined_at }: Person): GuildRecord {
+  const cdn = client.rest.cdn;
+  const avatar_url = avatar ? cdn.guildMemberAvatar(guildId, user.id, avatar) : user.avatar ? cdn.avatar(user.id, user.avatar) : null;
+  return { record: "member", user_id: user.id, name: nick ?? user.global_name ?? user.username, avatar_url, ...(joined_at && { joined_at }) };
+}
+function tellMember({ guild_id, ...person }: Person & { guild_id: string }): void {
+  if (!person.user.bot) books.record(guild_id, memberOf(guild_id, person));
+}
+function tellLeave({ guild_id, user }: GatewayGuildMemberRemoveDispatchData): void {
+  if (!user.bot) books.record(guild_id, { record: "member", user_id: user.id, left_at: new Date().toISOString() });
+}
+
+/** Tells of all who are in the guild, without events, and then of those who have left while the bot was away. */
+async function tellMembers(guildId: string): Promise<void> {
+  const begun = new Date().toISOString(); // who comes meanwhile has joined after it, and so has not left
+  const gone = await books.present(guildId);
+  for (let [after, more] = ["0", true]; more; ) {
+    const query = new URLSearchParams({ after, limit: "1000" });
+    const page = (await client.rest.get(Routes.guildMembers(guildId), { query })) as APIGuildMember[];
+    await books.fill(guildId, page.filter((m) => !m.user.bot).map((m) => memberOf(guildId, m)));
+    for (const m of page) gone.delete(m.user.id);
+    [after, more] = [page.at(-1)?.user.id ?? after, page.length === 1000];
+  }
+  for (const user_id of gone) books.record(guildId, { record: "member", user_id, left_at: begun });
+}
+/** The guild is there, so that its members can be told. That takes a while, and nothing waits for it. */
+function guildMade({ guild }: { guild: string }): void {
+  guarded(`the members of guild ${guild}`, tellMembers)(guild);
 }
 
 // XP for messages, and roles for levels.
@@ -337,7 +370,7 @@ function guarded<T extends unknown[]>(what: string, f: (...of: T) => unknown): (
 
 client.on(Events.ClientReady, guarded("starting", async () => {
   await client.application?.commands.set(commands);
-  for (const guild of client.guilds.cache.values()) tellFacts(guild);
+  for (const guild of client.guilds.cache.values()) tellFacts(guild, "guildMade");
   books.start();
   void books.follow(setting("BOT_STREAM", "example-bot"), {
     "xp.level_up": unlessRefused(levelled), "giveaway.ended": unlessRefused(drawn),
@@ -346,9 +379,13 @@ client.on(Events.ClientReady, guarded("starting", async () => {
   void books.work(carryOut);
   console.log("ready");
 }));
-client.on(Events.GuildCreate, tellFacts);
+client.on(Events.GuildCreate, (guild) => tellFacts(guild, "guildMade"));
 client.on(Events.GuildUpdate, (_, guild) => tellFacts(guild));
 client.on(Events.GuildDelete, (guild) => books.call(guild.id, "/guild/remove", `left-${guild.id}-${Date.now()}`, {}));
+// As the gateway sends them: the library passes on a change of name only of members whom it knows.
+client.ws.on(GatewayDispatchEvents.GuildMemberAdd, (data: GatewayGuildMemberAddDispatchData) => tellMember(data));
+client.ws.on(GatewayDispatchEvents.GuildMemberUpdate, (data: GatewayGuildMemberUpdateDispatchData) => tellMember(data));
+client.ws.on(GatewayDispatchEvents.GuildMemberRemove, (data: GatewayGuildMemberRemoveDispatchData) => tellLeave(data));
 client.on(Events.MessageCreate, guarded("a message", async (message: Message) => {
   if (message.inGuild() && !message.author.bot) earn(message);
   await mirror(message);
