@@ -144,8 +144,9 @@ async function members(notices) {
     return ids.filter(isOurs);
   };
   const known = async (n) => (await guildhall(`/members/${member(n)}`)).data;
-  await until("all are known", async () => (await present()).length === crowd.length);
-  assert.deepEqual((await present()).sort(), crowd);
+  // Pages move while members of the demo guild leave.
+  const arePresent = (want) => until("exactly these are known to be there", async () => JSON.stringify((await present()).sort()) === JSON.stringify(want));
+  await arePresent(crowd);
   assert.deepEqual([(await known(3007)).name, (await known(3007)).joined_at], [`Name of ${member(3007)}`, "2024-01-01T00:00:00.000Z"]);
   await people("join", { guild, user: member(4500), name: "Ada" });
   await people("nick", { guild, user: member(4500), nick: "Ada L." });
@@ -162,7 +163,7 @@ async function members(notices) {
   await startBot();
   await until("who has left meanwhile is told", async () => (await known(3000)).left_at !== null);
   assert.deepEqual([(await known(3001)).name, (await known(4501)).name], ["Grace", "Alan"]);
-  assert.deepEqual((await present()).sort(), [...crowd.slice(1), member(4500), member(4501)]);
+  await arePresent([...crowd.slice(1), member(4500), member(4501)]);
   const { data: told } = await post(`/webhooks/${notices}/events/pull`, { limit: 100 });
   assert.deepEqual(told.map((e) => `${e.type} ${e.data.member.user_id}`).filter((what) => isOurs(what.split(" ")[1])).sort(), ["joined", "joined", "left", "updated"].map((what) => `member.${what} ${member(4500)}`)
     .concat(`member.left ${member(3000)}`).sort());
