@@ -229,6 +229,15 @@ func TestTheRecipesWork(t *testing.T) {
 		wantMatch(t, "weekly.mts", k.run(t, "weekly.mts 2026-06-17"), `^From 2026-06-15 until 2026-06-22:\n$`)
 	})
 	t.Run("who a visitor is", func(t *testing.T) { signsIn(t, k) })
+	t.Run("a linked account", func(t *testing.T) {
+		for range 2 {
+			wantMatch(t, "link.mts", k.run(t, "link.mts C-7001 "+leaver), `^C-7001 is linked\.\n$`)
+		}
+		out, err := k.command(t.Context(), "link.mts C-7001 "+buyer).CombinedOutput()
+		if err == nil || string(out) != "C-7001 is "+leaver+" already.\n" {
+			t.Errorf("who links another's number reads %q (%v)", out, err)
+		}
+	})
 	t.Run("a shop", func(t *testing.T) { sells(t, k) })
 	t.Run("daily", func(t *testing.T) {
 		k.send(t, "PATCH", "/guild/settings", `{"timezone":"`+testutil.MiddayZone()+`"}`)
