@@ -1459,32 +1459,32 @@ type AckWebhookEventsRequest struct {
 
 // AdjustBalanceRequest A relative change of a balance.
 type AdjustBalanceRequest struct {
-	// AuthorID Who acts through the caller; kept in the ledger entry and shown in its event.
+	// AuthorID User who acts through the caller; stored in the ledger entry and shown in its event.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Delta Coins to add; negative takes away; 0 is written like any other.
+	// Delta Coins to add; a negative number removes coins; 0 is recorded like any other change.
 	Delta int64 `json:"delta"`
 
 	// Reason Purpose of the change.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference The caller's own name of the change, such as an order number: 1 to 128 printable ASCII characters, not only spaces. A guild takes each reference once
-	// and for ever, so that a payment is made exactly once however often and however late it is repeated. Sent again for the same member and delta, it
-	// is answered with what the first was answered, marked `Idempotent-Replay: true`; `reason` is not compared. Used for another member or delta, or by a
-	// change that is not here any more: 422 `reference_already_used`, whose message names what differs.
+	// Reference The caller's own name for the change, such as an order number: 1 to 128 printable ASCII characters, not only spaces. A guild accepts each reference
+	// once, for ever, so a payment is made exactly once, however often and however late the request is retried. A retry for the same member and delta
+	// returns the response of the first request with `Idempotent-Replay: true`; `reason` is not compared. If the reference was used for another member or
+	// delta, or by a change that is no longer stored here, the response is 422 `reference_already_used`, and its message names what differs.
 	Reference *string `json:"reference,omitempty"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// AdjustBalancesRequest Changes of balances, made in their order, all of them or none.
+// AdjustBalancesRequest Changes of balances, applied in order: all of them or none.
 type AdjustBalancesRequest struct {
 	// Adjustments The changes.
 	Adjustments []AdjustBalanceRequest `json:"adjustments"`
 }
 
-// AdjustXPOfMembersRequest Changes of members' XP, made in their order, all of them or none.
+// AdjustXPOfMembersRequest Changes of members' XP, applied in order: all of them or none.
 type AdjustXPOfMembersRequest struct {
 	// Adjustments The changes.
 	Adjustments []AdjustXPRequest `json:"adjustments"`
@@ -1492,7 +1492,7 @@ type AdjustXPOfMembersRequest struct {
 
 // AdjustXPRequest Either a relative change or an absolute value: `user_id` and exactly one of `delta` and `total_xp`.
 type AdjustXPRequest struct {
-	// Delta XP to add; negative takes away.
+	// Delta XP to add; a negative number removes XP.
 	Delta *int64 `json:"delta,omitempty"`
 
 	// TotalXP XP to set.
@@ -1520,27 +1520,27 @@ type APIMetadata struct {
 	Version string `json:"version"`
 }
 
-// AssignTicketRequest Who a ticket is given to.
+// AssignTicketRequest Staff member to assign a ticket to.
 type AssignTicketRequest struct {
-	// AuthorID Who assigned it; attribution only.
+	// AuthorID Who assigned the ticket; attribution only.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// UserID Staff member who gets the ticket; null clears the claim.
+	// UserID Staff member to assign the ticket to; null clears the claim.
 	UserID nullable.Nullable[string] `json:"user_id"`
 }
 
 // Attachment A file of a message.
 type Attachment struct {
-	// ContentType Its media type.
+	// ContentType Media type of the file.
 	ContentType *string `json:"content_type"`
 
-	// Name Its name.
+	// Name Name of the file.
 	Name string `json:"name"`
 
-	// Size Its size in bytes.
+	// Size Size of the file in bytes.
 	Size *int `json:"size"`
 
-	// URL Where it is; the platform's addresses end after a day.
+	// URL Address of the file. URLs of the chat platform expire after a day.
 	URL string `json:"url"`
 }
 
@@ -1565,9 +1565,9 @@ type BalanceAdjustmentEnvelope struct {
 	Data BalanceAdjustment `json:"data"`
 }
 
-// BalanceAdjustmentList What each of several changes has come to.
+// BalanceAdjustmentList Results of several changes.
 type BalanceAdjustmentList struct {
-	// Data In the order of the request.
+	// Data Results in the order of the request.
 	Data []BalanceAdjustmentOfMany `json:"data"`
 }
 
@@ -1582,32 +1582,32 @@ type BalanceAdjustmentOfMany struct {
 
 // BalanceChange A change of a balance.
 type BalanceChange struct {
-	// AuthorID Who acted through the caller; null where the caller did not say.
+	// AuthorID User who acted through the caller; null if the caller named none.
 	AuthorID *string `json:"author_id"`
 
 	// Balance Coins held now.
 	Balance int64 `json:"balance"`
 
-	// Delta The change.
+	// Delta Coins added; negative if coins were removed.
 	Delta int64 `json:"delta"`
 
-	// LedgerEntryID Entry of the ledger.
+	// LedgerEntryID Id of the ledger entry.
 	LedgerEntryID string `json:"ledger_entry_id"`
 
-	// PreviousBalance Coins held before.
+	// PreviousBalance Coins held before the change.
 	PreviousBalance int64 `json:"previous_balance"`
 
 	// Reason Purpose given by the caller.
 	Reason *string `json:"reason"`
 
-	// Reference The caller's own name of the change.
+	// Reference The caller's own name for the change.
 	Reference *string `json:"reference"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// BalanceTransfer Both wallets after a transfer, and the ledger entries of it.
+// BalanceTransfer Both wallets after a transfer, and its ledger entries.
 type BalanceTransfer struct {
 	// From The wallet after the change, and the ledger entry of the change.
 	From BalanceAdjustment `json:"from"`
@@ -1618,7 +1618,7 @@ type BalanceTransfer struct {
 
 // BalanceTransferEnvelope Envelope of a transfer.
 type BalanceTransferEnvelope struct {
-	// Data Both wallets after a transfer, and the ledger entries of it.
+	// Data Both wallets after a transfer, and its ledger entries.
 	Data BalanceTransfer `json:"data"`
 }
 
@@ -1630,10 +1630,10 @@ type BotGuild struct {
 	// Name Name of the guild.
 	Name string `json:"name"`
 
-	// Status `leaving` while it is being removed, until what it has is deleted.
+	// Status `leaving` while the guild is being removed, until its data is deleted.
 	Status string `json:"status"`
 
-	// UpdatedAt When its status, or what `getGuild` shows of it but the number of members, changed last.
+	// UpdatedAt When the guild's status, or anything that `getGuild` shows except the number of members, last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 }
 
@@ -1666,7 +1666,7 @@ type BotStream struct {
 	// FetchedAt When somebody last fetched from it, to the minute; null: not yet. It ends 7 days after that.
 	FetchedAt *wire.Time `json:"fetched_at"`
 
-	// Name Its name.
+	// Name Name of the stream.
 	Name string `json:"name"`
 }
 
@@ -1723,10 +1723,10 @@ type BotWorkRefusalRequest struct {
 
 // CancelGiveawayRequest Why a giveaway is cancelled.
 type CancelGiveawayRequest struct {
-	// AuthorID Who cancels it; attribution only, shown in the event.
+	// AuthorID Who cancels the giveaway; attribution only, shown in the event.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Reason Why.
+	// Reason Why the giveaway is cancelled.
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -1741,22 +1741,22 @@ type Case struct {
 	// ID Id of the case.
 	ID string `json:"id"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata Metadata `json:"metadata"`
 
-	// ModeratorID Acting moderator.
+	// ModeratorID Moderator who acted.
 	ModeratorID string `json:"moderator_id"`
 
-	// Number Human number, per guild, may have gaps. Not usable in a path.
+	// Number Number for people, per guild, may have gaps. Not usable in a path.
 	Number int64 `json:"number"`
 
-	// Reason Why; empty when none was recorded.
+	// Reason Reason of the case; empty if none was recorded.
 	Reason string `json:"reason"`
 
-	// Source Where the case was made.
+	// Source Where the case was created.
 	Source string `json:"source"`
 
-	// Status State of the case. `deleted` makes it read-only.
+	// Status State of the case. A case with `deleted` is read-only.
 	Status string `json:"status"`
 
 	// Type Kind of case.
@@ -1769,7 +1769,7 @@ type Case struct {
 	UserID string `json:"user_id"`
 }
 
-// CaseChange A case after a change, and what the change was.
+// CaseChange A case after a change, and which fields changed.
 type CaseChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Case)
 	Case `yaml:",inline"`
@@ -1796,7 +1796,7 @@ type CaseChangeList struct {
 	PerPage int `json:"per_page"`
 }
 
-// CaseDifference One member of a case before and after a change.
+// CaseDifference One field of a case before and after a change.
 type CaseDifference struct {
 	// After The value after; null when there is none.
 	After *string `json:"after"`
@@ -1804,7 +1804,7 @@ type CaseDifference struct {
 	// Before The value before; null when there was none.
 	Before *string `json:"before"`
 
-	// Field The member: `reason`, `expires_at`, `status`, `type`, `user_id`, `moderator_id`, or `metadata.` and a name.
+	// Field Name of the field: `reason`, `expires_at`, `status`, `type`, `user_id`, `moderator_id`, or `metadata.` and a name.
 	Field string `json:"field"`
 }
 
@@ -1843,10 +1843,10 @@ type ClaimTicketRequest struct {
 
 // CloseTicketRequest How to close a ticket.
 type CloseTicketRequest struct {
-	// AuthorID Who closed it; attribution only.
+	// AuthorID Who closed the ticket; attribution only.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Reason Why; required when the guild asks for a reason.
+	// Reason Why the ticket is closed; required if the guild requires a reason.
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -1855,46 +1855,46 @@ type CreatableCaseType string
 
 // CreateCaseRequest A note or a warning to file.
 type CreateCaseRequest struct {
-	// ExpiresAt When the case expires; never when absent or null. One that lies in the past expires at once.
+	// ExpiresAt When the case expires; if absent or null, never. A time in the past expires the case at once.
 	ExpiresAt *wire.Time `json:"expires_at,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// ModeratorID Acting moderator; need not be a member any more.
+	// ModeratorID Moderator who acted; may have left the guild.
 	ModeratorID string `json:"moderator_id"`
 
-	// Reason Why. Must hold a character that is not blank.
+	// Reason Reason of the case. Must contain a non-blank character.
 	Reason string `json:"reason"`
 
 	// Type The kinds of case that can be created over the API.
 	Type CreatableCaseType `json:"type"`
 
-	// UserID Member the case concerns; need not be a member any more.
+	// UserID Member the case concerns; may have left the guild.
 	UserID string `json:"user_id"`
 }
 
 // CreateGiveawayRequest A giveaway to run.
 type CreateGiveawayRequest struct {
-	// ChannelID Channel it runs in, one of the guild that the bot can see.
+	// ChannelID Channel the giveaway runs in. It must belong to the guild, and the bot must see it.
 	ChannelID string `json:"channel_id"`
 
-	// Description More about it. Custom emoji are posted as they are.
+	// Description More about the giveaway. Custom emoji are posted unchanged.
 	Description *string `json:"description,omitempty"`
 
-	// EndsAt When it ends; in the future and after the start.
+	// EndsAt When the giveaway ends; must be in the future and after the start.
 	EndsAt wire.Time `json:"ends_at"`
 
-	// HostID Who hosts it.
+	// HostID Who hosts the giveaway.
 	HostID *string `json:"host_id,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// Prize What can be won. Custom emoji of the platform (`<:name:id>`) are posted as they are.
+	// Prize What can be won. Custom emoji of the platform (`<:name:id>`) are posted unchanged.
 	Prize string `json:"prize"`
 
-	// StartsAt When it starts; at once when absent or past.
+	// StartsAt When the giveaway starts; at once if absent or in the past.
 	StartsAt *wire.Time `json:"starts_at,omitempty"`
 
 	// WinnerCount Number of winners to draw.
@@ -1903,7 +1903,7 @@ type CreateGiveawayRequest struct {
 
 // CreateTicketMessageRequest A staff message or an internal note.
 type CreateTicketMessageRequest struct {
-	// AuthorID Who it is attributed to.
+	// AuthorID User to whom the message is attributed.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// Content The text, at most 2000 characters.
@@ -1936,14 +1936,14 @@ type CreateWebhookEndpointRequestDelivery string
 
 // Disqualification A member who may not take part in a giveaway.
 type Disqualification struct {
-	// DisqualifiedAt Since when.
+	// DisqualifiedAt When the member was disqualified.
 	DisqualifiedAt wire.Time `json:"disqualified_at"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// DisqualificationList One page of members who are disqualified.
+// DisqualificationList One page of disqualified members.
 type DisqualificationList struct {
 	// Data The items of this page.
 	Data []Disqualification `json:"data"`
@@ -1958,12 +1958,12 @@ type DisqualificationList struct {
 	PerPage int `json:"per_page"`
 }
 
-// DisqualifyRequest Whom to disqualify.
+// DisqualifyRequest Members to disqualify.
 type DisqualifyRequest struct {
-	// AuthorID Who disqualifies; attribution only, shown in the event.
+	// AuthorID Who disqualifies the members; attribution only, shown in the event.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Undo Whether to take the disqualification back. Default false.
+	// Undo Whether to undo the disqualification. Default false.
 	Undo *bool `json:"undo,omitempty"`
 
 	// UserIds The members.
@@ -1993,10 +1993,10 @@ type EventCaseCreated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2008,7 +2008,7 @@ type EventCaseUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A case after a change, and what the change was.
+	// Data A case after a change, and which fields changed.
 	Data CaseChange `json:"data"`
 
 	// GuildID The guild.
@@ -2017,10 +2017,10 @@ type EventCaseUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2041,10 +2041,10 @@ type EventEconomyBalanceChanged struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2056,7 +2056,7 @@ type EventGiveawayCancelled struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A giveaway that was cancelled, and why.
+	// Data A cancelled giveaway, and the reason.
 	Data GiveawayCancellation `json:"data"`
 
 	// GuildID The guild.
@@ -2065,10 +2065,10 @@ type EventGiveawayCancelled struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2089,17 +2089,17 @@ type EventGiveawayCreated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventGiveawayDrawing A giveaway is over, by its time or by a call, and its winners are being drawn.
+// EventGiveawayDrawing A giveaway is over, by its end time or by a call, and its winners are being drawn.
 type EventGiveawayDrawing struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2113,10 +2113,10 @@ type EventGiveawayDrawing struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2137,10 +2137,10 @@ type EventGiveawayEnded struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2161,10 +2161,10 @@ type EventGiveawayPaused struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2185,17 +2185,17 @@ type EventGiveawayRerolled struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventGiveawayResumed A paused giveaway runs on.
+// EventGiveawayResumed A paused giveaway was resumed.
 type EventGiveawayResumed struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2209,10 +2209,10 @@ type EventGiveawayResumed struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2233,22 +2233,22 @@ type EventGiveawayStarted struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed what is written of a giveaway, and not its status; or something is wrong with its message, or no longer (`changed` has `post_problem`).
+// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed fields of a giveaway other than its status. Or a problem of its message was found, or is gone (`changed` has `post_problem`).
 type EventGiveawayUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A giveaway after a change, and what the change was.
+	// Data A giveaway after a change, and which fields changed.
 	Data GiveawayChange `json:"data"`
 
 	// GuildID The guild.
@@ -2257,22 +2257,22 @@ type EventGiveawayUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventGuildUpdated The guild, or how it has set the service up, changed.
+// EventGuildUpdated The guild or its settings changed.
 type EventGuildUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data The guild and its settings after a change, and what changed of them.
+	// Data The guild and its settings after a change, and which fields changed.
 	Data GuildChange `json:"data"`
 
 	// GuildID The guild.
@@ -2281,17 +2281,17 @@ type EventGuildUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventMemberForgotten A member was forgotten. All that was kept of theirs from earlier events goes too.
+// EventMemberForgotten A member was forgotten. Delete also what you stored about this member from earlier events.
 type EventMemberForgotten struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2305,10 +2305,10 @@ type EventMemberForgotten struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2320,7 +2320,7 @@ type EventMemberJoined struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A member after a change, and what the change was.
+	// Data A member after a change, and which fields changed.
 	Data MemberChange `json:"data"`
 
 	// GuildID The guild.
@@ -2329,10 +2329,10 @@ type EventMemberJoined struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2344,7 +2344,7 @@ type EventMemberLeft struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A member after a change, and what the change was.
+	// Data A member after a change, and which fields changed.
 	Data MemberChange `json:"data"`
 
 	// GuildID The guild.
@@ -2353,22 +2353,22 @@ type EventMemberLeft struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventMemberUpdated Name, avatar, metadata or instant of joining of a member changed.
+// EventMemberUpdated The name, avatar, metadata or joining time of a member changed.
 type EventMemberUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A member after a change, and what the change was.
+	// Data A member after a change, and which fields changed.
 	Data MemberChange `json:"data"`
 
 	// GuildID The guild.
@@ -2377,17 +2377,17 @@ type EventMemberUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventOrigin Who caused the event. Lets an integrator skip its own writes.
+// EventOrigin Who caused the event. An integrator can use it to skip events of its own writes.
 type EventOrigin struct {
 	// KeyID Bot key that made the call; null when none did.
 	KeyID *string `json:"key_id"`
@@ -2395,7 +2395,7 @@ type EventOrigin struct {
 	// TokenID Token that made the call; null when none did.
 	TokenID *string `json:"token_id"`
 
-	// Type What kind of cause.
+	// Type Kind of origin.
 	Type string `json:"type"`
 }
 
@@ -2413,17 +2413,17 @@ type EventPing struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventTicketAssigned A ticket was given to someone, or its claim was cleared.
+// EventTicketAssigned A ticket was assigned, or its claim was cleared.
 type EventTicketAssigned struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2437,10 +2437,10 @@ type EventTicketAssigned struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2461,10 +2461,10 @@ type EventTicketClaimed struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2485,10 +2485,10 @@ type EventTicketClosed struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2509,22 +2509,22 @@ type EventTicketMessage struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventTicketMessageUpdated A record of the bot's changed a message of a transcript.
+// EventTicketMessageUpdated A record of the bot changed a message of a transcript.
 type EventTicketMessageUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A message of a transcript after a change, and what the change was.
+	// Data A message of a transcript after a change, and which fields changed.
 	Data TicketMessageChange `json:"data"`
 
 	// GuildID The guild.
@@ -2533,17 +2533,17 @@ type EventTicketMessageUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventTicketOpened A member opened a ticket; the bot told so in a record.
+// EventTicketOpened A member opened a ticket. The bot reported it in a record.
 type EventTicketOpened struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2557,10 +2557,10 @@ type EventTicketOpened struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2581,22 +2581,22 @@ type EventTicketReopened struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
 	Type string `json:"type"`
 }
 
-// EventTicketUpdated A record or `updateTicket` changed what is written of a ticket, and neither its status nor its claim.
+// EventTicketUpdated A record or `updateTicket` changed fields of a ticket other than its status and its claim.
 type EventTicketUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A ticket after a change, and what the change was.
+	// Data A ticket after a change, and which fields changed.
 	Data TicketChange `json:"data"`
 
 	// GuildID The guild.
@@ -2605,10 +2605,10 @@ type EventTicketUpdated struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2629,10 +2629,10 @@ type EventTokenExpiring struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2656,10 +2656,10 @@ type EventWebhookDisabled struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2680,10 +2680,10 @@ type EventWebhookFailing struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2704,10 +2704,10 @@ type EventWebhookRecovered struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2728,10 +2728,10 @@ type EventWorkRequested struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2743,7 +2743,7 @@ type EventXPLevelDown struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A rise or fall in level, of one level or several.
+	// Data A rise or fall by one or more levels.
 	Data LevelUp `json:"data"`
 
 	// GuildID The guild.
@@ -2752,10 +2752,10 @@ type EventXPLevelDown struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2767,7 +2767,7 @@ type EventXPLevelUp struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A rise or fall in level, of one level or several.
+	// Data A rise or fall by one or more levels.
 	Data LevelUp `json:"data"`
 
 	// GuildID The guild.
@@ -2776,10 +2776,10 @@ type EventXPLevelUp struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type Type of the event.
@@ -2810,7 +2810,7 @@ type ExpiringTokenNotice struct {
 	Token ExpiringToken `json:"token"`
 }
 
-// Failure Every failure has this shape.
+// Failure Every error response has this shape.
 type Failure struct {
 	// Error What went wrong.
 	Error FailureDetail `json:"error"`
@@ -2818,95 +2818,95 @@ type Failure struct {
 
 // FailureDetail What went wrong.
 type FailureDetail struct {
-	// Code Stable name of the failure.
+	// Code Stable code of the error.
 	Code string `json:"code"`
 
-	// Message For people; not stable.
+	// Message Text for people; not stable.
 	Message string `json:"message"`
 
 	// RequiredScope The missing scope; only with `insufficient_scope`.
 	RequiredScope *string `json:"required_scope,omitempty"`
 }
 
-// ForgetMemberRequest What is forgotten of a member.
+// ForgetMemberRequest What to forget about a member.
 type ForgetMemberRequest struct {
-	// Cases Whether the cases about the member go too. Default false.
+	// Cases Whether to delete the cases about the member too. Default false.
 	Cases *bool `json:"cases,omitempty"`
 }
 
-// ForgottenMember A member who is forgotten.
+// ForgottenMember A member whose data is being deleted.
 type ForgottenMember struct {
-	// RequestedAt All that stood there at this instant goes.
+	// RequestedAt All data of the member stored at this time is deleted.
 	RequestedAt wire.Time `json:"requested_at"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// ForgottenMemberEnvelope Envelope of a member who is forgotten.
+// ForgottenMemberEnvelope Envelope of a forgotten member.
 type ForgottenMemberEnvelope struct {
-	// Data A member who is forgotten.
+	// Data A member whose data is being deleted.
 	Data ForgottenMember `json:"data"`
 }
 
 // Giveaway A giveaway.
 type Giveaway struct {
-	// ChannelID Channel it runs in.
+	// ChannelID Channel the giveaway runs in.
 	ChannelID string `json:"channel_id"`
 
-	// CreatedAt When it was created.
+	// CreatedAt When the giveaway was created.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// Description More about it.
+	// Description More about the giveaway.
 	Description *string `json:"description"`
 
-	// EndedAt When the winners were drawn, or it was cancelled.
+	// EndedAt When the winners were drawn or the giveaway was cancelled.
 	EndedAt *wire.Time `json:"ended_at"`
 
-	// EndsAt When it ends.
+	// EndsAt When the giveaway ends.
 	EndsAt wire.Time `json:"ends_at"`
 
-	// EntrantCount Members who entered.
+	// EntrantCount Number of members who entered.
 	EntrantCount int64 `json:"entrant_count"`
 
-	// EntryCount Entries, the sum of all weights.
+	// EntryCount Number of entries, the sum of all weights.
 	EntryCount int64 `json:"entry_count"`
 
-	// HostID Who hosts it.
+	// HostID Who hosts the giveaway.
 	HostID *string `json:"host_id"`
 
 	// ID Id of the giveaway.
 	ID string `json:"id"`
 
-	// MessageID Its message on the chat platform. Null until the bot has posted it.
+	// MessageID Message of the giveaway on the chat platform. Null until the bot has posted it.
 	MessageID *string `json:"message_id"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata Metadata `json:"metadata"`
 
-	// PostProblem What is wrong with its message, found when it was last edited or read: `deleted`, `no_channel` (its channel is gone), `forbidden` (the bot may not) or `failed`. Null when nothing is known to be.
+	// PostProblem Problem of the giveaway's message, found when the message was last edited or read: `deleted`, `no_channel` (the channel is gone), `forbidden` (the bot lacks permission) or `failed`. Null if no problem is known.
 	PostProblem *string `json:"post_problem"`
 
 	// Prize What can be won.
 	Prize string `json:"prize"`
 
-	// StartsAt When it starts.
+	// StartsAt When the giveaway starts.
 	StartsAt wire.Time `json:"starts_at"`
 
 	// Status State of the giveaway.
 	Status string `json:"status"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When the giveaway last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 
 	// WinnerCount Number of winners to draw.
 	WinnerCount int `json:"winner_count"`
 
-	// Winners Winners by position; empty until drawn.
+	// Winners Winners by position; empty until the draw.
 	Winners []string `json:"winners"`
 }
 
-// GiveawayCancellation A giveaway that was cancelled, and why.
+// GiveawayCancellation A cancelled giveaway, and the reason.
 type GiveawayCancellation struct {
 	// Embedded struct due to allOf(#/components/schemas/Giveaway)
 	Giveaway `yaml:",inline"`
@@ -2918,7 +2918,7 @@ type GiveawayCancellation struct {
 	Reason *string `json:"reason"`
 }
 
-// GiveawayChange A giveaway after a change, and what the change was.
+// GiveawayChange A giveaway after a change, and which fields changed.
 type GiveawayChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Giveaway)
 	Giveaway `yaml:",inline"`
@@ -2932,34 +2932,34 @@ type GiveawayChange struct {
 
 // GiveawayDraw The record of one draw.
 type GiveawayDraw struct {
-	// DrawnAt When it was drawn.
+	// DrawnAt When the winners were drawn.
 	DrawnAt wire.Time `json:"drawn_at"`
 
 	// EntriesHash SHA-256 of all entries of the giveaway, in lower-case hexadecimal.
 	EntriesHash string `json:"entries_hash"`
 
-	// EntryCount Entries in the pot, which leaves out those of earlier winners and of the members in `excluded_user_ids`.
+	// EntryCount Number of entries in the draw, without those of earlier winners and of the members in `excluded_user_ids`.
 	EntryCount int64 `json:"entry_count"`
 
-	// ExcludedUserIds Members whom the call left out, sorted as text. Winners of earlier rounds are left out without being named.
+	// ExcludedUserIds Members whom the call excluded, sorted as text. Winners of earlier rounds are excluded without being named.
 	ExcludedUserIds []string `json:"excluded_user_ids"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Reason Why it was rerolled, if the caller said so.
+	// Reason Why the giveaway was rerolled, if the caller gave a reason.
 	Reason *string `json:"reason"`
 
-	// ReplacedUserIds Winners whose places they took, by position.
+	// ReplacedUserIds Winners who were replaced, by position.
 	ReplacedUserIds []string `json:"replaced_user_ids"`
 
 	// Round Number of the draw, from 1.
 	Round int `json:"round"`
 
-	// Seed The 32 random bytes that the draw follows from, in lower-case hexadecimal.
+	// Seed The 32 random bytes that determine the draw, in lower-case hexadecimal.
 	Seed string `json:"seed"`
 
-	// Winners Who was drawn in this round, in the order of the drawing.
+	// Winners Members drawn in this round, in the order of the drawing.
 	Winners []string `json:"winners"`
 }
 
@@ -3028,7 +3028,7 @@ type GiveawayList struct {
 
 // GiveawayReroll A reroll.
 type GiveawayReroll struct {
-	// AuthorID Who rerolled, as the caller says.
+	// AuthorID Who rerolled the giveaway, as the caller says.
 	AuthorID *string `json:"author_id"`
 
 	// Giveaway A giveaway.
@@ -3037,7 +3037,7 @@ type GiveawayReroll struct {
 	// NewUserIds Winners who replaced them, by position.
 	NewUserIds []string `json:"new_user_ids"`
 
-	// Reason Why.
+	// Reason Why the giveaway was rerolled.
 	Reason *string `json:"reason"`
 
 	// ReplacedUserIds Winners who were replaced, by position.
@@ -3074,15 +3074,15 @@ type Guild struct {
 	OwnerID string `json:"owner_id"`
 }
 
-// GuildChange The guild and its settings after a change, and what changed of them.
+// GuildChange The guild and its settings after a change, and which fields changed.
 type GuildChange struct {
-	// Changed Members that differ.
+	// Changed Fields that changed.
 	Changed []string `json:"changed"`
 
 	// Guild Headline metadata of the guild.
 	Guild Guild `json:"guild"`
 
-	// Settings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
+	// Settings Module toggles and public settings. Toggles are only information: no operation fails because its module is off.
 	Settings GuildSettings `json:"settings"`
 }
 
@@ -3094,7 +3094,7 @@ type GuildEnvelope struct {
 
 // GuildFileCase A moderation case.
 type GuildFileCase struct {
-	// CreatedAt When it was created.
+	// CreatedAt When the case was created.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// ExpiresAt When the case expires.
@@ -3106,22 +3106,22 @@ type GuildFileCase struct {
 	// ID Id of the case.
 	ID *string `json:"id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
-	// ModeratorID Acting moderator.
+	// ModeratorID Moderator who acted.
 	ModeratorID string `json:"moderator_id"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`
 
-	// Reason Why.
+	// Reason Reason of the case.
 	Reason *string `json:"reason,omitempty"`
 
 	// Record Kind of the record.
 	Record GuildFileCaseRecord `json:"record"`
 
-	// Source Where the case was made.
+	// Source Where the case was created.
 	Source *GuildFileCaseSource `json:"source,omitempty"`
 
 	// Status State of the case.
@@ -3140,7 +3140,7 @@ type GuildFileCase struct {
 // GuildFileCaseRecord Kind of the record.
 type GuildFileCaseRecord string
 
-// GuildFileCaseSource Where the case was made.
+// GuildFileCaseSource Where the case was created.
 type GuildFileCaseSource string
 
 // GuildFileCaseStatus State of the case.
@@ -3166,7 +3166,7 @@ type GuildFileCaseChange struct {
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
 	// Record Kind of the record.
@@ -3190,7 +3190,7 @@ type GuildFileCurve struct {
 
 // GuildFileDisqualification A member who may not take part in a giveaway.
 type GuildFileDisqualification struct {
-	// DisqualifiedAt Since when.
+	// DisqualifiedAt When the member was disqualified.
 	DisqualifiedAt *wire.Time `json:"disqualified_at,omitempty"`
 
 	// GiveawayID The giveaway.
@@ -3220,25 +3220,25 @@ type GuildFileEconomy struct {
 
 // GuildFileGiveaway A giveaway.
 type GuildFileGiveaway struct {
-	// ChannelID Channel it runs in.
+	// ChannelID Channel the giveaway runs in.
 	ChannelID string `json:"channel_id"`
 
-	// CreatedAt When it was created.
+	// CreatedAt When the giveaway was created.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
-	// Description More about it.
+	// Description More about the giveaway.
 	Description *string `json:"description,omitempty"`
 
-	// EndedAt When the winners were drawn, or it was cancelled.
+	// EndedAt When the winners were drawn or the giveaway was cancelled.
 	EndedAt *wire.Time `json:"ended_at,omitempty"`
 
-	// EndsAt When it ends.
+	// EndsAt When the giveaway ends.
 	EndsAt *wire.Time `json:"ends_at,omitempty"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
-	// HostID Who hosts it.
+	// HostID Who hosts the giveaway.
 	HostID *string `json:"host_id,omitempty"`
 
 	// ID Id of the giveaway.
@@ -3247,7 +3247,7 @@ type GuildFileGiveaway struct {
 	// MessageID Its message.
 	MessageID *string `json:"message_id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// PausedAt When it was paused.
@@ -3262,7 +3262,7 @@ type GuildFileGiveaway struct {
 	// Source Who made it; the bot posts the messages of those that the API made.
 	Source *GuildFileGiveawaySource `json:"source,omitempty"`
 
-	// StartsAt When it starts.
+	// StartsAt When the giveaway starts.
 	StartsAt *wire.Time `json:"starts_at,omitempty"`
 
 	// Status State of the giveaway.
@@ -3292,7 +3292,7 @@ type GuildFileGiveawayDraw struct {
 	// Drawn Who was drawn.
 	Drawn []string `json:"drawn,omitempty"`
 
-	// DrawnAt When it was drawn.
+	// DrawnAt When the winners were drawn.
 	DrawnAt *wire.Time `json:"drawn_at,omitempty"`
 
 	// EntriesHash SHA-256 of the entries.
@@ -3310,7 +3310,7 @@ type GuildFileGiveawayDraw struct {
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
-	// Reason Why.
+	// Reason Why the giveaway was rerolled.
 	Reason *string `json:"reason,omitempty"`
 
 	// Record Kind of the record.
@@ -3358,7 +3358,7 @@ type GuildFileGiveawayEntryRecord string
 
 // GuildFileGuild A guild. These are the lines of guild files, which no operation takes or gives.
 type GuildFileGuild struct {
-	// CreatedAt When it was created.
+	// CreatedAt When the guild was created.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// IconURL Its icon.
@@ -3424,7 +3424,7 @@ type GuildFileMember struct {
 	// AvatarURL Picture of the member.
 	AvatarURL *string `json:"avatar_url,omitempty"`
 
-	// CreatedAt When the member was first told of.
+	// CreatedAt When the member was first recorded.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// GuildID The guild.
@@ -3436,7 +3436,7 @@ type GuildFileMember struct {
 	// LeftAt When the member left.
 	LeftAt *wire.Time `json:"left_at,omitempty"`
 
-	// Metadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a member, by name; 50 names and 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *MemberMetadata `json:"metadata,omitempty"`
 
 	// Name Display name.
@@ -3493,7 +3493,7 @@ type GuildFileNetworkListing struct {
 	// ReportCount Number of reports.
 	ReportCount int64 `json:"report_count"`
 
-	// Severity How bad it is.
+	// Severity How severe the reports are.
 	Severity GuildFileNetworkListingSeverity `json:"severity"`
 
 	// TrustScore 0 to 100, higher is more trusted.
@@ -3506,7 +3506,7 @@ type GuildFileNetworkListing struct {
 // GuildFileNetworkListingRecord Kind of the record.
 type GuildFileNetworkListingRecord string
 
-// GuildFileNetworkListingSeverity How bad it is.
+// GuildFileNetworkListingSeverity How severe the reports are.
 type GuildFileNetworkListingSeverity string
 
 // GuildFileReference A reference that a change of the guild's economy has used.
@@ -3556,7 +3556,7 @@ type GuildFileSettingsRecord string
 
 // GuildFileTicket A support ticket.
 type GuildFileTicket struct {
-	// Category What kind of ticket it is.
+	// Category Category of the ticket.
 	Category *string `json:"category,omitempty"`
 
 	// ChannelID Its channel.
@@ -3565,16 +3565,16 @@ type GuildFileTicket struct {
 	// ClaimedByID Who claimed it.
 	ClaimedByID *string `json:"claimed_by_id,omitempty"`
 
-	// CloseReason Why.
+	// CloseReason Why the ticket was closed.
 	CloseReason *string `json:"close_reason,omitempty"`
 
-	// ClosedAt When it was closed.
+	// ClosedAt When the ticket was closed.
 	ClosedAt *wire.Time `json:"closed_at,omitempty"`
 
 	// ClosedByID Who closed it.
 	ClosedByID *string `json:"closed_by_id,omitempty"`
 
-	// CreatedAt When it was opened.
+	// CreatedAt When the ticket was opened.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// GuildID The guild.
@@ -3583,16 +3583,16 @@ type GuildFileTicket struct {
 	// ID Id of the ticket.
 	ID *string `json:"id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`
 
-	// OpenerID Member who opened it.
+	// OpenerID Member who opened the ticket.
 	OpenerID string `json:"opener_id"`
 
-	// Priority How urgent it is.
+	// Priority Priority of the ticket.
 	Priority *GuildFileTicketPriority `json:"priority,omitempty"`
 
 	// Record Kind of the record.
@@ -3608,7 +3608,7 @@ type GuildFileTicket struct {
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
-// GuildFileTicketPriority How urgent it is.
+// GuildFileTicketPriority Priority of the ticket.
 type GuildFileTicketPriority string
 
 // GuildFileTicketRecord Kind of the record.
@@ -3625,7 +3625,7 @@ type GuildFileTicketMessage struct {
 	// AuthorID Who wrote it.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// AuthorType What kind of author.
+	// AuthorType Kind of author.
 	AuthorType *GuildFileTicketMessageAuthorType `json:"author_type,omitempty"`
 
 	// ChannelMessageID Id on the platform.
@@ -3634,7 +3634,7 @@ type GuildFileTicketMessage struct {
 	// Content The text.
 	Content string `json:"content"`
 
-	// CreatedAt When it was written.
+	// CreatedAt When the entry was written.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// DeletedAt When it was deleted.
@@ -3665,7 +3665,7 @@ type GuildFileTicketMessage struct {
 	TicketID string `json:"ticket_id"`
 }
 
-// GuildFileTicketMessageAuthorType What kind of author.
+// GuildFileTicketMessageAuthorType Kind of author.
 type GuildFileTicketMessageAuthorType string
 
 // GuildFileTicketMessageKind What kind of entry.
@@ -3736,7 +3736,7 @@ type GuildRemoval struct {
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
 
-	// RemovedAfter Until when it can be taken back; from then on what it has is deleted.
+	// RemovedAfter Until when the removal can be undone. After this time the guild's data is deleted.
 	RemovedAfter wire.Time `json:"removed_after"`
 }
 
@@ -3746,7 +3746,7 @@ type GuildRemovalEnvelope struct {
 	Data GuildRemoval `json:"data"`
 }
 
-// GuildSettings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
+// GuildSettings Module toggles and public settings. Toggles are only information: no operation fails because its module is off.
 type GuildSettings struct {
 	// Economy How the guild names its currency.
 	Economy EconomySettings `json:"economy"`
@@ -3769,7 +3769,7 @@ type GuildSettings struct {
 
 // GuildSettingsEnvelope Envelope of the settings.
 type GuildSettingsEnvelope struct {
-	// Data Module toggles and public settings. Toggles inform; no operation fails because its module is off.
+	// Data Module toggles and public settings. Toggles are only information: no operation fails because its module is off.
 	Data GuildSettings `json:"data"`
 }
 
@@ -3781,7 +3781,7 @@ type Health struct {
 
 // LedgerEntry One change of a balance.
 type LedgerEntry struct {
-	// AuthorID Who acted through the caller; null where the caller did not say.
+	// AuthorID User who acted through the caller; null if the caller named none.
 	AuthorID *string `json:"author_id"`
 
 	// BalanceAfter Balance after the change.
@@ -3790,25 +3790,25 @@ type LedgerEntry struct {
 	// CounterpartyID The other member of a transfer; null for every other change.
 	CounterpartyID *string `json:"counterparty_id"`
 
-	// CreatedAt When it happened.
+	// CreatedAt When the change happened.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// Delta The change, may be negative.
+	// Delta Coins added; negative if coins were removed.
 	Delta int64 `json:"delta"`
 
 	// ID Id of the entry.
 	ID string `json:"id"`
 
-	// Note Who made it: `api:token=<token_id>` and `bot:key=<key_id>` for changes over the API.
+	// Note Who made the change: `api:token=<token_id>` or `bot:key=<key_id>` for changes over the API.
 	Note string `json:"note"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
 	// Reason Purpose given by the caller.
 	Reason *string `json:"reason"`
 
-	// Reference The caller's own name of the change, unique in the guild for ever.
+	// Reference The caller's own name for the change, unique in the guild for ever.
 	Reference *string `json:"reference"`
 
 	// UserID The member.
@@ -3866,7 +3866,7 @@ type LevelLeaderboard struct {
 	Period nullable.Nullable[LevelPeriod] `json:"period"`
 }
 
-// LevelLeaderboardEntry One place of the XP leaderboard.
+// LevelLeaderboardEntry One entry of the XP leaderboard.
 type LevelLeaderboardEntry struct {
 	// Level Level reached.
 	Level int `json:"level"`
@@ -3874,7 +3874,7 @@ type LevelLeaderboardEntry struct {
 	// PeriodXP XP gained in the period; null without `period`.
 	PeriodXP *int `json:"period_xp"`
 
-	// Rank Place, from 1.
+	// Rank Rank, from 1.
 	Rank int `json:"rank"`
 
 	// TotalXP All XP earned.
@@ -3886,49 +3886,49 @@ type LevelLeaderboardEntry struct {
 
 // LevelPeriod The week or month that was asked for; null without `period`.
 type LevelPeriod struct {
-	// End The day after its last one.
+	// End Day after the last day of the period.
 	End string `json:"end"`
 
-	// Start Its first day.
+	// Start First day of the period.
 	Start string `json:"start"`
 }
 
-// LevelProgress How far the member is into the present level.
+// LevelProgress Progress of the member within the current level.
 type LevelProgress struct {
 	// CurrentXP XP earned within the level.
 	CurrentXP int64 `json:"current_xp"`
 
-	// Percent Share earned, rounded down.
+	// Percent Percentage of the level earned, rounded down.
 	Percent int `json:"percent"`
 
-	// RequiredXP XP the level asks for.
+	// RequiredXP XP needed to complete the level.
 	RequiredXP int64 `json:"required_xp"`
 }
 
-// LevelRank A member's place on the XP leaderboard.
+// LevelRank A member's rank on the XP leaderboard.
 type LevelRank struct {
 	// Level Level reached.
 	Level int `json:"level"`
 
-	// Of How many members stand on the leaderboard.
+	// Of Number of members on the leaderboard.
 	Of int64 `json:"of"`
 
 	// PeriodXP XP gained in the period; null without `period`.
 	PeriodXP *int `json:"period_xp"`
 
-	// Rank Place on the leaderboard, from 1; equal members have different ranks.
+	// Rank Rank on the leaderboard, from 1; members with equal values have different ranks.
 	Rank int64 `json:"rank"`
 
-	// TotalXP XP collected.
+	// TotalXP All XP earned.
 	TotalXP int64 `json:"total_xp"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// LevelRankEnvelope A member's place on the XP leaderboard, under `data`.
+// LevelRankEnvelope A member's rank on the XP leaderboard, under `data`.
 type LevelRankEnvelope struct {
-	// Data A member's place on the XP leaderboard.
+	// Data A member's rank on the XP leaderboard.
 	Data LevelRank `json:"data"`
 
 	// Period The week or month that was asked for; null without `period`.
@@ -3940,7 +3940,7 @@ type LevelRecord struct {
 	// Level Level reached.
 	Level int `json:"level"`
 
-	// Progress How far the member is into the present level.
+	// Progress Progress of the member within the current level.
 	Progress LevelProgress `json:"progress"`
 
 	// TotalXP All XP earned.
@@ -3974,12 +3974,12 @@ type LevelRecordList struct {
 	PerPage int `json:"per_page"`
 }
 
-// LevelUp A rise or fall in level, of one level or several.
+// LevelUp A rise or fall by one or more levels.
 type LevelUp struct {
 	// Level Level reached.
 	Level int `json:"level"`
 
-	// PreviousLevel Level before.
+	// PreviousLevel Level before the change.
 	PreviousLevel int `json:"previous_level"`
 
 	// TotalXP All XP earned.
@@ -4003,49 +4003,49 @@ type Me struct {
 	// API Version and environment of the API.
 	API APIMetadata `json:"api"`
 
-	// Token What may be known of a token. Its secret is not part of it.
+	// Token Public data of a token, without its secret.
 	Token TokenMetadata `json:"token"`
 }
 
-// Member What the bot, or an integrator, has told of a person in the guild.
+// Member What the bot, or an integrator, has recorded about a person in the guild.
 type Member struct {
-	// AvatarURL Picture of the member; null where none was told.
+	// AvatarURL Picture of the member; null if no picture is known.
 	AvatarURL *string `json:"avatar_url"`
 
-	// CreatedAt When the member was first told of.
+	// CreatedAt When the member was first recorded.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// JoinedAt When the member joined last; null where that was not told. It only rises.
+	// JoinedAt When the member last joined; null if unknown. This time only moves forward.
 	JoinedAt *wire.Time `json:"joined_at"`
 
-	// LeftAt When the member left last; null where that was not told. It only rises. A member has left where `left_at` is later than `joined_at`.
+	// LeftAt When the member last left; null if unknown. This time only moves forward. A member has left if `left_at` is later than `joined_at`.
 	LeftAt *wire.Time `json:"left_at"`
 
-	// Metadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a member, by name; 50 names and 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata MemberMetadata `json:"metadata"`
 
-	// Name Display name; null where none was told.
+	// Name Display name; null if no name is known.
 	Name *string `json:"name"`
 
-	// UpdatedAt When what is known of the member last changed.
+	// UpdatedAt When the data of the member last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// MemberChange A member after a change, and what the change was.
+// MemberChange A member after a change, and which fields changed.
 type MemberChange struct {
-	// Changed Members that differ; of a new member those that are set.
+	// Changed Fields that changed; for a new member, the fields that are set.
 	Changed []string `json:"changed"`
 
-	// Member What the bot, or an integrator, has told of a person in the guild.
+	// Member What the bot, or an integrator, has recorded about a person in the guild.
 	Member Member `json:"member"`
 }
 
 // MemberEnvelope Envelope of a member.
 type MemberEnvelope struct {
-	// Data What the bot, or an integrator, has told of a person in the guild.
+	// Data What the bot, or an integrator, has recorded about a person in the guild.
 	Data Member `json:"data"`
 }
 
@@ -4070,22 +4070,22 @@ type MemberList struct {
 	PerPage int `json:"per_page"`
 }
 
-// MemberMetadata Values that callers keep with a member, by name; 50 names and 8 KiB of JSON at most. Only callers read them.
+// MemberMetadata Values that callers store with a member, by name; 50 names and 8 KiB of JSON at most. The service does not interpret the values.
 type MemberMetadata = metadata.Values
 
-// MemberMetadataChange Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+// MemberMetadataChange Values to store with the member. Values that are named are set, null removes a value, all others stay. More than 50 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 type MemberMetadataChange = metadata.Change
 
-// MemberMetadataValues Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+// MemberMetadataValues Values to store with the member. Values that are named are set, null removes a value, all others stay. More than 50 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 type MemberMetadataValues = metadata.Change
 
-// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 type Metadata = metadata.Values
 
-// MetadataChange Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+// MetadataChange Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 type MetadataChange = metadata.Change
 
-// NetworkHit What the network knows of a user. An unlisted user has `listed` alone.
+// NetworkHit What the network knows about a user. An unlisted user has only `listed`.
 type NetworkHit struct {
 	// Category What the reports are mostly about.
 	Category *string `json:"category,omitempty"`
@@ -4102,7 +4102,7 @@ type NetworkHit struct {
 	// ReportCount Number of reports.
 	ReportCount *int64 `json:"report_count,omitempty"`
 
-	// Severity How bad it is.
+	// Severity How severe the reports are.
 	Severity *string `json:"severity,omitempty"`
 
 	// TrustScore 0 to 100, higher is more trusted.
@@ -4114,25 +4114,25 @@ type NetworkHit struct {
 
 // NetworkHitEnvelope Envelope of a network hit.
 type NetworkHitEnvelope struct {
-	// Data What the network knows of a user. An unlisted user has `listed` alone.
+	// Data What the network knows about a user. An unlisted user has only `listed`.
 	Data NetworkHit `json:"data"`
 }
 
 // OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
 type OnRefusal string
 
-// PastCaseChange A change of a case, or its creation, which has no differences.
+// PastCaseChange A change of a case, or the creation of the case, which has empty `changes`.
 type PastCaseChange struct {
-	// At The `updated_at` that the change gave the case.
+	// At The case's `updated_at` after the change.
 	At wire.Time `json:"at"`
 
-	// AuthorID Who acted through the caller, when it said so.
+	// AuthorID User who acted through the caller, if the caller named one.
 	AuthorID *string `json:"author_id"`
 
-	// Changes What differs.
+	// Changes Differences that the change made.
 	Changes []CaseDifference `json:"changes"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 }
 
@@ -4186,16 +4186,16 @@ type PutBotStreamRequest struct {
 
 // RecordAttachment A file of a message.
 type RecordAttachment struct {
-	// ContentType Its media type.
+	// ContentType Media type of the file.
 	ContentType *string `json:"content_type,omitempty"`
 
 	// Name Its name, one line.
 	Name string `json:"name"`
 
-	// Size Its size in bytes.
+	// Size Size of the file in bytes.
 	Size *int64 `json:"size,omitempty"`
 
-	// URL Where it is; the platform's addresses end after a day.
+	// URL Address of the file. URLs of the chat platform expire after a day.
 	URL string `json:"url"`
 }
 
@@ -4219,16 +4219,16 @@ type RecordCase struct {
 	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// ModeratorID Acting moderator.
+	// ModeratorID Moderator who acted.
 	ModeratorID *string `json:"moderator_id,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`
 
-	// Reason Why.
+	// Reason Reason of the case.
 	Reason *string `json:"reason,omitempty"`
 
 	// Record Kind of the record.
@@ -4264,25 +4264,25 @@ type RecordCaseType string
 
 // RecordGiveaway A giveaway. Without an id it is new.
 type RecordGiveaway struct {
-	// ChannelID Channel it runs in.
+	// ChannelID Channel the giveaway runs in.
 	ChannelID *string `json:"channel_id,omitempty"`
 
 	// CreatedAt When it was created; ignored of what is there.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
-	// Description More about it.
+	// Description More about the giveaway.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
-	// EndedAt When the winners were drawn, or it was cancelled.
+	// EndedAt When the winners were drawn or the giveaway was cancelled.
 	EndedAt nullable.Nullable[wire.Time] `json:"ended_at,omitempty"`
 
-	// EndsAt When it ends.
+	// EndsAt When the giveaway ends.
 	EndsAt *wire.Time `json:"ends_at,omitempty"`
 
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// HostID Who hosts it.
+	// HostID Who hosts the giveaway.
 	HostID nullable.Nullable[string] `json:"host_id,omitempty"`
 
 	// ID Id of the giveaway.
@@ -4294,7 +4294,7 @@ type RecordGiveaway struct {
 	// MessageID Its message.
 	MessageID nullable.Nullable[string] `json:"message_id,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// PausedAt When it was paused.
@@ -4309,7 +4309,7 @@ type RecordGiveaway struct {
 	// Source Who made it; ignored of what is there.
 	Source *RecordGiveawaySource `json:"source,omitempty"`
 
-	// StartsAt When it starts.
+	// StartsAt When the giveaway starts.
 	StartsAt *wire.Time `json:"starts_at,omitempty"`
 
 	// Status State of the giveaway.
@@ -4444,7 +4444,7 @@ type RecordMember struct {
 	// LeftAt When the member left.
 	LeftAt *wire.Time `json:"left_at,omitempty"`
 
-	// Metadata Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the member. Values that are named are set, null removes a value, all others stay. More than 50 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MemberMetadataChange `json:"metadata,omitempty"`
 
 	// Name Display name.
@@ -4516,7 +4516,7 @@ type RecordSettingsRecord string
 
 // RecordTicket A support ticket. Without an id it is new.
 type RecordTicket struct {
-	// Category What kind of ticket it is.
+	// Category Category of the ticket.
 	Category nullable.Nullable[string] `json:"category,omitempty"`
 
 	// ChannelID Its channel.
@@ -4525,10 +4525,10 @@ type RecordTicket struct {
 	// ClaimedByID Who claimed it.
 	ClaimedByID nullable.Nullable[string] `json:"claimed_by_id,omitempty"`
 
-	// CloseReason Why.
+	// CloseReason Why the ticket was closed.
 	CloseReason nullable.Nullable[string] `json:"close_reason,omitempty"`
 
-	// ClosedAt When it was closed.
+	// ClosedAt When the ticket was closed.
 	ClosedAt nullable.Nullable[wire.Time] `json:"closed_at,omitempty"`
 
 	// ClosedByID Who closed it.
@@ -4546,16 +4546,16 @@ type RecordTicket struct {
 	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`
 
-	// OpenerID Member who opened it.
+	// OpenerID Member who opened the ticket.
 	OpenerID *string `json:"opener_id,omitempty"`
 
-	// Priority How urgent it is.
+	// Priority Priority of the ticket.
 	Priority *RecordTicketPriority `json:"priority,omitempty"`
 
 	// Record Kind of the record.
@@ -4571,7 +4571,7 @@ type RecordTicket struct {
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
-// RecordTicketPriority How urgent it is.
+// RecordTicketPriority Priority of the ticket.
 type RecordTicketPriority string
 
 // RecordTicketRecord Kind of the record.
@@ -4588,7 +4588,7 @@ type RecordTicketMessage struct {
 	// AuthorID Who wrote it.
 	AuthorID nullable.Nullable[string] `json:"author_id,omitempty"`
 
-	// AuthorType What kind of author.
+	// AuthorType Kind of author.
 	AuthorType *RecordTicketMessageAuthorType `json:"author_type,omitempty"`
 
 	// ChannelMessageID Id on the platform.
@@ -4634,7 +4634,7 @@ type RecordTicketMessage struct {
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
-// RecordTicketMessageAuthorType What kind of author.
+// RecordTicketMessageAuthorType Kind of author.
 type RecordTicketMessageAuthorType string
 
 // RecordTicketMessageKind What kind of entry.
@@ -4673,36 +4673,36 @@ type RecoverWebhookDeliveriesRequest struct {
 	Since wire.Time `json:"since"`
 }
 
-// RemoveGuildRequest How a guild is removed.
+// RemoveGuildRequest How to remove a guild.
 type RemoveGuildRequest struct {
-	// AfterDays For how many days it can be taken back; 0: not at all. Default 7.
+	// AfterDays For how many days the removal can be undone; 0 means not at all. Default 7.
 	AfterDays *int `json:"after_days,omitempty"`
 }
 
 // ReopenTicketRequest How to reopen a ticket.
 type ReopenTicketRequest struct {
-	// AuthorID Who reopened it; attribution only.
+	// AuthorID Who reopened the ticket; attribution only.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Reason Why.
+	// Reason Why the ticket is reopened.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// RerollGiveawayRequest How to reroll.
+// RerollGiveawayRequest How to reroll a giveaway.
 type RerollGiveawayRequest struct {
-	// AuthorID Who rerolls; attribution only, shown in the event.
+	// AuthorID Who rerolls the giveaway; attribution only, shown in the event.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// Count Winners to replace, from the first on; more than there are means all. Default 1.
+	// Count Number of winners to replace, from the first on; a number above the number of winners means all. Default 1.
 	Count *int `json:"count,omitempty"`
 
-	// ExcludeUserIds Members to leave out, besides everyone who ever won this giveaway.
+	// ExcludeUserIds Members to exclude, besides everyone who ever won this giveaway.
 	ExcludeUserIds []string `json:"exclude_user_ids,omitempty"`
 
-	// Reason Why.
+	// Reason Why the giveaway is rerolled.
 	Reason *string `json:"reason,omitempty"`
 
-	// ReplaceUserIds Winners to replace, in place of `count`; who is no winner now is 422 `not_a_winner`.
+	// ReplaceUserIds Winners to replace, instead of `count`. A user who is not a winner now returns 422 `not_a_winner`.
 	ReplaceUserIds []string `json:"replace_user_ids,omitempty"`
 }
 
@@ -4714,25 +4714,25 @@ type RotateWebhookSecretRequest struct {
 
 // Ticket A support ticket.
 type Ticket struct {
-	// Category What kind of ticket it is.
+	// Category Category of the ticket.
 	Category *string `json:"category"`
 
-	// ChannelID Channel on the chat platform, when there is one.
+	// ChannelID Channel on the chat platform, if there is one.
 	ChannelID *string `json:"channel_id"`
 
-	// ClaimedByID Staff member who claimed it.
+	// ClaimedByID Staff member who claimed the ticket.
 	ClaimedByID *string `json:"claimed_by_id"`
 
-	// CloseReason Why it was closed.
+	// CloseReason Why the ticket was closed.
 	CloseReason *string `json:"close_reason"`
 
-	// ClosedAt When it was closed.
+	// ClosedAt When the ticket was closed.
 	ClosedAt *wire.Time `json:"closed_at"`
 
-	// ClosedByID Who closed it; null when that is not known.
+	// ClosedByID Who closed the ticket; null if unknown.
 	ClosedByID *string `json:"closed_by_id"`
 
-	// CreatedAt When it was opened.
+	// CreatedAt When the ticket was opened.
 	CreatedAt wire.Time `json:"created_at"`
 
 	// ID Id of the ticket.
@@ -4741,32 +4741,32 @@ type Ticket struct {
 	// LastMessageAt When the last message was posted.
 	LastMessageAt *wire.Time `json:"last_message_at"`
 
-	// MessageCount Messages in the transcript, notes and system entries not counted.
+	// MessageCount Number of messages in the transcript, without notes and system entries.
 	MessageCount int64 `json:"message_count"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
+	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata Metadata `json:"metadata"`
 
-	// Number Human number, per guild, may have gaps. Not usable in a path.
+	// Number Number for people, per guild, may have gaps. Not usable in a path.
 	Number int64 `json:"number"`
 
-	// OpenerID Member who opened it.
+	// OpenerID Member who opened the ticket.
 	OpenerID string `json:"opener_id"`
 
-	// Priority How urgent it is.
+	// Priority Priority of the ticket.
 	Priority string `json:"priority"`
 
 	// Status State of the ticket.
 	Status string `json:"status"`
 
-	// Subject What it is about.
+	// Subject What the ticket is about.
 	Subject *string `json:"subject"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When the ticket last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 }
 
-// TicketChange A ticket after a change, and what the change was.
+// TicketChange A ticket after a change, and which fields changed.
 type TicketChange struct {
 	// Embedded struct due to allOf(#/components/schemas/Ticket)
 	Ticket `yaml:",inline"`
@@ -4801,28 +4801,28 @@ type TicketList struct {
 
 // TicketMessage One entry of a transcript.
 type TicketMessage struct {
-	// Attachments Files of the message. The platform's addresses end after a day.
+	// Attachments Files of the message. URLs of the chat platform expire after a day.
 	Attachments []Attachment `json:"attachments"`
 
-	// AuthorID Who wrote it, when known.
+	// AuthorID Who wrote the entry, if known.
 	AuthorID *string `json:"author_id"`
 
-	// AuthorType What kind of author.
+	// AuthorType Kind of author.
 	AuthorType string `json:"author_type"`
 
-	// ChannelMessageID Id on the chat platform, when it was delivered there.
+	// ChannelMessageID Id of the message on the chat platform, if it was delivered there.
 	ChannelMessageID *string `json:"channel_message_id"`
 
 	// Content The text.
 	Content string `json:"content"`
 
-	// CreatedAt When it was written.
+	// CreatedAt When the entry was written.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// DeletedAt When it was deleted on the platform; it stays here for staff.
+	// DeletedAt When the message was deleted on the chat platform. It is kept here for staff.
 	DeletedAt *wire.Time `json:"deleted_at"`
 
-	// EditedAt When the author last changed it.
+	// EditedAt When the author last changed the message.
 	EditedAt *wire.Time `json:"edited_at"`
 
 	// ID Id of the entry.
@@ -4831,17 +4831,17 @@ type TicketMessage struct {
 	// Internal True for notes, which the opener never sees.
 	Internal bool `json:"internal"`
 
-	// Kind A `message`, an internal `note`, or what the system wrote down.
+	// Kind A `message`, an internal `note`, or the kind of a system entry.
 	Kind string `json:"kind"`
 
-	// OriginalContent What was first written, once the message was edited.
+	// OriginalContent First content of the message, if the message was edited.
 	OriginalContent *string `json:"original_content"`
 
 	// TicketID The ticket.
 	TicketID string `json:"ticket_id"`
 }
 
-// TicketMessageChange A message of a transcript after a change, and what the change was.
+// TicketMessageChange A message of a transcript after a change, and which fields changed.
 type TicketMessageChange struct {
 	// Embedded struct due to allOf(#/components/schemas/TicketMessage)
 	TicketMessage `yaml:",inline"`
@@ -4871,7 +4871,7 @@ type TicketMessageList struct {
 	PerPage int `json:"per_page"`
 }
 
-// TicketOrder What a list of tickets is ordered by.
+// TicketOrder How a list of tickets is sorted.
 type TicketOrder string
 
 // TicketPriority How urgent a ticket is.
@@ -4879,7 +4879,7 @@ type TicketPriority string
 
 // TicketSettings Ticket policy of the guild.
 type TicketSettings struct {
-	// CloseAction What happens to the channel of a closed ticket. `archive`: a thread is archived and locked; in any other channel everyone, the opener and every other member with permissions of their own may write no more, while roles keep theirs. Reopening gives back exactly what was taken. `delete`: the channel is deleted.
+	// CloseAction What happens to the channel of a closed ticket. `archive`: a thread is archived and locked. In any other channel, the role @everyone, the opener and all other members with individual permissions lose the permission to write, while roles keep theirs. Reopening restores exactly what was removed. `delete`: the channel is deleted.
 	CloseAction string `json:"close_action"`
 
 	// RequireCloseReason Whether closing a ticket needs a reason.
@@ -4889,7 +4889,7 @@ type TicketSettings struct {
 // TicketStatusFilter A state of tickets to list.
 type TicketStatusFilter string
 
-// TokenLimits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same for reads and writes, in each guild.
+// TokenLimits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same limit for reads and for writes, in each guild.
 type TokenLimits struct {
 	// Read Limit of reads; null when there is none.
 	Read *string `json:"read"`
@@ -4898,7 +4898,7 @@ type TokenLimits struct {
 	Write *string `json:"write"`
 }
 
-// TokenMetadata What may be known of a token. Its secret is not part of it.
+// TokenMetadata Public data of a token, without its secret.
 type TokenMetadata struct {
 	// CreatedAt When the token was created.
 	CreatedAt wire.Time `json:"created_at"`
@@ -4906,19 +4906,19 @@ type TokenMetadata struct {
 	// ExpiresAt When the token stops working; null when it never does.
 	ExpiresAt *wire.Time `json:"expires_at"`
 
-	// GuildID The one guild the token is bound to; with a bot key, the one that `Guild-Id` names.
+	// GuildID The one guild that the token is bound to; for a bot key, the guild that `Guild-Id` names.
 	GuildID string `json:"guild_id"`
 
-	// ID Id of the token; a bot key's begins with `bk_`, and no token's does.
+	// ID Id of the token. The id of a bot key begins with `bk_`, the id of a token never does.
 	ID string `json:"id"`
 
-	// IPAllowlist Addresses and ranges from which the token may be used; empty when from anywhere.
+	// IPAllowlist Addresses and ranges from which the token may be used; empty if all addresses are allowed.
 	IPAllowlist []string `json:"ip_allowlist"`
 
 	// LastUsedAt When the token was last used; may lag by up to a minute.
 	LastUsedAt wire.Time `json:"last_used_at"`
 
-	// Limits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same for reads and writes, in each guild.
+	// Limits Rate limits in force for the token: a number of calls and a time, such as `1200/1m`. A bot key has the same limit for reads and for writes, in each guild.
 	Limits TokenLimits `json:"limits"`
 
 	// Name Label given when the token was created.
@@ -4931,15 +4931,15 @@ type TokenMetadata struct {
 	Scopes []string `json:"scopes"`
 }
 
-// TranscriptOrder Which end of a transcript comes first.
+// TranscriptOrder Whether a transcript begins with its oldest or its newest entry.
 type TranscriptOrder string
 
 // TransferBalanceRequest Coins that one member gives to another.
 type TransferBalanceRequest struct {
-	// Amount Coins that change hands.
+	// Amount Coins to transfer.
 	Amount int64 `json:"amount"`
 
-	// AuthorID Who acts through the caller; kept in the ledger entries and shown in their events.
+	// AuthorID User who acts through the caller; stored in the ledger entries and shown in their events.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// FromUserID The member who pays.
@@ -4948,70 +4948,70 @@ type TransferBalanceRequest struct {
 	// Reason Purpose of the transfer.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference The caller's own name of the transfer, as that of an adjustment.
+	// Reference The caller's own name for the transfer; works like the reference of an adjustment.
 	Reference *string `json:"reference,omitempty"`
 
-	// ToUserID The member who is paid, another one.
+	// ToUserID The member who is paid; must not be the payer.
 	ToUserID string `json:"to_user_id"`
 }
 
-// UpdateCaseRequest What to change; at least one member.
+// UpdateCaseRequest Fields to change; at least one.
 type UpdateCaseRequest struct {
-	// AuthorID Who acts through the caller; attribution only, and no change by itself.
+	// AuthorID User who acts through the caller; attribution only, and not a change by itself.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// ExpiresAt The new expiry; null clears it. May lie in the past.
 	ExpiresAt nullable.Nullable[wire.Time] `json:"expires_at,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Reason The new reason.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// UpdateGiveawayRequest What to change; at least one member besides `author_id`.
+// UpdateGiveawayRequest Fields to change; at least one besides `author_id`.
 type UpdateGiveawayRequest struct {
-	// AuthorID Who edits it; attribution only, shown in the event.
+	// AuthorID Who edits the giveaway; attribution only, shown in the event.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// Description The new description; null clears it.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
-	// EndsAt The new end; in the future and after the start.
+	// EndsAt The new end; must be in the future and after the start.
 	EndsAt *wire.Time `json:"ends_at,omitempty"`
 
 	// HostID The new host; null clears it.
 	HostID nullable.Nullable[string] `json:"host_id,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// Prize The new prize. Custom emoji are posted as they are.
+	// Prize The new prize. Custom emoji are posted unchanged.
 	Prize *string `json:"prize,omitempty"`
 
-	// WinnerCount How many winners to draw.
+	// WinnerCount The new number of winners to draw.
 	WinnerCount *int `json:"winner_count,omitempty"`
 }
 
-// UpdateGuildSettingsRequest What to change of the settings, at both levels; members that are left out stay. The level curve is the program's and can only be repeated.
+// UpdateGuildSettingsRequest Settings to change, at both levels; absent fields stay as they are. The level curve is fixed, so only its present values are accepted.
 type UpdateGuildSettingsRequest = json.RawMessage
 
 // UpdateMemberRequest What to change.
 type UpdateMemberRequest struct {
-	// Metadata Values to keep with the member: those that are named are set, those that are null are taken away, all others stay. More than 50 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the member. Values that are named are set, null removes a value, all others stay. More than 50 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MemberMetadataValues `json:"metadata"`
 }
 
-// UpdateTicketRequest What to change; at least one member besides `author_id`.
+// UpdateTicketRequest Fields to change; at least one besides `author_id`.
 type UpdateTicketRequest struct {
-	// AuthorID Who edits it; attribution only, shown in the event.
+	// AuthorID Who edits the ticket; attribution only, shown in the event.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// Category The new category; null clears it.
 	Category nullable.Nullable[string] `json:"category,omitempty"`
 
-	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Priority The new priority.
@@ -5024,7 +5024,7 @@ type UpdateTicketRequest struct {
 // UpdateTicketRequestPriority The new priority.
 type UpdateTicketRequestPriority string
 
-// UpdateWebhookEndpointRequest What to change; at least one member.
+// UpdateWebhookEndpointRequest Fields to change; at least one.
 type UpdateWebhookEndpointRequest struct {
 	// Delivery Must be what it is.
 	Delivery *UpdateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
@@ -5078,12 +5078,12 @@ type WalletLeaderboard struct {
 	PerPage int `json:"per_page"`
 }
 
-// WalletLeaderboardEntry One place of the wallet leaderboard.
+// WalletLeaderboardEntry One entry of the wallet leaderboard.
 type WalletLeaderboardEntry struct {
 	// Balance Coins held.
 	Balance int64 `json:"balance"`
 
-	// Rank Place, from 1.
+	// Rank Rank, from 1.
 	Rank int `json:"rank"`
 
 	// UserID The member.
@@ -5105,24 +5105,24 @@ type WalletList struct {
 	PerPage int `json:"per_page"`
 }
 
-// WalletRank A member's place on the economy leaderboard.
+// WalletRank A member's rank on the economy leaderboard.
 type WalletRank struct {
 	// Balance Coins held now.
 	Balance int64 `json:"balance"`
 
-	// Of How many members stand on the leaderboard.
+	// Of Number of members on the leaderboard.
 	Of int64 `json:"of"`
 
-	// Rank Place on the leaderboard, from 1; equal members have different ranks.
+	// Rank Rank on the leaderboard, from 1; members with equal values have different ranks.
 	Rank int64 `json:"rank"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
 
-// WalletRankEnvelope A member's place on the economy leaderboard, under `data`.
+// WalletRankEnvelope A member's rank on the economy leaderboard, under `data`.
 type WalletRankEnvelope struct {
-	// Data A member's place on the economy leaderboard.
+	// Data A member's rank on the economy leaderboard.
 	Data WalletRank `json:"data"`
 }
 
@@ -5278,7 +5278,7 @@ type WebhookEndpoint struct {
 	// SecretPreview Recognisable tail of the signing secret.
 	SecretPreview string `json:"secret_preview"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When the endpoint last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 
 	// URL Where events are sent; empty for `pull`.
@@ -5335,10 +5335,10 @@ type WebhookEvent struct {
 	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
 	ID string `json:"id"`
 
-	// Origin Who caused the event. Lets an integrator skip its own writes.
+	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
 	Origin EventOrigin `json:"origin"`
 
-	// Timestamp When it happened.
+	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
 	// Type The type of an event. New types come without notice.
@@ -5533,9 +5533,9 @@ type XPAdjustmentEnvelope struct {
 	Data XPAdjustment `json:"data"`
 }
 
-// XPAdjustmentList What each of several changes has come to.
+// XPAdjustmentList Results of several changes.
 type XPAdjustmentList struct {
-	// Data In the order of the request.
+	// Data Results in the order of the request.
 	Data []XPAdjustment `json:"data"`
 }
 
@@ -5607,11 +5607,11 @@ type XPPeriodAt = string
 
 // ListBotGuildsParams defines parameters for ListBotGuilds.
 type ListBotGuildsParams struct {
-	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
-	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
+	// then `id`, ascending, so an item that changes moves to the end of the list.
 	//
-	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
-	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	// To miss no change, a client that copies a list pages by `updated_at` and not by page numbers, because rows move while it reads. Once it has caught up,
+	// it asks again from 15 seconds earlier, because changes of different resources can become visible a few seconds out of order:
 	//
 	//     since, page = the beginning, 1
 	//     repeat:
@@ -5625,7 +5625,7 @@ type ListBotGuildsParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator imports have the end of the import as `updated_at`, so this loop finds them.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5646,7 +5646,7 @@ type ListBotStreamsParams struct {
 
 // ListCasesParams defines parameters for ListCases.
 type ListCasesParams struct {
-	// UserID Only what concerns this user.
+	// UserID Only items that concern this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
 	// Type Only cases of this kind.
@@ -5661,11 +5661,11 @@ type ListCasesParams struct {
 	// Number Only the case with this number.
 	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
 
-	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
 	//
-	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
-	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
-	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	// The ledger entries of one wallet, the messages of one ticket and the cases of one guild become visible in the order of their timestamps. Rows of
+	// different wallets or tickets can become visible a few seconds out of order, because transactions can commit in another order than they began. To miss
+	// nothing, a client that copies a list asks again from 15 seconds before the newest row it has, and drops the rows whose `id` it already knows:
 	//
 	//     since = the beginning
 	//     repeat:
@@ -5673,18 +5673,19 @@ type ListCasesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
+	// Cases and messages that an operator imports keep the time at which they happened. A client that reads by `since` and is already past this time misses
+	// them. Imported ledger entries have the time at which the import ended. A message that the bot changes later keeps its position in the list; the event
+	// `ticket.message_updated` reports the change.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
-	// Until Only what was created before this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	// Until Only items created before this time (RFC 3339 with offset; write the + of an offset as %2B).
 	Until *Until `form:"until,omitempty" json:"until,omitempty"`
 
-	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
-	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
+	// then `id`, ascending, so an item that changes moves to the end of the list.
 	//
-	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
-	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	// To miss no change, a client that copies a list pages by `updated_at` and not by page numbers, because rows move while it reads. Once it has caught up,
+	// it asks again from 15 seconds earlier, because changes of different resources can become visible a few seconds out of order:
 	//
 	//     since, page = the beginning, 1
 	//     repeat:
@@ -5698,7 +5699,7 @@ type ListCasesParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator imports have the end of the import as `updated_at`, so this loop finds them.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5707,7 +5708,7 @@ type ListCasesParams struct {
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	// Metadata Only items whose `metadata` has this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon separates name and value, since names contain no colon.
 	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
@@ -5728,23 +5729,23 @@ type GetEconomyLeaderboardParams struct {
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	// Present With `true`, only members who are not known to have left are shown, among the leaderboard's first 10,000 entries. Ranks then count only the members shown, and `of` is their number. After the 10,000th entry, pages are empty, `has_more` is false, and a rank returns 404. `false` has no effect.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
 }
 
 // ListLedgerEntriesParams defines parameters for ListLedgerEntries.
 type ListLedgerEntriesParams struct {
-	// UserID Only what concerns this user.
+	// UserID Only items that concern this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
 	// Reference Only the entry with this reference. None of a guild that has brought the reference along from elsewhere, since ledgers do not move.
 	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
 
-	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
 	//
-	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
-	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
-	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	// The ledger entries of one wallet, the messages of one ticket and the cases of one guild become visible in the order of their timestamps. Rows of
+	// different wallets or tickets can become visible a few seconds out of order, because transactions can commit in another order than they began. To miss
+	// nothing, a client that copies a list asks again from 15 seconds before the newest row it has, and drops the rows whose `id` it already knows:
 	//
 	//     since = the beginning
 	//     repeat:
@@ -5752,8 +5753,9 @@ type ListLedgerEntriesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
+	// Cases and messages that an operator imports keep the time at which they happened. A client that reads by `since` and is already past this time misses
+	// them. Imported ledger entries have the time at which the import ended. A message that the bot changes later keeps its position in the list; the event
+	// `ticket.message_updated` reports the change.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5765,7 +5767,7 @@ type ListLedgerEntriesParams struct {
 
 // GetEconomyRankParams defines parameters for GetEconomyRank.
 type GetEconomyRankParams struct {
-	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	// Present With `true`, only members who are not known to have left are shown, among the leaderboard's first 10,000 entries. Ranks then count only the members shown, and `of` is their number. After the 10,000th entry, pages are empty, `has_more` is false, and a rank returns 404. `false` has no effect.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
 }
 
@@ -5780,11 +5782,11 @@ type ListGiveawaysParams struct {
 	// Status Only giveaways in this state.
 	Status *GiveawayStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
-	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
+	// then `id`, ascending, so an item that changes moves to the end of the list.
 	//
-	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
-	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	// To miss no change, a client that copies a list pages by `updated_at` and not by page numbers, because rows move while it reads. Once it has caught up,
+	// it asks again from 15 seconds earlier, because changes of different resources can become visible a few seconds out of order:
 	//
 	//     since, page = the beginning, 1
 	//     repeat:
@@ -5798,7 +5800,7 @@ type ListGiveawaysParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator imports have the end of the import as `updated_at`, so this loop finds them.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5807,7 +5809,7 @@ type ListGiveawaysParams struct {
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	// Metadata Only items whose `metadata` has this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon separates name and value, since names contain no colon.
 	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
@@ -5831,7 +5833,7 @@ type ListGiveawayDrawsParams struct {
 
 // ListGiveawayEntriesParams defines parameters for ListGiveawayEntries.
 type ListGiveawayEntriesParams struct {
-	// UserID Only what concerns this user.
+	// UserID Only items that concern this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5849,25 +5851,25 @@ type GetLevellingLeaderboardParams struct {
 	// PerPage Size of the page.
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	// Present With `true`, only members who are not known to have left are shown, among the leaderboard's first 10,000 entries. Ranks then count only the members shown, and `of` is their number. After the 10,000th entry, pages are empty, `has_more` is false, and a rank returns 404. `false` has no effect.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
 
-	// Period Counts only what was gained in a calendar week (ISO, from Monday) or month of the guild's time zone. Shown are those who gained more than nothing, most first, as far as the 10,000th. Needs `levelling.periods` in the guild's settings, from when on changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
+	// Period Counts only the XP gained in one calendar week (ISO, from Monday) or month of the guild's time zone. Members who gained more than 0 XP are shown, highest first, up to the 10,000th. Needs `levelling.periods` in the guild's settings. While it is on, changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
 	Period *XPPeriod `form:"period,omitempty" json:"period,omitempty"`
 
-	// At A date in the guild's time zone, whose week or month is meant; today by default. Needs `period`.
+	// At A date in the guild's time zone, which selects the week or month that contains it; today by default. Needs `period`.
 	At *XPPeriodAt `form:"at,omitempty" json:"at,omitempty"`
 }
 
 // GetLevellingRankParams defines parameters for GetLevellingRank.
 type GetLevellingRankParams struct {
-	// Present With `true`, only members of whom it was not told that they left, among the leaderboard's first 10,000 entries. Places are then those of what is shown, and `of` is how many are shown. Behind the 10,000th entry pages are empty, `has_more` is false, and a rank is 404. `false` is as without it.
+	// Present With `true`, only members who are not known to have left are shown, among the leaderboard's first 10,000 entries. Ranks then count only the members shown, and `of` is their number. After the 10,000th entry, pages are empty, `has_more` is false, and a rank returns 404. `false` has no effect.
 	Present Present `form:"present,omitempty" json:"present,omitempty"`
 
-	// Period Counts only what was gained in a calendar week (ISO, from Monday) or month of the guild's time zone. Shown are those who gained more than nothing, most first, as far as the 10,000th. Needs `levelling.periods` in the guild's settings, from when on changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
+	// Period Counts only the XP gained in one calendar week (ISO, from Monday) or month of the guild's time zone. Members who gained more than 0 XP are shown, highest first, up to the 10,000th. Needs `levelling.periods` in the guild's settings. While it is on, changes by `delta` count; XP that is set does not. A change is counted within two seconds. Weeks are kept for 60 weeks, months for 15 months.
 	Period *XPPeriod `form:"period,omitempty" json:"period,omitempty"`
 
-	// At A date in the guild's time zone, whose week or month is meant; today by default. Needs `period`.
+	// At A date in the guild's time zone, which selects the week or month that contains it; today by default. Needs `period`.
 	At *XPPeriodAt `form:"at,omitempty" json:"at,omitempty"`
 }
 
@@ -5885,11 +5887,11 @@ type ListMembersParams struct {
 	// Name Only members whose name begins so; upper and lower case are alike.
 	Name *string `form:"name,omitempty" json:"name,omitempty"`
 
-	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
-	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
+	// then `id`, ascending, so an item that changes moves to the end of the list.
 	//
-	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
-	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	// To miss no change, a client that copies a list pages by `updated_at` and not by page numbers, because rows move while it reads. Once it has caught up,
+	// it asks again from 15 seconds earlier, because changes of different resources can become visible a few seconds out of order:
 	//
 	//     since, page = the beginning, 1
 	//     repeat:
@@ -5903,7 +5905,7 @@ type ListMembersParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator imports have the end of the import as `updated_at`, so this loop finds them.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Present Only members who are present, or only those who have left.
@@ -5915,7 +5917,7 @@ type ListMembersParams struct {
 	// PerPage Size of the page; 25 by default.
 	PerPage *int `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	// Metadata Only items whose `metadata` has this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon separates name and value, since names contain no colon.
 	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
@@ -5939,11 +5941,11 @@ type ListTicketsParams struct {
 	// Order `created` lists what was opened last first, `activity` what was written in last; tickets without a message come at the end of that.
 	Order *TicketOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
-	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
+	// then `id`, ascending, so an item that changes moves to the end of the list.
 	//
-	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
-	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	// To miss no change, a client that copies a list pages by `updated_at` and not by page numbers, because rows move while it reads. Once it has caught up,
+	// it asks again from 15 seconds earlier, because changes of different resources can become visible a few seconds out of order:
 	//
 	//     since, page = the beginning, 1
 	//     repeat:
@@ -5957,7 +5959,7 @@ type ListTicketsParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator imports have the end of the import as `updated_at`, so this loop finds them.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -5972,17 +5974,17 @@ type ListTicketsParams struct {
 	// Priority Only tickets of this priority.
 	Priority *TicketPriority `form:"priority,omitempty" json:"priority,omitempty"`
 
-	// Metadata Only those whose `metadata` have this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon divides, since names hold none.
+	// Metadata Only items whose `metadata` has this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon separates name and value, since names contain no colon.
 	Metadata *MetadataFilter `form:"metadata,omitempty" json:"metadata,omitempty"`
 }
 
 // ListTicketMessagesParams defines parameters for ListTicketMessages.
 type ListTicketMessagesParams struct {
-	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
 	//
-	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
-	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
-	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	// The ledger entries of one wallet, the messages of one ticket and the cases of one guild become visible in the order of their timestamps. Rows of
+	// different wallets or tickets can become visible a few seconds out of order, because transactions can commit in another order than they began. To miss
+	// nothing, a client that copies a list asks again from 15 seconds before the newest row it has, and drops the rows whose `id` it already knows:
 	//
 	//     since = the beginning
 	//     repeat:
@@ -5990,8 +5992,9 @@ type ListTicketMessagesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
+	// Cases and messages that an operator imports keep the time at which they happened. A client that reads by `since` and is already past this time misses
+	// them. Imported ledger entries have the time at which the import ended. A message that the bot changes later keeps its position in the list; the event
+	// `ticket.message_updated` reports the change.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Order `asc` is reading order, `desc` begins with the last entry.
@@ -6024,11 +6027,11 @@ type ListWebhookDeliveriesParams struct {
 	// ResponseClass Only deliveries whose last attempt was answered with a status of this class; `none` when no answer came. Those that were not attempted yet have no class.
 	ResponseClass *WebhookDeliveryResponseFilter `form:"response_class,omitempty" json:"response_class,omitempty"`
 
-	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
 	//
-	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
-	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
-	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	// The ledger entries of one wallet, the messages of one ticket and the cases of one guild become visible in the order of their timestamps. Rows of
+	// different wallets or tickets can become visible a few seconds out of order, because transactions can commit in another order than they began. To miss
+	// nothing, a client that copies a list asks again from 15 seconds before the newest row it has, and drops the rows whose `id` it already knows:
 	//
 	//     since = the beginning
 	//     repeat:
@@ -6036,8 +6039,9 @@ type ListWebhookDeliveriesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
-	// `since`. Entries of the ledger bear the end of the import. A message that the bot changes later keeps its place; `ticket.message_updated` tells of it.
+	// Cases and messages that an operator imports keep the time at which they happened. A client that reads by `since` and is already past this time misses
+	// them. Imported ledger entries have the time at which the import ended. A message that the bot changes later keeps its position in the list; the event
+	// `ticket.message_updated` reports the change.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
