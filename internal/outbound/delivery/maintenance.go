@@ -356,8 +356,8 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 				WHERE w.unlogged IS NOT NULL
 			), a AS (
 				INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
-				SELECT $1 /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
-				FROM w /*: w JOIN guilds home ON home.id = $1 */
+				SELECT home.id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
+				FROM w JOIN guilds home ON home.id = $1
 				CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
 					guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
 				ON CONFLICT DO NOTHING

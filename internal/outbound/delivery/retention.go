@@ -63,9 +63,9 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state st
 			RETURNING d.endpoint_id, d.completed_at
 		), counted AS (
 			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
-			SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*), max(d.completed_at)
-			FROM d /*: d JOIN guilds home ON home.id = $1 */
-			GROUP BY $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at)
+			SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*), max(d.completed_at)
+			FROM d JOIN guilds home ON home.id = $1
+			GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
 			ORDER BY d.endpoint_id
 			`+addToHour+`
 		)

@@ -203,7 +203,7 @@ var inserting = `
 		), inserted AS (
 			INSERT INTO cases (` + members.Moved() + `)
 			SELECT ` + members.From("g", map[string]string{
-	"number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at", "expires_at": "$3::timestamptz",
+	"guild_id": "$1 /*: home.id */", "number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at", "expires_at": "$3::timestamptz",
 }) + `
 			FROM next /*: next JOIN guilds home ON home.id = $1 */
 			CROSS JOIN given g
@@ -239,8 +239,8 @@ var editing = `
 			RETURNING c.*
 		), ` + pruned("ARRAY[$2]") + `, recorded AS (
 			INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes)
-			SELECT $1 /*: home.id */, edited.id, edited.updated_at, $5::jsonb, $6, $7::jsonb
-			FROM edited /*: edited JOIN guilds home ON home.id = $1 */
+			SELECT home.id, edited.id, edited.updated_at, $5::jsonb, $6, $7::jsonb
+			FROM edited JOIN guilds home ON home.id = $1
 		)
 		SELECT ` + columns + `
 		FROM edited`
@@ -271,8 +271,8 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 			RETURNING c.*
 		), `+pruned("$2::text[]")+`, recorded AS (
 			INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
-			SELECT $1 /*: home.id */, expired.id, expired.updated_at, $3::jsonb, $4::jsonb
-			FROM expired /*: expired JOIN guilds home ON home.id = $1 */
+			SELECT home.id, expired.id, expired.updated_at, $3::jsonb, $4::jsonb
+			FROM expired JOIN guilds home ON home.id = $1
 		)
 		SELECT `+columns+`
 		FROM expired`, guild, db.Array(ids), auth.System(guild).Origin(), expiry)

@@ -80,14 +80,14 @@ var storing = `
 		), made AS (
 			INSERT INTO cases (` + members.Moved() + `)
 			SELECT ` + members.From("g", nil) + `
-			FROM given g /*: g JOIN guilds home ON home.id = $1 */
+			FROM given g JOIN guilds home ON home.id = $1
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id
 		), ` + pruned("$3::text[]") + `, recorded AS (
 			INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes, user_before, moderator_before)
-			SELECT $1 /*: home.id */, n.id, n.at, $5::jsonb, n.author_id, n.changes, n.user_before, n.moderator_before
-			FROM jsonb_to_recordset($4) AS n ` + changeColumns + ` /*: ` + changeColumns + ` JOIN guilds home ON home.id = $1 */
+			SELECT home.id, n.id, n.at, $5::jsonb, n.author_id, n.changes, n.user_before, n.moderator_before
+			FROM jsonb_to_recordset($4) AS n ` + changeColumns + ` JOIN guilds home ON home.id = $1
 		)
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
 

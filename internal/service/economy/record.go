@@ -119,13 +119,13 @@ var (
 			RETURNING w.user_id
 		), made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT $1 /*: home.id */, m.user_id, m.is_now, m.updated_at FROM moved m /*: m JOIN guilds home ON home.id = $1 */ WHERE m.was IS NULL
+			SELECT home.id, m.user_id, m.is_now, m.updated_at FROM moved m JOIN guilds home ON home.id = $1 WHERE m.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
-			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.note, m.updated_at
-			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
+			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.note, m.updated_at
+			FROM moved m JOIN guilds home ON home.id = $1
 			WHERE m.delta <> 0
 		), :rank:emit
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
@@ -172,8 +172,8 @@ func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tra
 	}
 	n, err := db.Exec(ctx, tx, `
 		INSERT INTO ledger_references (guild_id, reference)
-		SELECT $1 /*: home.id */, r.reference
-		FROM unnest($2::text[]) AS r (reference) /*: (reference) JOIN guilds home ON home.id = $1 */
+		SELECT home.id, r.reference
+		FROM unnest($2::text[]) AS r (reference) JOIN guilds home ON home.id = $1
 		ORDER BY r.reference
 		ON CONFLICT DO NOTHING`, c.By.GuildID, db.Array(list))
 	if err != nil {

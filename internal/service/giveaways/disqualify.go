@@ -108,8 +108,8 @@ func fewEnough(ctx context.Context, tx *db.Tx, g row) error {
 const (
 	disqualifying = `
 		INSERT INTO giveaway_disqualified (guild_id, giveaway_id, user_id)
-		SELECT $1 /*: home.id */, $2, u
-		FROM unnest($3::text[]) u /*: u JOIN guilds home ON home.id = $1 */
+		SELECT home.id, $2, u
+		FROM unnest($3::text[]) u JOIN guilds home ON home.id = $1
 		ON CONFLICT DO NOTHING`
 
 	qualifying = `

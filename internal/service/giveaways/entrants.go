@@ -191,7 +191,7 @@ var storingEntries = `
 		)
 		INSERT INTO giveaway_entries (` + entryMembers.Moved() + `)
 		SELECT ` + entryMembers.From("g", nil) + `
-		FROM given g /*: g JOIN guilds home ON home.id = $1 */
+		FROM given g JOIN guilds home ON home.id = $1
 		WHERE g.entries > 0
 		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil)
 

@@ -208,7 +208,7 @@ var inserting = `
 		SELECT ` + members.From("g", map[string]string{
 	"created_at": "now()", "updated_at": "now()", "starts_at": "$4::timestamptz", "ends_at": "$5::timestamptz",
 }) + `, $3
-		FROM jsonb_populate_record(NULL::giveaways, $2) g /*: g JOIN guilds home ON home.id = $1 */
+		FROM jsonb_populate_record(NULL::giveaways, $2) g JOIN guilds home ON home.id = $1
 		RETURNING ` + columns
 
 // next is the instant of a change: now, but always later than the previous change, also in the
@@ -349,8 +349,8 @@ func storeDraw(ctx context.Context, tx *db.Tx, g row, r record, winners []string
 		), kept AS (
 			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, excluded, drawn, replaced,
 			                            token_id, reason, entry_count, drawn_at)
-			SELECT $1 /*: home.id */, moved.id, $3, $4, $5, $6, $7, $9, $10, $11, $12, moved.updated_at
-			FROM moved /*: moved JOIN guilds home ON home.id = $1 */
+			SELECT home.id, moved.id, $3, $4, $5, $6, $7, $9, $10, $11, $12, moved.updated_at
+			FROM moved JOIN guilds home ON home.id = $1
 		)
 		SELECT `+columns+`
 		FROM moved`,

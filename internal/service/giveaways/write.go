@@ -262,7 +262,7 @@ var storing = `
 			            ELSE 'open' END,
 			       CASE WHEN g.status IN ('drawing', 'ended') THEN instant.at END,
 			       CASE WHEN g.source = 'bot' AND $4 THEN closes.at ELSE instant.at END
-			FROM given g /*: g JOIN guilds home ON home.id = $1 */
+			FROM given g JOIN guilds home ON home.id = $1
 			CROSS JOIN instant
 			CROSS JOIN closes
 			WHERE g.id <> ALL ($3)

@@ -87,7 +87,7 @@ var setStatement = leaderboard.Levels.Noted("moved", "$1", `
 			RETURNING l.user_id
 		), made AS (
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-			SELECT $1 /*: home.id */, m.user_id, m.is_now, m.updated_at FROM moved m /*: m JOIN guilds home ON home.id = $1 */ WHERE m.was IS NULL
+			SELECT home.id, m.user_id, m.is_now, m.updated_at FROM moved m JOIN guilds home ON home.id = $1 WHERE m.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), :rank

@@ -116,7 +116,7 @@ var storing = `
 		), inserted AS (
 			INSERT INTO members (` + rowColumns.Moved() + `, folded)
 			SELECT ` + rowColumns.From("g", nil) + `, g.folded_name
-			FROM input g /*: g JOIN guilds home ON home.id = $1 */
+			FROM input g JOIN guilds home ON home.id = $1
 			WHERE g.user_id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING user_id

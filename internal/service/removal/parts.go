@@ -158,9 +158,9 @@ var parts = []part{
 			RETURNING c.id, c.updated_at, was.status
 		)
 		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
-		SELECT $1 /*: home.id */, forgotten.id, forgotten.updated_at, '` + auth.System("").Origin() + `',
+		SELECT home.id, forgotten.id, forgotten.updated_at, '` + auth.System("").Origin() + `',
 			jsonb_build_array(jsonb_build_object('field', 'status', 'before', forgotten.status, 'after', 'deleted'))
-		FROM forgotten /*: forgotten JOIN guilds home ON home.id = $1 */
+		FROM forgotten JOIN guilds home ON home.id = $1
 		WHERE forgotten.status <> 'deleted'`}},
 	replaced("authors of changes", "case_changes", "author_id", "at"),
 	changesOf("members of changes", "user_id", "user_before"),

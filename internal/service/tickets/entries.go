@@ -290,7 +290,7 @@ var storingEntries = `
 		), made AS (
 			INSERT INTO ticket_messages (` + entryMembers.Moved() + `)
 			SELECT ` + entryMembers.From("g", nil) + `
-			FROM given g /*: g JOIN guilds home ON home.id = $1 */
+			FROM given g JOIN guilds home ON home.id = $1
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id

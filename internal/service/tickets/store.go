@@ -361,7 +361,7 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 var insertingEntry = `
 		INSERT INTO ticket_messages (` + entryMembers.Moved() + `, posted)
 		SELECT ` + entryMembers.From("g", map[string]string{"created_at": "$3"}) + `, $4
-		FROM jsonb_populate_record(NULL::ticket_messages, $2) g /*: g JOIN guilds home ON home.id = $1 */
+		FROM jsonb_populate_record(NULL::ticket_messages, $2) g JOIN guilds home ON home.id = $1
 		RETURNING ` + entryColumns
 
 // update changes the ticket's row, which must be locked. Its instant is later than that of the

@@ -278,7 +278,7 @@ var storing = `
 		), made AS (
 			INSERT INTO tickets (` + members.Moved() + `)
 			SELECT ` + members.From("g", nil) + `
-			FROM given g /*: g JOIN guilds home ON home.id = $1 */
+			FROM given g JOIN guilds home ON home.id = $1
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id

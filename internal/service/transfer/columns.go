@@ -56,14 +56,15 @@ func (c Columns[R]) All() string { return strings.Join(c.all, ", ") }
 // Moved lists the columns that are part of records, as an INSERT does.
 func (c Columns[R]) Moved() string { return strings.Join(c.moved, ", ") }
 
-// From lists the values of the columns of Moved for the SELECT of an INSERT: the guild is $1,
-// the expression in instead for a column that it names, and else the column of alias.
+// From lists the values of the columns of Moved for the SELECT of an INSERT: the expression in
+// instead for a column that it names, home.id for the guild, and else the column of alias. The
+// SELECT has the guild's own row: JOIN guilds home ON home.id = $1.
 func (c Columns[R]) From(alias string, instead map[string]string) string {
 	values := make([]string, len(c.moved))
 	for i, name := range c.moved {
 		values[i] = alias + "." + name
 		if name == "guild_id" {
-			values[i] = "$1 /*: home.id */"
+			values[i] = "home.id"
 		}
 		if value, named := instead[name]; named {
 			values[i] = value
