@@ -86,6 +86,18 @@ func TestAResumeMovesTheEndByThePauseSinceTheEndWasSet(t *testing.T) {
 	}
 }
 
+// A new end of a giveaway that runs leaves it without a pause, so that records still change it.
+func TestARecordChangesAGiveawayAfterItsEndWasChanged(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	for _, status := range []string{"scheduled", "active"} {
+		id := s.giveaway(status, 1, 0)
+		s.Do(t, "updateGiveaway", `{"ends_at":"2040-01-01T00:00:00Z"}`, apitest.Path("id", id)).Want(t, 200, "")
+		s.Bot(t).In(s.Guild).Do(t, "writeRecords", `{"records":[{"record":"giveaway","id":`+quote(id)+`,"prize":"A cap"}]}`).
+			Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	}
+}
+
 func TestCancelGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)

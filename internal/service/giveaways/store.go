@@ -183,7 +183,7 @@ func edit(ctx context.Context, tx *db.Tx, g row) (row, error) {
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET prize = $3, description = $4, winner_count = $5, host_id = $6, metadata = $7, ends_at = $8,
-		    paused_at = CASE WHEN ends_at <> $8 THEN greatest(instant.at, paused_at) ELSE paused_at END, `+toEditPost+`,
+		    paused_at = CASE WHEN status = 'paused' AND ends_at <> $8 THEN greatest(instant.at, paused_at) ELSE paused_at END, `+toEditPost+`,
 		    updated_at = `+next+`
 		FROM instant
 		WHERE guild_id = $1
