@@ -59,9 +59,12 @@ type channelWork struct {
 	Action    string           `db:"-"`
 }
 
+// leave is the action for a closed ticket whose channel has become that of another open ticket.
+const leave = "leave"
+
 // SyncChannel updates a ticket's channel to match the ticket: for a closed ticket it is archived or
-// deleted, as the guild's settings say; for an open one it is restored. It may be called at any
-// time and repeatedly. One call at a time works on a ticket, until nothing is left to do or the
+// deleted, as the guild's settings say, unless it is the channel of another open ticket by now; for
+// an open one it is restored. It may be called at any time and repeatedly. One call at a time works on a ticket, until nothing is left to do or the
 // operator's bot has been asked. A refusal is returned as an error, and the channel stays due for a
 // day. A channel of another guild is not changed.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
@@ -115,7 +118,13 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 			return err
 		}
 		p, err := policyOf(ctx, tx, guild)
-		work.Action = p.Action
+		if work.Action = p.Action; err != nil || work.Status == open {
+			return err
+		}
+		err = channelFree(ctx, tx, row{GuildID: guild, ID: ticket, ChannelID: &work.ChannelID})
+		if fault.Is(err, "channel_in_use") {
+			work.Action, err = leave, nil
+		}
 		return err
 	})
 	switch {
@@ -140,6 +149,8 @@ func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error
 	switch {
 	case w.Status == open:
 		return p.RestoreChannel(ctx, channel, lock)
+	case w.Action == leave:
+		return nil
 	case w.Action == "delete":
 		return p.DeleteChannel(ctx, channel)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -184,6 +185,33 @@ func TestSyncChannel(t *testing.T) {
 			t.Errorf("%d channels are due within 15 s and %d within 20 s, want 0 and 1", early, later)
 		}
 	})
+}
+
+// A closed ticket whose channel has become that of another open ticket leaves it alone, also where
+// its own change of the channel was still due. RELIABILITY.md, Messages.
+func TestAClosedTicketLeavesTheChannelOfAnother(t *testing.T) {
+	t.Parallel()
+	for action, last := range map[string]string{"archive": "archived", "delete": "deleted"} {
+		s := newTicketAPI(t)
+		dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = $1 WHERE guild_id = $2`, action, s.Guild)
+		first := ticket(t, s.API, 1, "open", true)
+		record := `{"records":[{"record":"ticket","id":"second","number":2,"opener_id":"66","channel_id":"` + channelOf(1) + `"}]}`
+		bot := s.Bot(t).In(s.Guild)
+		bot.Do(t, "writeRecords", record).WantError(t, 422, "channel_in_use")
+		s.Do(t, "closeTicket", "", apitest.Path("id", first)).Want(t, 200, "")
+		bot.Do(t, "writeRecords", record).Want(t, 200, `{"data":[{"result":"created"}]}`)
+		if err := s.syncChannel(first); err != nil || s.platform.State(channelOf(1)) != "" {
+			t.Errorf("%s: the open ticket's channel is %q: %v", action, s.platform.State(channelOf(1)), err)
+		}
+		if n := s.due(t, time.Minute); n != 0 {
+			t.Errorf("%s: %d channels are due", action, n)
+		}
+		s.Do(t, "getTicket", "", apitest.Path("id", "second")).Want(t, 200, `{"data":{"status":"open","channel_id":`+strconv.Quote(channelOf(1))+`}}`)
+		s.Do(t, "closeTicket", "", apitest.Path("id", "second")).Want(t, 200, "")
+		if err := s.syncChannel("second"); err != nil || s.platform.State(channelOf(1)) != last {
+			t.Errorf("%s: the closed ticket's channel is %q: %v", action, s.platform.State(channelOf(1)), err)
+		}
+	}
 }
 
 // dyingDoer is the database of a node that dies after its first transaction.

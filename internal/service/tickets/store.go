@@ -446,8 +446,9 @@ const channelDue = `, channel_tries = 0,
 // openChannel is the index that allows one open ticket in a channel.
 const openChannel = "tickets_open_channel"
 
-// channelFree refuses to reopen a ticket whose channel has another open ticket: closing that one
-// would archive or delete the channel of both.
+// channelFree returns a Refused fault if the ticket's channel is that of another open ticket. Such a
+// ticket is not reopened, since closing either would archive or delete the channel of both; and the
+// end of a closed one leaves the channel alone.
 func channelFree(ctx context.Context, tx *db.Tx, t row) error {
 	if t.ChannelID == nil {
 		return nil
