@@ -149,19 +149,21 @@ type story struct {
 	platform *platformModel
 	cfg      tickets.Config
 	ops      map[string]apitest.Operation
+	bot      *apitest.API
 }
 
 // TestMessagesProperty runs messages through everything that may happen to them: lost responses,
-// refusals, limits, server errors, crashes, freezes, closed and reopened tickets and changes of the
-// channel. At the end it compares channel and transcript. -rapid.checks sets the number of
-// sequences. RELIABILITY.md, Messages.
+// refusals, limits, server errors, crashes, freezes, closed and reopened tickets, changes of the
+// channel, and records of the bot that tell of messages, their edits and their deletions. At the end
+// it compares channel, records and transcript. -rapid.checks sets the number of sequences.
+// RELIABILITY.md, Messages.
 func TestMessagesProperty(t *testing.T) {
 	t.Parallel()
 	s := &story{platform: &platformModel{
 		StandIn: *chat.NewStandIn(slog.New(slog.DiscardHandler)), posted: map[string][]post{}, gone: map[string]bool{},
 		archived: map[string]bool{}, next: map[string][]int{},
 	}, ops: map[string]apitest.Operation{}}
-	for _, op := range []string{"createTicketMessage", "closeTicket", "reopenTicket"} {
+	for _, op := range []string{"createTicketMessage", "closeTicket", "reopenTicket", "writeRecords"} {
 		s.ops[op] = apitest.Find(t, op)
 	}
 	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
@@ -171,6 +173,7 @@ func TestMessagesProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+	s.bot = s.Bot(t).In(s.Guild)
 	s.platform.still = func(sequence string) { s.elapse(t, sequence, 21); s.sweep() }
 	n := 1000
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,7 +188,7 @@ func (s *story) sequence(t *rapid.T, n int) {
 	dbtest.Exec(t, s.DB(), `
 		INSERT INTO tickets (guild_id, id, number, opener_id, channel_id)
 		VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
-	refused, moved := map[string]bool{}, false
+	refused, moved, told := map[string]bool{}, false, map[string]*message{}
 	send := func(key string) int {
 		response, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
 		if err != nil {
@@ -203,7 +206,7 @@ func (s *story) sequence(t *rapid.T, n int) {
 	change := func(op string) { _, _ = s.Try(s.ops[op], "", apitest.Path("id", id)) }
 	for range rapid.IntRange(2, 14).Draw(t, "steps") {
 		s.draw(t, name)
-		switch rapid.IntRange(0, 9).Draw(t, "step") {
+		switch rapid.IntRange(0, 12).Draw(t, "step") {
 		case 0, 1, 2, 3:
 			send(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"))
 		case 4:
@@ -220,9 +223,12 @@ func (s *story) sequence(t *rapid.T, n int) {
 			dbtest.Exec(t, s.DB(), `UPDATE tickets SET channel_id = $2 WHERE id = $1`, id, channel)
 		case 9:
 			s.sync(id)
+		case 10, 11, 12:
+			s.tell(t, name, id, told)
 		}
 	}
 	s.end(t, name, id, send, refused, moved)
+	s.wantTold(t, id, told)
 }
 
 // end lets everything finish on a working platform and checks the result.
@@ -254,7 +260,7 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 		s.DB().Reader().SelectContext(ctx, &stored, `
 			SELECT content
 			FROM ticket_messages
-			WHERE ticket_id = $1 AND kind = 'message' ORDER BY content`, id),
+			WHERE ticket_id = $1 AND kind = 'message' AND author_type = 'staff' ORDER BY content`, id),
 		s.DB().Reader().GetContext(ctx, &ticket, `SELECT status, channel_id FROM tickets WHERE id = $1`, id),
 	); err != nil {
 		t.Fatal(err)
