@@ -336,6 +336,7 @@ func (g *demo) raffles() {
 		{"active", "Mechanical keyboard", "Any colour, any switches. Level 10 and up have three entries.", 1, 536, -4 * day, 10 * day},
 		{"active", "500 shells", "Five winners.", 5, 203, -20 * time.Hour, 3 * day},
 		{"scheduled", "Winter event pass", "Starts with the event.", 10, 0, 6 * day, 20 * day},
+		{"cancelled", "Signed poster", "The artist has none left.", 1, 96, -30 * day, -23 * day},
 	} {
 		starts, ends := g.now.Add(r.starts), g.now.Add(r.ends)
 		made := starts
@@ -358,11 +359,15 @@ func (g *demo) raffles() {
 			f.EndedAt = new(wire.At(ends.Add(2 * time.Second)))
 			f.Winners = entrants[:min(r.winners, r.entrants)]
 		}
+		until := min(-r.starts, r.ends-r.starts)
+		if r.status == "cancelled" {
+			until -= 2 * day // before its end
+			f.EndedAt = new(wire.At(starts.Add(until)))
+		}
 		if r.status == "paused" {
 			f.PausedAt = g.ago(5 * time.Hour)
 		}
 		g.put(f)
-		until := min(-r.starts, r.ends-r.starts)
 		for _, user := range entrants {
 			weight := int64(1)
 			if g.rand.IntN(8) == 0 {

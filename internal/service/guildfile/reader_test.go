@@ -2,6 +2,7 @@ package guildfile
 
 import (
 	"bytes"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -33,4 +34,17 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("%q is neither read nor refused", line)
 		}
 	})
+}
+
+func TestTheDemoGuildHasGiveawaysInEveryStatus(t *testing.T) {
+	t.Parallel()
+	var demo bytes.Buffer
+	if err := Demo(&demo); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []string{"scheduled", "active", "paused", "drawing", "ended", "cancelled"} {
+		if !regexp.MustCompile(`"record":"giveaway",.*"status":"` + status + `"`).Match(demo.Bytes()) {
+			t.Errorf("no giveaway is %s", status)
+		}
+	}
 }
