@@ -91,12 +91,10 @@ func script(t *testing.T) string {
 	return text
 }
 
-// With the script of the documentation, a program that may read a giveaway repeats its draws, and
-// detects data that was changed afterwards. RELIABILITY.md, Giveaways.
-func TestTheScriptRepeatsDraws(t *testing.T) {
-	t.Parallel()
+// verifier returns a function that runs the script of the documentation against the API.
+func (s giveawayAPI) verifier(t *testing.T) func(id string) (string, error) {
+	t.Helper()
 	python := testutil.Program(t, "python3")
-	s := newGiveawayAPI(t)
 	dir := t.TempDir()
 	file, certificate := filepath.Join(dir, "verify.py"), filepath.Join(dir, "ca.pem")
 	if err := os.WriteFile(file, []byte(script(t)), 0o600); err != nil {
@@ -111,12 +109,20 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 	if err := os.WriteFile(certificate, pem.EncodeToMemory(&block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	verify := func(id string) (string, error) {
+	return func(id string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), python, file, s.URL, id)
 		cmd.Env = append(os.Environ(), "GUILDHALL_TOKEN="+s.Token, "SSL_CERT_FILE="+certificate)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+}
+
+// With the script of the documentation, a program that may read a giveaway repeats its draws, and
+// detects data that was changed afterwards. RELIABILITY.md, Giveaways.
+func TestTheScriptRepeatsDraws(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	verify := s.verifier(t)
 	// Having no draw to repeat is an error.
 	if out, err := verify(s.giveaway("active", 1, 0)); err == nil || !strings.Contains(out, "no record of a draw") {
 		t.Errorf("a giveaway that was not drawn: %v\n%s", err, out)

@@ -16,11 +16,16 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// life is the model of a giveaway: its status, and how often it entered each status. The expected
-// events follow from it.
+// life is the model of a giveaway: its status, how often it entered each status, and what callers
+// have changed. The expected events follow from it.
 type life struct {
 	status                           string
 	starts, pauses, resumes, rerolls int
+
+	prize            string
+	winners          int
+	edits, sentences int // changes of prize, winners or end, and of who is disqualified
+	out, entered     set // who is disqualified, and which of those told by records have an entry
 }
 
 // outcome is a possible result of a command on a giveaway: another life, or the code of a refusal.
@@ -73,12 +78,14 @@ type lifeNode struct {
 type giveawayLife struct {
 	giveawayDB
 	life
-	rt    *rapid.T
-	room  *room
-	nodes []*lifeNode
-	id    string
-	was   row      // the row after the previous round
-	pot   []string // who had entries when the entries were frozen
+	rt     *rapid.T
+	room   *room
+	nodes  []*lifeNode
+	id     string
+	was    row      // the row after the previous round
+	pot    []string // who had entries when the entries were frozen
+	gone   bool     // the message was deleted before drawing began
+	course course
 
 	bystanders string // all data of other giveaways
 }
@@ -86,24 +93,21 @@ type giveawayLife struct {
 // round runs some commands concurrently and compares the result with the model.
 func (l *giveawayLife) round(commands []*lifeCommand) {
 	gated := make([]*dbtest.Command, len(commands))
-	passes := false
 	for i, c := range commands {
 		gated[i] = c.Command
-		passes = passes || c.Name == "pass"
 	}
 	if l.was.Pot == open {
 		l.room.reset()
+		l.gone = l.gone || l.was.MessageID != nil && l.room.message(*l.was.MessageID).deleted
 	}
 	dbtest.Interleave(l.rt, l.DB, gated...)
 	var steps []decision
-	resumed := false
-	ran := 0
+	ran := make(map[string]int)
 	for _, c := range commands {
 		if !c.Ran() {
 			continue
 		}
-		ran++
-		resumed = resumed || c.Name == "resume"
+		ran[c.Name]++
 		code := ""
 		if f, ok := errors.AsType[*fault.Error](c.Err); ok {
 			code = f.Code
@@ -120,19 +124,32 @@ func (l *giveawayLife) round(commands []*lifeCommand) {
 	if l.after(steps, found); !found[now] {
 		l.rt.Fatalf("the giveaway is %+v, was %+v, and may be %v", now, l.life, slices.Collect(maps.Keys(found)))
 	}
-	if !passes && !resumed && !g.EndsAt.Alike(l.was.EndsAt) {
-		l.rt.Fatalf("it was to end at %v and ends at %v", l.was.EndsAt, g.EndsAt)
-	}
-	if !passes && g.UpdatedAt.Time.Before(l.was.UpdatedAt.Time) {
-		l.rt.Fatalf("it was changed at %v and then at %v", l.was.UpdatedAt, g.UpdatedAt)
-	}
 	before := l.was
 	l.life, l.was = now, g
+	if ran["pass"] == 0 {
+		l.instantsHold(before, g, ran)
+	}
 	l.holds(g)
-	if c := commands[0]; ran == 1 && c.Err == nil && !c.Died && c.check != nil {
+	l.room.hurried(l.rt, ran["pass"] > 0 && len(ran) > 1)
+	l.postHolds(g)
+	if c := commands[0]; len(ran) == 1 && ran[c.Name] == 1 && c.Err == nil && !c.Died && c.check != nil {
 		if c.check(); c.Name == "resume" && g.EndsAt.Time.Sub(before.EndsAt.Time) != g.UpdatedAt.Time.Sub(before.PausedAt.Time) {
 			l.rt.Fatalf("paused at %v, resumed at %v, it ends at %v instead of %v", before.PausedAt, g.UpdatedAt, g.EndsAt, before.EndsAt)
 		}
+	}
+}
+
+// instantsHold compares the instants of the giveaway before and after a round in which no time has
+// passed.
+func (l *giveawayLife) instantsHold(before, g row, ran map[string]int) {
+	if ran["resume"] == 0 && ran["update"] == 0 && !g.EndsAt.Alike(before.EndsAt) {
+		l.rt.Fatalf("it was to end at %v and ends at %v", before.EndsAt, g.EndsAt)
+	}
+	if ran["resume"] == 0 && before.PausedAt != nil && g.PausedAt != nil && g.EndsAt.Alike(before.EndsAt) && !g.PausedAt.Alike(*before.PausedAt) {
+		l.rt.Fatalf("its end is moved by the pause since %v instead of %v", g.PausedAt, before.PausedAt)
+	}
+	if g.UpdatedAt.Time.Before(before.UpdatedAt.Time) {
+		l.rt.Fatalf("it was changed at %v and then at %v", before.UpdatedAt, g.UpdatedAt)
 	}
 }
 
@@ -140,7 +157,8 @@ func (l *giveawayLife) round(commands []*lifeCommand) {
 func (l *giveawayLife) others() string {
 	return dbtest.Value[string](l.rt, l.DB, `
 		SELECT (SELECT jsonb_agg(to_jsonb(g) ORDER BY id) FROM giveaways g WHERE id <> $1)::text ||
-		       (SELECT jsonb_agg(to_jsonb(e) ORDER BY giveaway_id, user_id) FROM giveaway_entries e WHERE giveaway_id <> $1)::text`, l.id)
+		       (SELECT jsonb_agg(to_jsonb(e) ORDER BY giveaway_id, user_id) FROM giveaway_entries e WHERE giveaway_id <> $1)::text ||
+		       (SELECT jsonb_agg(to_jsonb(d) ORDER BY giveaway_id, user_id) FROM giveaway_disqualified d WHERE giveaway_id <> $1)::text`, l.id)
 }
 
 // told returns the life that the recorded events describe.
@@ -148,32 +166,25 @@ func (l *giveawayLife) told(g row) life {
 	if others := l.others(); others != l.bystanders {
 		l.rt.Fatalf("other giveaways were\n%s\nand are\n%s", l.bystanders, others)
 	}
-	var list []struct {
-		Type string `db:"type"`
-		N    int    `db:"n"`
-	}
-	err := l.DB.Reader().SelectContext(context.Background(), &list, `SELECT type, count(*) AS n FROM webhook_events GROUP BY type`)
-	if err != nil {
-		l.rt.Fatal(err)
-	}
-	n := make(map[string]int)
-	for _, e := range list {
-		n[e.Type] = e.N
-	}
+	n, edits := l.events(g)
 	over := map[string]int{drawing: 1, ended: 1}[g.Status]
-	if n["giveaway.created"] != 1 || n["giveaway.drawing"] != over ||
+	stopped := map[string]int{cancelled: 1}[g.Status]
+	if n["giveaway.created"] != 1 || n["giveaway.drawing"] != over || n["giveaway.cancelled"] != stopped ||
 		n["giveaway.ended"] != min(g.Rounds, 1) || n["giveaway.rerolled"] != max(g.Rounds-1, 0) {
 		l.rt.Fatalf("of a giveaway that is %s after %d rounds was told %v", g.Status, g.Rounds, n)
 	}
-	return life{g.Status, n["giveaway.started"], n["giveaway.paused"], n["giveaway.resumed"], n["giveaway.rerolled"]}
+	return life{
+		g.Status, n["giveaway.started"], n["giveaway.paused"], n["giveaway.resumed"], n["giveaway.rerolled"],
+		g.Prize, g.WinnerCount, edits, n["disqualified"], l.stored("giveaway_disqualified", accused), l.stored("giveaway_entries", reported),
+	}
 }
 
 // holds compares the state after a round with the model.
 func (l *giveawayLife) holds(g row) {
-	if over := g.Status == drawing || g.Status == ended; over == (g.Pot == open) || g.Status == ended && g.Pot != frozen {
+	if g.running() != (g.Pot == open) || g.over() && g.Pot != frozen {
 		l.rt.Fatalf("the entries of a giveaway that is %s are %s", g.Status, g.Pot)
 	}
-	if (g.Status == ended) != (g.Rounds > 0) || (g.Status == ended) != (g.EndedAt != nil) || (g.Status == paused) != (g.PausedAt != nil) {
+	if (g.Status == ended) != (g.Rounds > 0) || g.over() != (g.EndedAt != nil) || (g.Status == paused) != (g.PausedAt != nil) {
 		l.rt.Fatalf("a giveaway that is %s: %d rounds, ended at %v, paused at %v", g.Status, g.Rounds, g.EndedAt, g.PausedAt)
 	}
 	if len(l.room.astray) > 0 {
@@ -183,11 +194,13 @@ func (l *giveawayLife) holds(g row) {
 	if g.EntrantCount != int64(len(entrants)) || g.EntryCount != int64(len(entrants)) {
 		l.rt.Fatalf("%d entrants with %d entries are counted, there are %d", g.EntrantCount, g.EntryCount, len(entrants))
 	}
+	l.entriesHold(g, entrants)
 	switch {
 	case g.Pot != frozen:
 	case l.pot == nil:
 		l.pot = entrants
-		l.room.compare(l.rt, entrants, g.ReactionsMissed || g.MessageID == nil)
+		known := append(l.out.of(accused), reporters...)
+		l.room.compare(l.rt, entrants, g.Status == cancelled || g.ReactionsMissed || g.MessageID == nil, known)
 	case !slices.Equal(entrants, l.pot):
 		l.rt.Fatalf("the entries were frozen as %v and are %v", l.pot, entrants)
 	}
@@ -243,7 +256,7 @@ func (l *giveawayLife) ends() {
 			run(l.works(last, lane))
 		}
 		open = l.countOf(`
-			SELECT (SELECT count(*) FROM giveaways WHERE id = $1 AND (status <> 'ended' OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
+			SELECT (SELECT count(*) FROM giveaways WHERE id = $1 AND (status NOT IN ('ended', 'cancelled') OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
 			       (SELECT count(*) FROM chat_intents WHERE state <> 'sent' AND created_at > now() - interval '1 day')`, l.id)
 		if open == 0 {
 			break
@@ -257,7 +270,7 @@ func (l *giveawayLife) ends() {
 	if g.MessageID != nil {
 		if m := l.room.message(*g.MessageID); m.channel != g.ChannelID {
 			l.rt.Fatalf("in the end the message is in %s, the giveaway in %s", m.channel, g.ChannelID)
-		} else if !m.deleted && !m.uneditable && m.content != overText(g) {
+		} else if !m.deleted && g.PostProblem == nil && m.says() != postText(g) {
 			l.rt.Fatalf("in the end the message says %q", m.content)
 		}
 	}
@@ -272,9 +285,11 @@ func (l *giveawayLife) ends() {
 }
 
 // A giveaway's whole life in random order: commands run between the statements of others, workers
-// die there, the platform is down or loses responses, members react and withdraw. The giveaway is
-// drawn once, the events match what was decided, the draw uses the members whose reactions exist,
-// and the winners are announced once. RELIABILITY.md, Giveaways.
+// die there, the platform is down or loses responses, members react and withdraw, callers change the
+// giveaway, cancel it and disqualify members, and its message is deleted. The giveaway is drawn once
+// or cancelled, the events match what was decided, the draw uses the members whose reactions exist
+// and those told by records but nobody who is disqualified, the message shows the giveaway or
+// post_problem says why not, and the winners are announced once. RELIABILITY.md, Giveaways.
 func TestAGiveawaysLifeFollowsTheModel(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -285,13 +300,14 @@ func TestAGiveawaysLifeFollowsTheModel(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, table := range []string{
-			"giveaway_draws", "giveaway_entries", "giveaways", "chat_intents", "webhook_deliveries", "webhook_events",
+			"giveaway_draws", "giveaway_entries", "giveaway_disqualified", "giveaways", "chat_intents", "webhook_deliveries", "webhook_events",
 		} {
 			dbtest.Exec(rt, s.DB, `DELETE FROM `+table)
 		}
 		l := &giveawayLife{giveawayDB: s, rt: rt, nodes: nodes, room: newRoom(rt)}
 		l.create()
-		for range rapid.IntRange(1, 25).Draw(rt, "rounds") {
+		l.begins()
+		for range rapid.SampledFrom([]int{2, 5, 10, 15, 25}).Draw(rt, "rounds") {
 			if list := l.draw(); len(list) > 0 {
 				l.round(list)
 			}

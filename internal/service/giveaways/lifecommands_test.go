@@ -19,6 +19,32 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
+// course is a kind of life: what happens at first, one command after the other, and the commands
+// from which each round chooses, each as often as it weighs.
+type course struct{ begins, goesOn []string }
+
+// courses are a life of all kinds, and lives around the message, around who takes part, and after
+// the end.
+var courses = map[string]course{
+	"all": {nil, []string{
+		"pause", "resume", "resume", "move", "move", "end", "end", "reroll", "reroll", "replace", "replace",
+		"update", "update", "update", "cancel", "disqualify", "disqualify", "enter", "enter",
+		"transitions", "transitions", "announce", "announce", "announce",
+		"draw", "draw", "gather", "gather", "gather", "react", "edit", "edit", "pass", "pass", "platform", "members", "delete",
+	}},
+	"message": {[]string{"hour", "transitions", "announce"}, []string{
+		"update", "update", "update", "edit", "edit", "edit", "edit",
+		"pause", "resume", "end", "cancel", "gather", "gather", "draw", "pass", "platform", "delete", "delete",
+	}},
+	"entries": {[]string{"hour", "transitions", "announce", "enter", "enter"}, []string{
+		"disqualify", "disqualify", "disqualify", "enter", "enter", "enter", "members",
+		"end", "gather", "gather", "draw", "pass", "delete",
+	}},
+	"draws": {[]string{"hour", "transitions", "announce", "enter", "enter", "end", "gather", "draw"}, []string{
+		"reroll", "reroll", "replace", "replace", "replace", "edit", "announce", "pass",
+	}},
+}
+
 var lifeChannels = []string{"381886868708655104", "381886868708655105"}
 
 // create creates the giveaway that the sequence drives.
@@ -47,18 +73,21 @@ func (l *giveawayLife) create() {
 	if err != nil {
 		l.rt.Fatal(err)
 	}
-	for _, status := range []string{scheduled, active, paused, drawing, ended} { // other giveaways that never become due
+	for _, status := range []string{scheduled, active, paused, drawing, ended, cancelled} { // other giveaways that never become due
 		l.giveaway("bystander-"+status, status, 1, 2, equal)
 		dbtest.Exec(l.rt, l.DB, `
 			UPDATE giveaways
 			SET source = 'api', message_id = '4', starts_at = now() + interval '1 year', ends_at = now() + interval '2 years',
 			    redraw_at = now() + interval '1 year', react_at = now() + interval '1 year', edit_at = now() + interval '1 year',
-			    pot = CASE WHEN status = 'drawing' THEN 'gathering' WHEN status = 'ended' THEN 'frozen' ELSE 'open' END
+			    pot = CASE WHEN status = 'drawing' THEN 'gathering' WHEN status IN ('ended', 'cancelled') THEN 'frozen' ELSE 'open' END
 			WHERE id = 'bystander-' || $1`, status)
 	}
+	dbtest.Exec(l.rt, l.DB, `
+		INSERT INTO giveaway_disqualified (guild_id, giveaway_id, user_id) VALUES ($1, 'bystander-active', $2)`, guild, accused[0])
 	l.bystanders = l.others()
+	l.course = courses[rapid.SampledFrom([]string{"all", "all", "message", "entries", "draws"}).Draw(l.rt, "course")]
 	l.was = l.get(l.id)
-	l.life = life{status: l.was.Status}
+	l.life = life{status: l.was.Status, prize: l.was.Prize, winners: l.was.WinnerCount}
 }
 
 // asked returns a function that runs do in a transaction, as an API request does.
@@ -69,19 +98,20 @@ func (l *giveawayLife) asked(n *lifeNode, do func(context.Context) error) func(c
 	}
 }
 
-// draw chooses the commands of a round: mostly one, sometimes two or three on different nodes, of
-// which each but the last is held back somewhere. Between rounds members react and withdraw, and
+// makes returns what makes the commands, by name. Between rounds members react and withdraw, and
 // the platform goes down and comes back.
-func (l *giveawayLife) draw() (list []*lifeCommand) {
-	makes := map[string]func(*lifeNode) *lifeCommand{
+func (l *giveawayLife) makes() map[string]func(*lifeNode) *lifeCommand {
+	return map[string]func(*lifeNode) *lifeCommand{
 		"pause": l.pause, "resume": l.resume, "end": l.end, "reroll": l.reroll, "move": l.move,
+		"update": l.update, "cancel": l.rarely(l.cancel), "disqualify": l.disqualify, "enter": l.enter, "replace": l.replaceWinners,
 		"transitions": l.transitions, "announce": l.announce,
 		"draw": l.lane(0), "gather": l.lane(1), "react": l.lane(2), "edit": l.lane(3),
 		"pass": func(n *lifeNode) *lifeCommand {
 			return l.passes(n, rapid.SampledFrom([]time.Duration{
-				20 * time.Second, 90 * time.Second, 20 * time.Minute, 70 * time.Minute, 25 * time.Hour,
+				5 * time.Second, 20 * time.Second, 90 * time.Second, 20 * time.Minute, 70 * time.Minute, 25 * time.Hour,
 			}).Draw(l.rt, "time"))
 		},
+		"hour": func(n *lifeNode) *lifeCommand { return l.passes(n, 61*time.Minute) },
 		"platform": func(*lifeNode) *lifeCommand {
 			l.room.set(rapid.SampledFrom([]string{"up", "up", "up", "away", "loses", "refuses"}).Draw(l.rt, "platform"))
 			return nil
@@ -91,29 +121,42 @@ func (l *giveawayLife) draw() (list []*lifeCommand) {
 			return nil
 		},
 		"delete": func(*lifeNode) *lifeCommand {
-			if rapid.IntRange(0, 9).Draw(l.rt, "deleted") == 0 {
+			if rapid.IntRange(0, 2).Draw(l.rt, "deleted") == 0 {
 				l.room.delete()
 			}
 			return nil
 		},
 	}
-	names := []string{
-		"pause", "resume", "resume", "move", "move", "end", "end", "reroll", "reroll",
-		"transitions", "transitions", "announce", "announce", "announce",
-		"draw", "draw", "gather", "gather", "gather", "react", "edit", "edit", "pass", "pass", "platform", "members", "delete",
+}
+
+// begins runs the first commands of the course.
+func (l *giveawayLife) begins() {
+	for _, name := range l.course.begins {
+		n := l.nodes[0]
+		if c := l.makes()[name](n); c != nil {
+			c.Gate, c.Stop = n.gate, 1_000_000
+			l.round([]*lifeCommand{c})
+		}
 	}
+}
+
+// draw chooses the commands of a round: mostly one, sometimes two or three on different nodes, of
+// which each but the last is held back somewhere.
+func (l *giveawayLife) draw() (list []*lifeCommand) {
 	free := slices.Clone(l.nodes)
 	for range rapid.SampledFrom([]int{1, 2, 2, 3}).Draw(l.rt, "at once") {
 		i := rapid.IntRange(0, len(free)-1).Draw(l.rt, "node")
 		n := free[i]
-		c := makes[rapid.SampledFrom(names).Draw(l.rt, "command")](n)
+		c := l.makes()[rapid.SampledFrom(l.course.goesOn).Draw(l.rt, "command")](n)
 		if c == nil {
 			continue
 		}
 		free = slices.Delete(free, i, i+1)
 		c.Gate, c.Stop = n.gate, rapid.IntRange(0, 12).Draw(l.rt, "stop")
 		fates := []dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}
-		c.Fate = rapid.SampledFrom(fates).Draw(l.rt, "fate")
+		if c.Fate = rapid.SampledFrom(fates).Draw(l.rt, "fate"); c.Name == "pass" {
+			c.Fate = dbtest.Pass // time passes for the platform and the database
+		}
 		list = append(list, c)
 	}
 	return list
@@ -194,21 +237,23 @@ func (l *giveawayLife) move(n *lifeNode) *lifeCommand {
 	}
 	record := fmt.Sprintf(`{"record":"giveaway","guild_id":"%s","id":"%s","channel_id":"%s","if_updated_at":"%s"}`,
 		guild, l.id, rapid.SampledFrom(lifeChannels).Draw(l.rt, "channel"), l.was.UpdatedAt)
-	run := l.asked(n, func(ctx context.Context) error {
-		tx := db.Write(ctx)
-		c, r := &transfer.Call{By: auth.By{GuildID: guild}, Now: time.Now(), Emit: true}, &transfer.Record{Text: []byte(record)}
-		b := transfer.NewBatch(Records)
-		if _, err := b.Add(c, r); err != nil {
-			return err
-		}
-		if err := errors.Join(b.Write(ctx, tx, c), r.Err); err != nil {
-			return err
-		}
-		return b.Emit(ctx, tx, c)
-	})
+	run := l.asked(n, func(ctx context.Context) error { return written(ctx, transfer.NewBatch(Records), record) })
 	c := called("move", run, "", nil)
 	c.effects = []func(life) []outcome{func(s life) []outcome { return []outcome{{s, ""}, {s, "record_changed"}} }}
 	return c
+}
+
+// written writes one record, as the bot's call does.
+func written(ctx context.Context, b transfer.Batch, record string) error {
+	tx := db.Write(ctx)
+	c, r := &transfer.Call{By: auth.By{GuildID: guild}, Now: time.Now(), Emit: true}, &transfer.Record{Text: []byte(record)}
+	if _, err := b.Add(c, r); err != nil {
+		return err
+	}
+	if err := errors.Join(b.Write(ctx, tx, c), r.Err); err != nil {
+		return err
+	}
+	return b.Emit(ctx, tx, c)
 }
 
 // transitions returns the sweep that changes the status of due giveaways. A locked giveaway is left
@@ -309,7 +354,7 @@ func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
 			_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '30s'`)
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE giveaways SET `+dbtest.Earlier(interval, "starts_at", "ends_at", "paused_at", "redraw_at",
-					"ended_at", "created_at", "updated_at", "drawing_at", "react_at", "edit_at")+` WHERE id = $1`, l.id)
+					"ended_at", "created_at", "updated_at", "drawing_at", "react_at", "edit_at", "edited_at")+` WHERE id = $1`, l.id)
 			}
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE chat_intents SET `+dbtest.Earlier(interval, "first_sent_at", "lease_until",

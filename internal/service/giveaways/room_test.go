@@ -2,6 +2,8 @@ package giveaways
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,10 +28,23 @@ type stand struct {
 
 // posting is a message in a channel of the simulated platform.
 type posting struct {
-	id, nonce, channel  string
-	said, content       string // content when it was posted, and now
-	at                  time.Time
-	deleted, uneditable bool
+	id, nonce, channel string
+	said, content      string // content when it was posted, and now
+	at                 time.Time
+	shown              time.Duration // how long the content has been shown
+	deleted            bool
+}
+
+// instant matches an instant in a message.
+var instant = regexp.MustCompile(`<t:(\d+):`)
+
+// says returns the content of a message, with the instants in it as far in the past as time has
+// passed since.
+func (m posting) says() string {
+	return instant.ReplaceAllStringFunc(m.content, func(text string) string {
+		at, _ := strconv.ParseInt(instant.FindStringSubmatch(text)[1], 10, 64)
+		return fmt.Sprintf("<t:%d:", at-int64(m.shown.Seconds()))
+	})
 }
 
 // room simulates the platform: it works, is down (nothing is done and no response comes), refuses,
@@ -42,10 +57,12 @@ type room struct {
 	mode   string
 	posts  []*posting
 	stands map[stand]bool
-	churn  []int    // changes of reactions to make after each page that is read
-	gone   int      // how often a message was posted and deleted
-	asked  []string // the calls, for the report of a failed test
-	astray []string // messages that were used with another channel than their own
+	churn  []int           // changes of reactions to make after each page that is read
+	gone   int             // how often a message was posted and deleted
+	edited time.Time       // when a message was edited last, with a response
+	hasty  []time.Duration // the pauses between edits that were shorter than ten seconds
+	asked  []string        // the calls, for the report of a failed test
+	astray []string        // messages that were used with another channel than their own
 
 	// Since drawing began or may have begun: whose reaction has existed all the time, and whose at
 	// any time.
@@ -116,20 +133,38 @@ func (r *room) pass(d time.Duration) {
 	r.asked = append(r.asked, d.String())
 	for _, m := range r.posts {
 		m.at = m.at.Add(-d)
+		m.shown += d
+	}
+	r.edited = r.edited.Add(-d)
+}
+
+// hurried fails the test if a message was edited twice within ten seconds, but not after a round in
+// which time passed beside other commands: a process that stands still for longer than its lease
+// edits late.
+func (r *room) hurried(rt *rapid.T, passed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.hasty) > 0 && !passed {
+		rt.Fatalf("a message was edited again after %v: %q", r.hasty, r.asked)
+	}
+	if r.hasty = nil; passed {
+		r.edited = time.Time{}
 	}
 }
 
-// compare compares entrants with the reactions that existed; if missed, some may be missing.
-func (r *room) compare(rt *rapid.T, entrants []string, missed bool) {
+// compare compares entrants with the reactions that existed; if missed, some may be missing. Those
+// who are known to be disqualified or told by records may have stood there without an entry, or have
+// one without having stood there.
+func (r *room) compare(rt *rapid.T, entrants []string, missed bool, known []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.always {
-		if !missed && !slices.Contains(bots, s.user) && !slices.Contains(entrants, s.user) {
+		if !missed && !slices.Contains(bots, s.user) && !slices.Contains(known, s.user) && !slices.Contains(entrants, s.user) {
 			rt.Fatalf("%s has stood there and has no entry", s.user)
 		}
 	}
 	for _, user := range entrants {
-		if slices.Contains(bots, user) || !r.ever[stand{user, chat.Normal}] && !r.ever[stand{user, chat.Super}] {
+		if slices.Contains(bots, user) || !slices.Contains(known, user) && !r.ever[stand{user, chat.Normal}] && !r.ever[stand{user, chat.Super}] {
 			rt.Fatalf("%s has an entry and never stood there", user)
 		}
 	}
@@ -219,12 +254,17 @@ func (r *room) EditMessage(_ context.Context, c chat.Channel, id, content string
 	for _, m := range r.posts {
 		switch {
 		case m.id != id:
-		case r.mode == "refuses":
-			m.uneditable = true
+		case r.mode == "refuses" || !done:
 		case m.deleted:
 			return &chat.Failure{Status: 404, Code: chat.CodeUnknownMessage}
-		case done:
-			m.content = content
+		default:
+			m.content, m.shown = content, 0
+			if pause := time.Since(r.edited); err == nil && pause < 10*time.Second {
+				r.hasty = append(r.hasty, pause)
+			}
+			if err == nil {
+				r.edited = time.Now()
+			}
 		}
 	}
 	return err

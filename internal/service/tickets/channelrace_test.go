@@ -41,18 +41,18 @@ func (c channelCaller) write(ctx context.Context, record string) error {
 // record or a call, and given the channel by a record.
 var wants = map[string]struct {
 	before string // the ticket as it is before; empty: it does not exist
-	get    func(c channelCaller, ctx context.Context, n int) error
+	get    func(ctx context.Context, c channelCaller, n int) error
 }{
-	"opened": {"", func(c channelCaller, ctx context.Context, n int) error {
+	"opened": {"", func(ctx context.Context, c channelCaller, n int) error {
 		return c.write(ctx, fmt.Sprintf(`{"record":"ticket","id":"t%d","opener_id":"7","channel_id":"700"}`, n))
 	}},
-	"given": {"'open', NULL, NULL", func(c channelCaller, ctx context.Context, n int) error {
+	"given": {"'open', NULL, NULL", func(ctx context.Context, c channelCaller, n int) error {
 		return c.write(ctx, fmt.Sprintf(`{"record":"ticket","id":"t%d","channel_id":"700"}`, n))
 	}},
-	"reopened by a record": {"'closed', now(), '700'", func(c channelCaller, ctx context.Context, n int) error {
+	"reopened by a record": {"'closed', now(), '700'", func(ctx context.Context, c channelCaller, n int) error {
 		return c.write(ctx, fmt.Sprintf(`{"record":"ticket","id":"t%d","status":"open"}`, n))
 	}},
-	"reopened": {"'closed', now(), '700'", func(c channelCaller, ctx context.Context, n int) error {
+	"reopened": {"'closed', now(), '700'", func(ctx context.Context, c channelCaller, n int) error {
 		by := &auth.Principal{By: auth.By{GuildID: "1", ID: "token"}}
 		return c.db.Do(auth.With(ctx, by), func(ctx context.Context, _ *db.Tx) error {
 			_, err := new(Service).ReopenTicket(ctx, gen.ReopenTicketRequestObject{ID: "t" + strconv.Itoa(n)})
@@ -83,9 +83,9 @@ func TestTwoNodesGiveAChannelToOneOpenTicket(t *testing.T) {
 							VALUES ('1', 't'||$1, 1000 + $2, '7', `+before+`)`, strconv.Itoa(n), n)
 					}
 				}
-				run := func(n int, get func(channelCaller, context.Context, int) error) *dbtest.Command {
+				run := func(n int, get func(context.Context, channelCaller, int) error) *dbtest.Command {
 					return &dbtest.Command{Name: "ticket " + strconv.Itoa(n), Gate: nodes[n].gate, Stop: 100, Run: func(ctx context.Context) error {
-						return get(nodes[n], ctx, n)
+						return get(ctx, nodes[n], n)
 					}}
 				}
 				held, other := run(0, a.get), run(1, b.get)
