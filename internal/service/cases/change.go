@@ -254,7 +254,7 @@ func changesByRecords(c *transfer.Call, rows []*transfer.Row[row]) (string, erro
 		case r.Was != nil:
 			change.Changes = differencesOf(r.Was, &r.Is)
 			change.UserBefore, change.ModeratorBefore = change.Changes.replaced()
-		case c.DatedLater:
+		case c.Import != nil:
 			continue
 		}
 		list = append(list, change)

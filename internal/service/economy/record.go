@@ -88,7 +88,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))
 	}
 	note := c.By.Note()
-	if c.DatedLater {
+	if c.Import != nil {
 		note = imported
 	}
 	by := event.From(c.By).In(ctx)

@@ -46,7 +46,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	var named []string
 	for i, g := range held {
 		of[g.ID] = &held[i]
-		if g.Source != fromAPI && !g.BotRun && !c.DatedLater {
+		if g.Source != fromAPI && !g.BotRun && c.Import == nil {
 			named = append(named, g.ID)
 		}
 	}
@@ -75,7 +75,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		case g != nil && g.Source == fromAPI && r.Gives("entries") && r.Is.Entries == 0:
 			r.Err = transfer.Wrong("entries", "must be at least 1: disqualifyFromGiveaway takes a member out of a giveaway that the API made")
 		case r.Ignored:
-		case g == nil && c.Named[refOf(c.By.GuildID, r.Is.GiveawayID)]:
+		case g == nil && c.Expects(refOf(c.By.GuildID, r.Is.GiveawayID)):
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
 		case stays(c, r):
@@ -221,7 +221,7 @@ func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[st
 	touched, err := db.Select[struct {
 		ID        string    `db:"id"`
 		UpdatedAt wire.Time `db:"updated_at"`
-	}](ctx, tx, storingCounts, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
+	}](ctx, tx, storingCounts, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.Import != nil, transfer.Pending)
 	for _, g := range touched {
 		c.Touches(refOf(c.By.GuildID, g.ID), g.UpdatedAt)
 	}

@@ -76,7 +76,7 @@ func TestARecordRevisesAGiveaway(t *testing.T) {
 		}()},
 	} {
 		r := &transfer.Row[row]{Was: c.was, Is: c.is}
-		err := revise(&transfer.Call{Now: now.Time, DatedLater: c.imported}, r)
+		err := revise(&transfer.Call{Now: now.Time, Import: importing(c.imported)}, r)
 		if got := instants(&r.Is); (err == nil) != (c.want != "") || err == nil && got != c.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
 		}
@@ -109,7 +109,7 @@ func TestTheBotRunsWhatItNames(t *testing.T) {
 			s.giveaway(id, active, 1, 0, nil)
 			dbtest.Exec(t, s.DB, `UPDATE giveaways SET source = $2 WHERE id = $1`, id, source)
 			dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-				call := &transfer.Call{By: auth.By{GuildID: guild}, DatedLater: imported}
+				call := &transfer.Call{By: auth.By{GuildID: guild}, Import: importing(imported)}
 				return holdNamed(ctx, tx, call, []*transfer.Row[row]{{Is: row{ID: id}}})
 			})
 			if want := source == "bot" && !imported; s.get(id).BotRun != want {
@@ -117,4 +117,12 @@ func TestTheBotRunsWhatItNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// importing returns the import of a call that belongs to one.
+func importing(yes bool) *transfer.Import {
+	if yes {
+		return &transfer.Import{}
+	}
+	return nil
 }

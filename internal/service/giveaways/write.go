@@ -38,7 +38,7 @@ var heldGiveaways = `
 // holdNamed locks the giveaways that records name. From then on the bot runs those with the source
 // bot.
 func holdNamed(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	if err := transfer.Held(idOf, heldGiveaways)(ctx, tx, c, rows); err != nil || c.DatedLater {
+	if err := transfer.Held(idOf, heldGiveaways)(ctx, tx, c, rows); err != nil || c.Import != nil {
 		return err
 	}
 	var named []string
@@ -96,7 +96,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		is.EndedAt = &at
 	}
 	if was == nil {
-		is.BotRun = is.Source != fromAPI && !c.DatedLater
+		is.BotRun = is.Source != fromAPI && c.Import == nil
 		return nil
 	}
 	is.CreatedAt, is.UpdatedAt = was.CreatedAt, was.UpdatedAt
@@ -185,7 +185,7 @@ func steps(r *transfer.Row[row]) (list []step) {
 // ends.
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	for _, r := range rows {
-		if n := len(steps(r)); n > 1 && !c.DatedLater {
+		if n := len(steps(r)); n > 1 && c.Import == nil {
 			r.At = wire.Bounded(r.At.Time.Add(time.Duration(n-1) * time.Millisecond))
 		}
 		r.Is.UpdatedAt = r.At
@@ -193,7 +193,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 			c.Knows(refOf(c.By.GuildID, r.Is.ID))
 		}
 	}
-	if err := transfer.StoreRows(ctx, tx, c, rows, idOf, storing, !c.DatedLater); err != nil {
+	if err := transfer.StoreRows(ctx, tx, c, rows, idOf, storing, c.Import == nil); err != nil {
 		return fault.Wrap(err, "store giveaways of guild", c.By.GuildID)
 	}
 	for _, r := range rows {

@@ -51,7 +51,7 @@ func TestGiveawaysOfRecordsStandWhereTheirDrawGoesOn(t *testing.T) {
 			r.Was = &was
 		}
 		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-			return store(ctx, tx, &transfer.Call{By: auth.By{GuildID: guild}, DatedLater: c.imported}, []*transfer.Row[row]{r})
+			return store(ctx, tx, &transfer.Call{By: auth.By{GuildID: guild}, Import: importing(c.imported)}, []*transfer.Row[row]{r})
 		})
 		got := dbtest.Value[string](t, s.DB, `
 			SELECT concat_ws(' ', bot_run::text, rounds, pot, (drawing_at IS NOT NULL)::text, (redraw_at > now() + interval '10 seconds')::text)
@@ -123,7 +123,7 @@ func TestRecordsOfAGiveawayChangeNoOther(t *testing.T) {
 			return raiseRounds(ctx, tx, []record{{GuildID: guild, GiveawayID: "g", Round: 7}})
 		},
 		"storeCounts": func(ctx context.Context, tx *db.Tx) error {
-			return storeCounts(ctx, tx, &transfer.Call{By: auth.By{GuildID: guild}, DatedLater: true}, map[string]*counted{"g": {9, 9}})
+			return storeCounts(ctx, tx, &transfer.Call{By: auth.By{GuildID: guild}, Import: importing(true)}, map[string]*counted{"g": {9, 9}})
 		},
 	} {
 		dbtest.Do(t, s.DB, do)

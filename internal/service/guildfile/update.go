@@ -156,7 +156,7 @@ func (u *updates) of(guild string) *guildCall {
 
 // begin gives the guild empty batches.
 func (c *guildCall) begin(u *updates) {
-	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun, Named: u.known, Stood: u.stood}
+	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, Look: u.how.DryRun, Import: &transfer.Import{Balances: u.how.Balances, Stood: u.stood, Named: u.known}}
 	c.batches, c.byName = records.Batches(), make(map[string]transfer.Batch)
 	for _, b := range c.batches {
 		c.byName[b.Name()] = b

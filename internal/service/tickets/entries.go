@@ -104,12 +104,12 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 func find(c *transfer.Call, rows []*transfer.Row[entry], byKey map[string]*entry, held map[string]row) {
 	named := make(map[string]bool)
 	for _, r := range rows {
-		if _, ok := held[r.Is.TicketID]; !ok && !c.Named[refOf(c.By.GuildID, r.Is.TicketID)] {
+		if _, ok := held[r.Is.TicketID]; !ok && !c.Expects(refOf(c.By.GuildID, r.Is.TicketID)) {
 			r.Err = fault.New(fault.NotFound, "not_found", "No such ticket.")
 			continue
 		}
 		r.Was = byKey[entryKey(&r.Is)]
-		if c.DatedLater && r.Is.ID != "" {
+		if c.Import != nil && r.Is.ID != "" {
 			continue
 		}
 		other := byKey[channelKey(&r.Is)]
@@ -200,7 +200,7 @@ func edited(c *transfer.Call, is, was *entry) {
 	content := is.Content != was.Content
 	switch {
 	case !content && is.Attachments.sameFiles(was.Attachments):
-		if !c.DatedLater || is.EditedAt == nil {
+		if c.Import == nil || is.EditedAt == nil {
 			is.EditedAt = was.EditedAt
 		}
 		return
@@ -249,7 +249,7 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 // count sets the instant of an entry and adds the entry to its ticket's tally. Entries from the
 // past share one instant: a millisecond for each of many would run ahead of the clock.
 func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
-	if !c.DatedLater {
+	if c.Import == nil {
 		next, now := t.at.Time, r.Was == nil && !r.Is.CreatedAt.Time.Before(c.Now)
 		if now || !t.moved {
 			next = next.Add(time.Millisecond)

@@ -149,7 +149,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	var entries []entry
 	for _, r := range rows {
 		list := steps(r)
-		if !c.DatedLater {
+		if c.Import == nil {
 			r.At = wire.Bounded(r.At.Time.Add(time.Duration(max(len(list), 1)-1) * time.Millisecond))
 			entries = append(entries, entriesOf(c, r, list)...)
 		}

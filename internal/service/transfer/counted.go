@@ -95,7 +95,7 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 		}
 		// With Look no number is stored for the next batch of the file to find, so Stood is asked
 		// too.
-		if slices.Contains(taken, number) || c.Look && c.Stood.Already(Ref{"number", c.By.GuildID, fmt.Sprint(n.Counter, number)}) {
+		if slices.Contains(taken, number) || c.Look && c.Import.Stood.Already(Ref{"number", c.By.GuildID, fmt.Sprint(n.Counter, number)}) {
 			row.Err = Wrong("number", "is taken by another of the guild")
 		}
 		taken = append(taken, number)
@@ -125,7 +125,7 @@ func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
 		if n.Past != nil && n.Past(&row.Is) {
 			continue
 		}
-		if !row.At.Time.After(at.Time) && !c.DatedLater {
+		if !row.At.Time.After(at.Time) && c.Import == nil {
 			row.At = wire.Bounded(at.Time.Add(time.Millisecond))
 		}
 		*at = row.At

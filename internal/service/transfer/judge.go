@@ -45,8 +45,8 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	if b.Counted != nil && *b.Counted.Number(&row.Is) != *b.Counted.Number(row.Was) {
 		return false, Wrong("number", "never changes; it is %d", *b.Counted.Number(row.Was))
 	}
-	if b.Points != nil && c.Balances != "" {
-		if err := b.mix(c.Balances, row); err != nil {
+	if b.Points != nil && c.Import != nil {
+		if err := b.mix(c.Import.Balances, row); err != nil {
 			return false, err
 		}
 	}
@@ -59,7 +59,7 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 		return false, err
 	}
 	same = string(was) == string(is)
-	if !same && unless && b.Points != nil && c.Balances == "" {
+	if !same && unless && b.Points != nil && c.Import == nil {
 		return false, changedFault("it is there and last changed at %s: send that as if_updated_at", b.Shown(row.Was).UpdatedAt)
 	}
 	return same, nil

@@ -14,8 +14,8 @@ func NewStood() *Stood {
 	return &Stood{seed: maphash.MakeSeed(), things: make(map[uint64]struct{})}
 }
 
-// Already reports whether the file has named the thing before, and remembers it. A nil Stood,
-// outside an import, always returns false.
+// Already reports whether the file has named the thing before, and remembers it. A nil Stood
+// always returns false.
 func (s *Stood) Already(thing Ref) bool {
 	if s == nil {
 		return false

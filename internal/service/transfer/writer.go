@@ -65,17 +65,11 @@ type Call struct {
 	Now  time.Time // the transaction's time
 	Emit bool      // record events
 
-	// DatedLater makes rows get Pending as their instant; see Column.
-	DatedLater bool
-	// Balances says whether an import keeps, replaces or adds to the balances and the XP in the
-	// database. It is empty outside an import.
-	Balances Balances
-	// Look makes the call a dry run: nothing is locked or written. Named then holds what the
-	// records of the file have named so far, since those would have been created.
-	Look  bool
-	Named map[Ref]bool
-	// Stood holds what earlier batches of the file have named; nil outside an import.
-	Stood *Stood
+	// Look makes the call a dry run: nothing is locked or written.
+	Look bool
+	// Import is the import to which the call belongs; nil for an operation. Its rows get Pending
+	// as their instant; see Column.
+	Import *Import
 
 	// Noted holds what the records of one kind have noted for other kinds.
 	Noted map[Ref]bool
@@ -85,6 +79,16 @@ type Call struct {
 
 	counters counters
 }
+
+// Import is what a Call of an import knows besides its records.
+type Import struct {
+	Balances Balances     // what happens to the balances and the XP in the database
+	Stood    *Stood       // what earlier batches of the file have named
+	Named    map[Ref]bool // in a dry run, what the file has named so far, and an import would have created
+}
+
+// Expects reports whether a dry run of an import has met the record that creates the thing.
+func (c *Call) Expects(r Ref) bool { return c.Import != nil && c.Import.Named[r] }
 
 // Touches records that a row was changed by a record of another kind.
 func (c *Call) Touches(r Ref, at wire.Time) {
@@ -230,14 +234,14 @@ func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	}
 	row.named = b.Shown(&row.Is).ID
 	key := b.Key(&row.Is)
-	again = key != "" && (b.named[key] || c.Stood.Already(Ref{b.kind.Name, c.By.GuildID, key}))
+	again = key != "" && (b.named[key] || c.Import != nil && c.Import.Stood.Already(Ref{b.kind.Name, c.By.GuildID, key}))
 	b.named[key] = true
 	b.rows = append(b.rows, row)
 	if b.Note != nil {
 		b.Note(c, &row.Is)
 	}
 	if c.Look && b.kind.Defines != nil {
-		c.Named[b.kind.Defines(&row.Is)] = true
+		c.Import.Named[b.kind.Defines(&row.Is)] = true
 	}
 	return again, nil
 }
@@ -265,7 +269,7 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 		return nil
 	}
 	hold := *c
-	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // rows that stay unchanged are not locked
+	hold.Look = c.Look || b.Points != nil && c.Import != nil && c.Import.Balances == Keep // rows that stay unchanged are not locked
 	if err := b.Hold(ctx, tx, &hold, b.rows); err != nil {
 		return err
 	}
@@ -329,7 +333,7 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 
 // date sets the instant of the change of rows.
 func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
-	if c.DatedLater {
+	if c.Import != nil {
 		for _, row := range rows {
 			row.At = Pending
 		}
