@@ -121,10 +121,10 @@ func (s Schema) Unfinished() string {
 	case s.Waits == 0:
 		return ""
 	case len(s.Older) == 0:
-		return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again%s", s.Waits, orWait)
+		return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again"+orWait, s.Waits)
 	}
-	return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped%s",
-		s.Waits, strings.Join(s.Older, ", "), orWait)
+	return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped"+orWait,
+		s.Waits, strings.Join(s.Older, ", "))
 }
 
 // orWait says who finishes an upgrade without a command.

@@ -117,7 +117,7 @@ func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) err
 	return RecordEach(ctx, tx, by, typ, []Change{{At: by.At, Data: data}})
 }
 
-// RecordTypes calls RecordEach for each type of changes, in the order of Types.
+// RecordTypes calls RecordEach for each type of changes, in alphabetical order.
 func RecordTypes(ctx context.Context, tx *db.Tx, by Origin, changes map[string][]Change) error {
 	for _, typ := range slices.Sorted(maps.Keys(changes)) {
 		if err := RecordEach(ctx, tx, by, typ, changes[typ]); err != nil {

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
-
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/contract"
@@ -56,35 +52,27 @@ type listedTag struct {
 
 // listedOperation is an operation as the page lists it for readers without a script.
 type listedOperation struct {
-	ID, Method, Path, Summary, Scope string
-	Paragraphs                       []string
+	Summary
+	Paragraphs []string
 }
 
-// listedTags returns the tags of the contract with their operations, in the order of their
-// paths.
+// listedTags returns the tags of the contract with their operations.
 func listedTags() ([]listedTag, error) {
 	doc, err := contract.Document()
 	if err != nil {
 		return nil, err
 	}
+	all, err := Summaries()
 	byTag := map[string][]listedOperation{}
-	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
-		operations := doc.Paths.Value(path).Operations()
-		for _, method := range slices.Sorted(maps.Keys(operations)) {
-			op := operations[method]
-			byTag[op.Tags[0]] = append(byTag[op.Tags[0]], listOperation(method, path, op))
-		}
+	for _, s := range all {
+		description := strings.TrimSpace(doc.Paths.Value(s.Path).GetOperation(s.Method).Description)
+		byTag[s.Tag] = append(byTag[s.Tag], listedOperation{s, strings.Split(description, "\n\n")})
 	}
 	tags := make([]listedTag, len(doc.Tags))
 	for i, tag := range doc.Tags {
 		tags[i] = listedTag{tag.Name, tag.Description, byTag[tag.Name]}
 	}
-	return tags, nil
-}
-
-func listOperation(method, path string, op *openapi3.Operation) listedOperation {
-	scope, _ := op.Extensions["x-required-scope"].(string)
-	return listedOperation{op.OperationID, method, path, op.Summary, scope, strings.Split(strings.TrimSpace(op.Description), "\n\n")}
+	return tags, err
 }
 
 // referencePages are the page of the browsable reference, below the path that the public

@@ -50,7 +50,7 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 		return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping waits to be fetched."), nil
 	}
 	if ping := c.awaitAttempt(e.ID, id); ping.State == delivery.StateDelivered && e.Waiting > 0 {
-		return c.back(c.path("webhooks", e.ID, "deliveries", id), "The ping has arrived. %s that waited are being sent.", e.Upto(e.Waiting)), nil
+		return c.back(c.path("webhooks", e.ID, "deliveries", id), "The ping has arrived. What has waited is being sent: %s.", e.Upto(e.Waiting)), nil
 	}
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
 }

@@ -77,7 +77,7 @@ func TestWhatWaitsSaysForWhat(t *testing.T) {
 	b.get(one+"/deliveries/dv1").wants(200, "It waits for the endpoint, which is failing and is tried next at <time")
 	receiver.RespondWith(egresstest.Respond(200, "yes"))
 	sent := b.post(one+"/test", nil).wants(303)
-	b.get(sent.to).wants(200, "The ping has arrived. ", " that waited are being sent.").lacks("It waits for the endpoint")
+	b.get(sent.to).wants(200, "The ping has arrived. What has waited is being sent: ").lacks("It waits for the endpoint")
 }
 
 // A refusal opens to its message and the scope that it needs. A request id that is not there is
