@@ -5649,13 +5649,13 @@ type ListCasesParams struct {
 	// UserID Only items that concern this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
-	// Type Only cases of this kind.
+	// Type Only cases of this type.
 	Type *CaseTypeFilter `form:"type,omitempty" json:"type,omitempty"`
 
-	// Status Only cases in this state.
+	// Status Only cases with this status.
 	Status *CaseStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// ModeratorID Only cases that this moderator filed.
+	// ModeratorID Only cases of this moderator.
 	ModeratorID *string `form:"moderator_id,omitempty" json:"moderator_id,omitempty"`
 
 	// Number Only the case with this number.
@@ -5738,7 +5738,7 @@ type ListLedgerEntriesParams struct {
 	// UserID Only items that concern this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
-	// Reference Only the entry with this reference. None of a guild that has brought the reference along from elsewhere, since ledgers do not move.
+	// Reference Only the entry with this reference. A reference that the guild brought from another installation has no entry, because ledgers do not move with a guild.
 	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
 
 	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
@@ -5779,7 +5779,7 @@ type ListWalletsParams struct {
 
 // ListGiveawaysParams defines parameters for ListGiveaways.
 type ListGiveawaysParams struct {
-	// Status Only giveaways in this state.
+	// Status Only giveaways with this status.
 	Status *GiveawayStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
@@ -5884,7 +5884,7 @@ type ListMembersParams struct {
 	// UserIds Only these members, up to 100, separated by commas.
 	UserIds UserIds `form:"user_ids,omitempty" json:"user_ids,omitempty"`
 
-	// Name Only members whose name begins so; upper and lower case are alike.
+	// Name Only members whose name begins with this text. Upper and lower case are alike.
 	Name *string `form:"name,omitempty" json:"name,omitempty"`
 
 	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
@@ -5911,10 +5911,10 @@ type ListMembersParams struct {
 	// Present Only members who are present, or only those who have left.
 	Present *bool `form:"present,omitempty" json:"present,omitempty"`
 
-	// Page Number of the page, from 1; 1 by default. A page past the end is empty.
+	// Page The page number, from 1; 1 by default. A page past the end is empty.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// PerPage Size of the page; 25 by default.
+	// PerPage The page size; 25 by default.
 	PerPage *int `form:"per_page,omitempty" json:"per_page,omitempty"`
 
 	// Metadata Only items whose `metadata` has this value: the name, a colon and the whole value, such as `shop.order:4711`. The first colon separates name and value, since names contain no colon.
@@ -5923,13 +5923,13 @@ type ListMembersParams struct {
 
 // ListTicketsParams defines parameters for ListTickets.
 type ListTicketsParams struct {
-	// Status Only tickets in this state.
+	// Status Only tickets with this status.
 	Status *TicketStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// OpenerID Only tickets opened by this member.
 	OpenerID *string `form:"opener_id,omitempty" json:"opener_id,omitempty"`
 
-	// ClaimedByID Only tickets claimed by this staff member; `none` for those that nobody has claimed.
+	// ClaimedByID Only tickets claimed by this staff member; `none` for tickets that nobody has claimed.
 	ClaimedByID *string `form:"claimed_by_id,omitempty" json:"claimed_by_id,omitempty"`
 
 	// ChannelID Only the tickets of this channel.
@@ -5938,7 +5938,7 @@ type ListTicketsParams struct {
 	// Number Only the ticket with this number.
 	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
 
-	// Order `created` lists what was opened last first, `activity` what was written in last; tickets without a message come at the end of that.
+	// Order `created` lists the most recently opened ticket first. `activity` lists the ticket with the most recent message first, and tickets without a message at the end.
 	Order *TicketOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// UpdatedSince Only items created or changed at or after this time (RFC 3339 with offset; write the + of an offset as %2B). The list is then sorted by `updated_at`,
@@ -6018,13 +6018,13 @@ type ListWebhookEndpointsParams struct {
 
 // ListWebhookDeliveriesParams defines parameters for ListWebhookDeliveries.
 type ListWebhookDeliveriesParams struct {
-	// Status Only deliveries in this state.
+	// Status Only deliveries with this status.
 	Status *WebhookDeliveryStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// EventType Only deliveries of events of this type.
 	EventType *WebhookDeliveryEventFilter `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// ResponseClass Only deliveries whose last attempt was answered with a status of this class; `none` when no answer came. Those that were not attempted yet have no class.
+	// ResponseClass Only deliveries whose last attempt got a status of this class; `none` if no response came. Deliveries without an attempt have no class.
 	ResponseClass *WebhookDeliveryResponseFilter `form:"response_class,omitempty" json:"response_class,omitempty"`
 
 	// Since Only items created at or after this time (RFC 3339 with offset; write the + of an offset as %2B).
@@ -6170,13 +6170,13 @@ type ServerInterface interface {
 	// ListBotStreams List streams
 	// (GET /bot/streams)
 	ListBotStreams(ctx echo.Context, params ListBotStreamsParams) error
-	// DeleteBotStream End a stream
+	// DeleteBotStream Delete a stream
 	// (DELETE /bot/streams/{name})
 	DeleteBotStream(ctx echo.Context, name StreamName) error
-	// PutBotStream Begin or change a stream
+	// PutBotStream Create or change a stream
 	// (PUT /bot/streams/{name})
 	PutBotStream(ctx echo.Context, name StreamName) error
-	// AnswerBotWork Answer a piece of work
+	// AnswerBotWork Answer work
 	// (POST /bot/work/{id})
 	AnswerBotWork(ctx echo.Context, id WorkID) error
 	// ListCases List cases
@@ -6209,7 +6209,7 @@ type ServerInterface interface {
 	// GetLedgerEntry Get a ledger entry
 	// (GET /economy/ledger/{id})
 	GetLedgerEntry(ctx echo.Context, id LedgerEntryID) error
-	// GetEconomyRank Get a member's place on the economy leaderboard
+	// GetEconomyRank Get a member's rank on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx echo.Context, userID UserID, params GetEconomyRankParams) error
 	// TransferBalance Transfer coins between members
@@ -6236,7 +6236,7 @@ type ServerInterface interface {
 	// CancelGiveaway Cancel a giveaway
 	// (POST /giveaways/{id}/cancel)
 	CancelGiveaway(ctx echo.Context, id GiveawayID) error
-	// ListDisqualifications List who is disqualified
+	// ListDisqualifications List disqualified members
 	// (GET /giveaways/{id}/disqualifications)
 	ListDisqualifications(ctx echo.Context, id GiveawayID, params ListDisqualificationsParams) error
 	// DisqualifyFromGiveaway Disqualify members
@@ -6284,13 +6284,13 @@ type ServerInterface interface {
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx echo.Context, params GetLevellingLeaderboardParams) error
-	// GetLevellingRank Get a member's place on the XP leaderboard
+	// GetLevellingRank Get a member's rank on the XP leaderboard
 	// (GET /levelling/rank/{userId})
 	GetLevellingRank(ctx echo.Context, userID UserID, params GetLevellingRankParams) error
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx echo.Context, userID UserID) error
-	// ListLevelRecords Get several level records
+	// ListLevelRecords Get several levelling records
 	// (GET /levelling/users)
 	ListLevelRecords(ctx echo.Context, params ListLevelRecordsParams) error
 	// GetMe Token metadata
@@ -6308,10 +6308,10 @@ type ServerInterface interface {
 	// ForgetMember Forget a member
 	// (POST /members/{userId}/forget)
 	ForgetMember(ctx echo.Context, userID UserID) error
-	// LookupNetworkUser Look a user up
+	// LookupNetworkUser Look up a user
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx echo.Context, userID UserID) error
-	// WriteRecords Make or change what a guild has
+	// WriteRecords Create or update data of a guild
 	// (POST /records)
 	WriteRecords(ctx echo.Context) error
 	// ListTickets List tickets
@@ -9861,13 +9861,13 @@ type StrictServerInterface interface {
 	// ListBotStreams List streams
 	// (GET /bot/streams)
 	ListBotStreams(ctx context.Context, request ListBotStreamsRequestObject) (ListBotStreamsResponseObject, error)
-	// DeleteBotStream End a stream
+	// DeleteBotStream Delete a stream
 	// (DELETE /bot/streams/{name})
 	DeleteBotStream(ctx context.Context, request DeleteBotStreamRequestObject) (DeleteBotStreamResponseObject, error)
-	// PutBotStream Begin or change a stream
+	// PutBotStream Create or change a stream
 	// (PUT /bot/streams/{name})
 	PutBotStream(ctx context.Context, request PutBotStreamRequestObject) (PutBotStreamResponseObject, error)
-	// AnswerBotWork Answer a piece of work
+	// AnswerBotWork Answer work
 	// (POST /bot/work/{id})
 	AnswerBotWork(ctx context.Context, request AnswerBotWorkRequestObject) (AnswerBotWorkResponseObject, error)
 	// ListCases List cases
@@ -9900,7 +9900,7 @@ type StrictServerInterface interface {
 	// GetLedgerEntry Get a ledger entry
 	// (GET /economy/ledger/{id})
 	GetLedgerEntry(ctx context.Context, request GetLedgerEntryRequestObject) (GetLedgerEntryResponseObject, error)
-	// GetEconomyRank Get a member's place on the economy leaderboard
+	// GetEconomyRank Get a member's rank on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx context.Context, request GetEconomyRankRequestObject) (GetEconomyRankResponseObject, error)
 	// TransferBalance Transfer coins between members
@@ -9927,7 +9927,7 @@ type StrictServerInterface interface {
 	// CancelGiveaway Cancel a giveaway
 	// (POST /giveaways/{id}/cancel)
 	CancelGiveaway(ctx context.Context, request CancelGiveawayRequestObject) (CancelGiveawayResponseObject, error)
-	// ListDisqualifications List who is disqualified
+	// ListDisqualifications List disqualified members
 	// (GET /giveaways/{id}/disqualifications)
 	ListDisqualifications(ctx context.Context, request ListDisqualificationsRequestObject) (ListDisqualificationsResponseObject, error)
 	// DisqualifyFromGiveaway Disqualify members
@@ -9975,13 +9975,13 @@ type StrictServerInterface interface {
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx context.Context, request GetLevellingLeaderboardRequestObject) (GetLevellingLeaderboardResponseObject, error)
-	// GetLevellingRank Get a member's place on the XP leaderboard
+	// GetLevellingRank Get a member's rank on the XP leaderboard
 	// (GET /levelling/rank/{userId})
 	GetLevellingRank(ctx context.Context, request GetLevellingRankRequestObject) (GetLevellingRankResponseObject, error)
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx context.Context, request GetLevelRecordRequestObject) (GetLevelRecordResponseObject, error)
-	// ListLevelRecords Get several level records
+	// ListLevelRecords Get several levelling records
 	// (GET /levelling/users)
 	ListLevelRecords(ctx context.Context, request ListLevelRecordsRequestObject) (ListLevelRecordsResponseObject, error)
 	// GetMe Token metadata
@@ -9999,10 +9999,10 @@ type StrictServerInterface interface {
 	// ForgetMember Forget a member
 	// (POST /members/{userId}/forget)
 	ForgetMember(ctx context.Context, request ForgetMemberRequestObject) (ForgetMemberResponseObject, error)
-	// LookupNetworkUser Look a user up
+	// LookupNetworkUser Look up a user
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx context.Context, request LookupNetworkUserRequestObject) (LookupNetworkUserResponseObject, error)
-	// WriteRecords Make or change what a guild has
+	// WriteRecords Create or update data of a guild
 	// (POST /records)
 	WriteRecords(ctx context.Context, request WriteRecordsRequestObject) (WriteRecordsResponseObject, error)
 	// ListTickets List tickets
