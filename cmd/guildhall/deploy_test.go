@@ -174,6 +174,33 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
+// Prometheus' own tool takes the configurations that the documents show.
+func TestPrometheusTakesTheConfigurationsOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	promtool := testutil.Program(t, "promtool")
+	rules, err := os.ReadFile(filepath.Join(deployFolder, "prometheus", "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, installed, _ := strings.Cut(one(t, codeOf(t, "docs/operate/install.md", "Watch it"), "sh"), "<<'END'\n")
+	installed, _, found := strings.Cut(installed, "END\n")
+	if !found {
+		t.Fatal("install.md writes no configuration")
+	}
+	for file, config := range map[string]string{
+		"guildhall.yaml": installed,
+		"rules.yaml":     one(t, codeOf(t, "docs/operate/observe.md", "Alerts"), "yaml"),
+	} {
+		dir := t.TempDir()
+		writeFile(t, dir, "prometheus.yml", config)
+		writeFile(t, dir, file, string(rules))
+		out, err := exec.CommandContext(t.Context(), promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "1 rule files found") {
+			t.Errorf("promtool says of the configuration with %s: %v\n%s", file, err, out)
+		}
+	}
+}
+
 // Prometheus' own tool runs the tests of the alerts.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
