@@ -244,12 +244,13 @@ async def tell_members(guild: discord.Guild) -> None:
     begun = discord.utils.utcnow()  # who comes meanwhile has joined after it, and so has not left
     await bot.books.call("POST", "/records", str(guild.id), body=facts_of(guild))  # the guild is there from then on
     gone: set[str] = set()
-    page = 1
-    while "data" in (answer := (await bot.books.call("GET", f"/members?present=true&per_page=100&page={page}", str(guild.id)))[1]):
+    since, page = "1970-01-01T00:00:00Z", 1  # read by instants, since a page far behind costs as much as all before it
+    while "data" in (answer := (await bot.books.call("GET", f"/members?present=true&per_page=100&updated_since={since}&page={page}", str(guild.id)))[1]):
         gone |= {known["user_id"] for known in answer["data"]}
-        page += 1
         if not answer["has_more"]:
             break
+        last = answer["data"][-1]["updated_at"]
+        since, page = last, page + 1 if last == since else 1
     try:
         there = [member_of(m) async for m in guild.fetch_members(limit=None) if not m.bot]
     except discord.HTTPException as error:  # an outage of the platform is no leave
