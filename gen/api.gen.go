@@ -1436,24 +1436,24 @@ func (e XPPeriodKind) Valid() bool {
 	}
 }
 
-// AckBotEventsRequest What has become of events that were fetched. At least one of the two lists is given; an empty one names none.
+// AckBotEventsRequest Which fetched events are processed, and which are returned. At least one of the two lists is required; a list may be empty.
 type AckBotEventsRequest struct {
-	// EventIds Ids of events that are done with.
+	// EventIds Ids of processed events.
 	EventIds []string `json:"event_ids,omitempty"`
 
-	// ReturnIds Ids of events to give back, which then come again at once.
+	// ReturnIds Ids of events to return, which can be fetched again at once.
 	ReturnIds []string `json:"return_ids,omitempty"`
 
 	// Stream Name of the stream.
 	Stream string `json:"stream"`
 }
 
-// AckWebhookEventsRequest What has become of events that were fetched. At least one of the two lists is given; an empty one names none.
+// AckWebhookEventsRequest Which fetched events are processed, and which are returned. At least one of the two lists is required; a list may be empty.
 type AckWebhookEventsRequest struct {
-	// EventIds Ids of events that are done with.
+	// EventIds Ids of processed events.
 	EventIds []string `json:"event_ids,omitempty"`
 
-	// ReturnIds Ids of events to give back, which then come again at once.
+	// ReturnIds Ids of events to return, which can be fetched again at once.
 	ReturnIds []string `json:"return_ids,omitempty"`
 }
 
@@ -1502,12 +1502,12 @@ type AdjustXPRequest struct {
 	UserID string `json:"user_id"`
 }
 
-// AnswerBotWorkRequest What has become of a piece of work; one of the two.
+// AnswerBotWorkRequest Result of a work item: `done` or `refused`.
 type AnswerBotWorkRequest struct {
-	// Done The bot has done it.
+	// Done The bot has done the work item.
 	Done *BotWorkDoneRequest `json:"done,omitempty"`
 
-	// Refused The bot has not done it, and will not.
+	// Refused The bot has not done the work item, and will not do it.
 	Refused *BotWorkRefusalRequest `json:"refused,omitempty"`
 }
 
@@ -1652,18 +1652,18 @@ type BotGuildList struct {
 	PerPage int `json:"per_page"`
 }
 
-// BotStream What the bot fetches the events of its guilds from.
+// BotStream A stream from which the bot fetches the events of its guilds.
 type BotStream struct {
-	// CreatedAt When it began.
+	// CreatedAt When the stream began.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// Echo Whether it gets what bot keys did as well.
+	// Echo Whether the stream includes events caused by bot keys.
 	Echo bool `json:"echo"`
 
-	// Events Event types that it gets.
+	// Events Event types of the stream.
 	Events []EventTypeName `json:"events"`
 
-	// FetchedAt When somebody last fetched from it, to the minute; null: not yet. It ends 7 days after that.
+	// FetchedAt When events were last fetched from the stream, to the minute; null if never. A stream ends after 7 days without a fetch.
 	FetchedAt *wire.Time `json:"fetched_at"`
 
 	// Name Name of the stream.
@@ -1672,7 +1672,7 @@ type BotStream struct {
 
 // BotStreamEnvelope Envelope of a stream.
 type BotStreamEnvelope struct {
-	// Data What the bot fetches the events of its guilds from.
+	// Data A stream from which the bot fetches the events of its guilds.
 	Data BotStream `json:"data"`
 }
 
@@ -1691,33 +1691,33 @@ type BotStreamList struct {
 	PerPage int `json:"per_page"`
 }
 
-// BotWork What has become of a piece of work.
+// BotWork Result of a work item.
 type BotWork struct {
-	// MessageID The message that was posted; null: none.
+	// MessageID The message that was posted; null if there is none.
 	MessageID *string `json:"message_id"`
 
-	// Result Which answer counts.
+	// Result The answer that counts.
 	Result string `json:"result"`
 
-	// WorkID Id of the work.
+	// WorkID Id of the work item.
 	WorkID string `json:"work_id"`
 }
 
-// BotWorkDoneRequest The bot has done it.
+// BotWorkDoneRequest The bot has done the work item.
 type BotWorkDoneRequest struct {
 	// MessageID The message that was posted; for `post_message`, `post_giveaway` and `announce_giveaway`.
 	MessageID *string `json:"message_id,omitempty"`
 }
 
-// BotWorkEnvelope Envelope of what has become of a piece of work.
+// BotWorkEnvelope Envelope of the result of a work item.
 type BotWorkEnvelope struct {
-	// Data What has become of a piece of work.
+	// Data Result of a work item.
 	Data BotWork `json:"data"`
 }
 
-// BotWorkRefusalRequest The bot has not done it, and will not.
+// BotWorkRefusalRequest The bot has not done the work item, and will not do it.
 type BotWorkRefusalRequest struct {
-	// Reason Why. `channel_not_allowed`: the channel is not one that the bot may use for the guild.
+	// Reason Why the bot refuses. `channel_not_allowed`: the bot may not use the channel for the guild.
 	Reason string `json:"reason"`
 }
 
@@ -1853,7 +1853,7 @@ type CloseTicketRequest struct {
 // CreatableCaseType The kinds of case that can be created over the API.
 type CreatableCaseType string
 
-// CreateCaseRequest A note or a warning to file.
+// CreateCaseRequest A note or a warning to create.
 type CreateCaseRequest struct {
 	// ExpiresAt When the case expires; if absent or null, never. A time in the past expires the case at once.
 	ExpiresAt *wire.Time `json:"expires_at,omitempty"`
@@ -1915,7 +1915,7 @@ type CreateTicketMessageRequest struct {
 
 // CreateWebhookEndpointRequest An endpoint to register.
 type CreateWebhookEndpointRequest struct {
-	// Delivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. It never changes.
+	// Delivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. `delivery` cannot be changed later.
 	Delivery *CreateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
 
 	// Description Label. One line, without control characters.
@@ -1927,11 +1927,11 @@ type CreateWebhookEndpointRequest struct {
 	// Events Event types to send; duplicates are ignored.
 	Events []WebhookEventType `json:"events"`
 
-	// URL Where to send events; required for `push`, and absent for `pull`. HTTPS, without credentials and fragment; plain HTTP only to addresses the operator allows.
+	// URL Where to send events; required for `push`, absent for `pull`. HTTPS, without credentials and fragment; plain HTTP only to addresses the operator allows.
 	URL *string `json:"url,omitempty"`
 }
 
-// CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. It never changes.
+// CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. `delivery` cannot be changed later.
 type CreateWebhookEndpointRequestDelivery string
 
 // Disqualification A member who may not take part in a giveaway.
@@ -2003,7 +2003,7 @@ type EventCaseCreated struct {
 	Type string `json:"type"`
 }
 
-// EventCaseUpdated A case was edited, or it expired.
+// EventCaseUpdated A case was edited, or the case expired.
 type EventCaseUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2243,7 +2243,7 @@ type EventGiveawayStarted struct {
 	Type string `json:"type"`
 }
 
-// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed fields of a giveaway other than its status. Or a problem of its message was found, or is gone (`changed` has `post_problem`).
+// EventGiveawayUpdated A record, `updateGiveaway` or the installation changed fields of a giveaway other than its status. Or a problem with the giveaway's message was found, or ended (`changed` has `post_problem`).
 type EventGiveawayUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2404,7 +2404,7 @@ type EventPing struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data What a ping carries.
+	// Data Data of a ping.
 	Data PingData `json:"data"`
 
 	// GuildID The guild.
@@ -2639,15 +2639,15 @@ type EventTokenExpiring struct {
 	Type string `json:"type"`
 }
 
-// EventTypeName The type of an event. New types come without notice.
+// EventTypeName The type of an event. New types may be added without notice.
 type EventTypeName = string
 
-// EventWebhookDisabled The service disabled another endpoint. What a person disables is not told.
+// EventWebhookDisabled The service disabled another endpoint. No event is emitted when a person disables an endpoint.
 type EventWebhookDisabled struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data An endpoint that fails, has recovered or was disabled. Its URL may hold a secret and is not shown.
+	// Data An endpoint that fails, has recovered or was disabled. Its URL may contain a secret and is not shown.
 	Data WebhookNotice `json:"data"`
 
 	// GuildID The guild.
@@ -2666,12 +2666,12 @@ type EventWebhookDisabled struct {
 	Type string `json:"type"`
 }
 
-// EventWebhookFailing Another endpoint fails: five attempts in a row failed, over at least five minutes. At most once an hour an endpoint, and not while the fault may be the installation's own. Never sent to the endpoint itself.
+// EventWebhookFailing Another endpoint fails: five attempts in a row failed, over at least five minutes. Emitted at most once an hour per endpoint, and not while the installation itself may be at fault. Never sent to the failing endpoint.
 type EventWebhookFailing struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data An endpoint that fails, has recovered or was disabled. Its URL may hold a secret and is not shown.
+	// Data An endpoint that fails, has recovered or was disabled. Its URL may contain a secret and is not shown.
 	Data WebhookNotice `json:"data"`
 
 	// GuildID The guild.
@@ -2690,12 +2690,12 @@ type EventWebhookFailing struct {
 	Type string `json:"type"`
 }
 
-// EventWebhookRecovered An endpoint takes events again of which `webhook.failing` was told.
+// EventWebhookRecovered An endpoint for which `webhook.failing` was emitted accepts events again.
 type EventWebhookRecovered struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data An endpoint that fails, has recovered or was disabled. Its URL may hold a secret and is not shown.
+	// Data An endpoint that fails, has recovered or was disabled. Its URL may contain a secret and is not shown.
 	Data WebhookNotice `json:"data"`
 
 	// GuildID The guild.
@@ -2714,12 +2714,12 @@ type EventWebhookRecovered struct {
 	Type string `json:"type"`
 }
 
-// EventWorkRequested There is something for the bot to do. Only the stream `work` has it.
+// EventWorkRequested There is a work item for the bot. Only the stream `work` contains this event.
 type EventWorkRequested struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data Something for the bot to do on the chat platform.
+	// Data A work item: a task for the bot on the chat platform.
 	Data Work `json:"data"`
 
 	// GuildID The guild.
@@ -2788,7 +2788,7 @@ type EventXPLevelUp struct {
 
 // ExpiringToken A token that expires soon.
 type ExpiringToken struct {
-	// ExpiresAt When it expires.
+	// ExpiresAt When the token expires.
 	ExpiresAt wire.Time `json:"expires_at"`
 
 	// ID Id of the token.
@@ -3034,7 +3034,7 @@ type GiveawayReroll struct {
 	// Giveaway A giveaway.
 	Giveaway Giveaway `json:"giveaway"`
 
-	// NewUserIds Winners who replaced them, by position.
+	// NewUserIds New winners, by position.
 	NewUserIds []string `json:"new_user_ids"`
 
 	// Reason Why the giveaway was rerolled.
@@ -3112,7 +3112,7 @@ type GuildFileCase struct {
 	// ModeratorID Moderator who acted.
 	ModeratorID string `json:"moderator_id"`
 
-	// Number Its number in the guild; the next one by default.
+	// Number Number of the case in the guild; the next number by default.
 	Number *int64 `json:"number,omitempty"`
 
 	// Reason Reason of the case.
@@ -3130,7 +3130,7 @@ type GuildFileCase struct {
 	// Type Kind of case.
 	Type GuildFileCaseType `json:"type"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the case last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID Member the case concerns.
@@ -3149,18 +3149,18 @@ type GuildFileCaseStatus string
 // GuildFileCaseType Kind of case.
 type GuildFileCaseType string
 
-// GuildFileCaseChange A change of a case. It never changes.
+// GuildFileCaseChange A change of a case. A change is never modified.
 type GuildFileCaseChange struct {
-	// At When it was changed.
+	// At When the case was changed.
 	At wire.Time `json:"at"`
 
-	// AuthorID Who acted through the caller.
+	// AuthorID User who acted through the caller.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// CaseID The case.
 	CaseID string `json:"case_id"`
 
-	// Changes What differs; nothing at the creation.
+	// Changes Differences that the change made; empty for the creation of the case.
 	Changes []CaseDifference `json:"changes,omitempty"`
 
 	// GuildID The guild.
@@ -3244,13 +3244,13 @@ type GuildFileGiveaway struct {
 	// ID Id of the giveaway.
 	ID *string `json:"id,omitempty"`
 
-	// MessageID Its message.
+	// MessageID Message of the giveaway.
 	MessageID *string `json:"message_id,omitempty"`
 
 	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
-	// PausedAt When it was paused.
+	// PausedAt When the giveaway was paused.
 	PausedAt *wire.Time `json:"paused_at,omitempty"`
 
 	// Prize What can be won.
@@ -3259,7 +3259,7 @@ type GuildFileGiveaway struct {
 	// Record Kind of the record.
 	Record GuildFileGiveawayRecord `json:"record"`
 
-	// Source Who made it; the bot posts the messages of those that the API made.
+	// Source Who created the giveaway; the bot posts the message of a giveaway that the API created.
 	Source *GuildFileGiveawaySource `json:"source,omitempty"`
 
 	// StartsAt When the giveaway starts.
@@ -3268,7 +3268,7 @@ type GuildFileGiveaway struct {
 	// Status State of the giveaway.
 	Status *GuildFileGiveawayStatus `json:"status,omitempty"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the giveaway last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// WinnerCount Number of winners to draw.
@@ -3281,15 +3281,15 @@ type GuildFileGiveaway struct {
 // GuildFileGiveawayRecord Kind of the record.
 type GuildFileGiveawayRecord string
 
-// GuildFileGiveawaySource Who made it; the bot posts the messages of those that the API made.
+// GuildFileGiveawaySource Who created the giveaway; the bot posts the message of a giveaway that the API created.
 type GuildFileGiveawaySource string
 
 // GuildFileGiveawayStatus State of the giveaway.
 type GuildFileGiveawayStatus string
 
-// GuildFileGiveawayDraw The record of a draw, by which it can be repeated.
+// GuildFileGiveawayDraw The record of a draw, from which the draw can be repeated.
 type GuildFileGiveawayDraw struct {
-	// Drawn Who was drawn.
+	// Drawn Members who were drawn.
 	Drawn []string `json:"drawn,omitempty"`
 
 	// DrawnAt When the winners were drawn.
@@ -3298,10 +3298,10 @@ type GuildFileGiveawayDraw struct {
 	// EntriesHash SHA-256 of the entries.
 	EntriesHash string `json:"entries_hash"`
 
-	// EntryCount Entries in the pot.
+	// EntryCount Number of entries in the draw.
 	EntryCount int64 `json:"entry_count"`
 
-	// Excluded Who was left out.
+	// Excluded Members who were excluded.
 	Excluded []string `json:"excluded,omitempty"`
 
 	// GiveawayID The giveaway.
@@ -3316,7 +3316,7 @@ type GuildFileGiveawayDraw struct {
 	// Record Kind of the record.
 	Record GuildFileGiveawayDrawRecord `json:"record"`
 
-	// Replaced Who was replaced.
+	// Replaced Winners who were replaced.
 	Replaced []string `json:"replaced,omitempty"`
 
 	// Round Number of the draw, from 1.
@@ -3325,7 +3325,7 @@ type GuildFileGiveawayDraw struct {
 	// Seed The 32 random bytes of the draw.
 	Seed string `json:"seed"`
 
-	// TokenID Token that asked for it.
+	// TokenID Token that requested the draw.
 	TokenID *string `json:"token_id,omitempty"`
 }
 
@@ -3356,30 +3356,30 @@ type GuildFileGiveawayEntry struct {
 // GuildFileGiveawayEntryRecord Kind of the record.
 type GuildFileGiveawayEntryRecord string
 
-// GuildFileGuild A guild. These are the lines of guild files, which no operation takes or gives.
+// GuildFileGuild A guild. The GuildFile schemas describe lines of guild files, which no operation accepts or returns.
 type GuildFileGuild struct {
 	// CreatedAt When the guild was created.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
-	// IconURL Its icon.
+	// IconURL Icon of the guild.
 	IconURL *string `json:"icon_url,omitempty"`
 
 	// ID The guild.
 	ID string `json:"id"`
 
-	// JoinedAt When the service joined it.
+	// JoinedAt When the service joined the guild.
 	JoinedAt *wire.Time `json:"joined_at,omitempty"`
 
-	// Locale Its locale, BCP 47.
+	// Locale Locale of the guild, BCP 47.
 	Locale *string `json:"locale,omitempty"`
 
 	// MemberCount Number of members.
 	MemberCount *int64 `json:"member_count,omitempty"`
 
-	// Name Its name, one line.
+	// Name Name of the guild, one line.
 	Name *string `json:"name,omitempty"`
 
-	// OwnerID Its owner.
+	// OwnerID Owner of the guild.
 	OwnerID *string `json:"owner_id,omitempty"`
 
 	// Record Kind of the record.
@@ -3400,7 +3400,7 @@ type GuildFileLevel struct {
 	// TotalXP All XP earned.
 	TotalXP int64 `json:"total_xp"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the level record last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -3445,7 +3445,7 @@ type GuildFileMember struct {
 	// Record Kind of the record.
 	Record GuildFileMemberRecord `json:"record"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the member last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -3476,7 +3476,7 @@ type GuildFileModules struct {
 	Tickets *bool `json:"tickets,omitempty"`
 }
 
-// GuildFileNetworkListing What the network knows of a user. It belongs to no guild.
+// GuildFileNetworkListing What the network knows about a user. The listing belongs to no guild.
 type GuildFileNetworkListing struct {
 	// Category What the reports are mostly about.
 	Category string `json:"category"`
@@ -3547,7 +3547,7 @@ type GuildFileSettings struct {
 	// Timezone IANA time zone of the guild.
 	Timezone *string `json:"timezone,omitempty"`
 
-	// UpdatedAt When a setting last changed; an import gives it its end.
+	// UpdatedAt When a setting last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
@@ -3559,10 +3559,10 @@ type GuildFileTicket struct {
 	// Category Category of the ticket.
 	Category *string `json:"category,omitempty"`
 
-	// ChannelID Its channel.
+	// ChannelID Channel of the ticket.
 	ChannelID *string `json:"channel_id,omitempty"`
 
-	// ClaimedByID Who claimed it.
+	// ClaimedByID Who claimed the ticket.
 	ClaimedByID *string `json:"claimed_by_id,omitempty"`
 
 	// CloseReason Why the ticket was closed.
@@ -3571,7 +3571,7 @@ type GuildFileTicket struct {
 	// ClosedAt When the ticket was closed.
 	ClosedAt *wire.Time `json:"closed_at,omitempty"`
 
-	// ClosedByID Who closed it.
+	// ClosedByID Who closed the ticket.
 	ClosedByID *string `json:"closed_by_id,omitempty"`
 
 	// CreatedAt When the ticket was opened.
@@ -3586,7 +3586,7 @@ type GuildFileTicket struct {
 	// Metadata Values that callers store with a resource, by name; 8 KiB of JSON at most. The service does not interpret the values.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
-	// Number Its number in the guild; the next one by default.
+	// Number Number of the ticket in the guild; the next number by default.
 	Number *int64 `json:"number,omitempty"`
 
 	// OpenerID Member who opened the ticket.
@@ -3601,10 +3601,10 @@ type GuildFileTicket struct {
 	// Status State of the ticket.
 	Status *GuildFileTicketStatus `json:"status,omitempty"`
 
-	// Subject Its subject.
+	// Subject Subject of the ticket.
 	Subject *string `json:"subject,omitempty"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the ticket last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
@@ -3622,13 +3622,13 @@ type GuildFileTicketMessage struct {
 	// Attachments Files of the message.
 	Attachments []RecordAttachment `json:"attachments,omitempty"`
 
-	// AuthorID Who wrote it.
+	// AuthorID Who wrote the entry.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// AuthorType Kind of author.
 	AuthorType *GuildFileTicketMessageAuthorType `json:"author_type,omitempty"`
 
-	// ChannelMessageID Id on the platform.
+	// ChannelMessageID Id of the message on the platform.
 	ChannelMessageID *string `json:"channel_message_id,omitempty"`
 
 	// Content The text.
@@ -3637,10 +3637,10 @@ type GuildFileTicketMessage struct {
 	// CreatedAt When the entry was written.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
-	// DeletedAt When it was deleted.
+	// DeletedAt When the message was deleted.
 	DeletedAt *wire.Time `json:"deleted_at,omitempty"`
 
-	// EditedAt When it was last changed.
+	// EditedAt When the message was last edited.
 	EditedAt *wire.Time `json:"edited_at,omitempty"`
 
 	// GuildID The guild.
@@ -3649,13 +3649,13 @@ type GuildFileTicketMessage struct {
 	// ID Id of the entry.
 	ID *string `json:"id,omitempty"`
 
-	// Internal True for notes and for nothing else.
+	// Internal True for notes only.
 	Internal *bool `json:"internal,omitempty"`
 
-	// Kind What kind of entry.
+	// Kind Kind of entry.
 	Kind *GuildFileTicketMessageKind `json:"kind,omitempty"`
 
-	// OriginalContent What was first written, once it was edited.
+	// OriginalContent First content of the message, if the message was edited.
 	OriginalContent *string `json:"original_content,omitempty"`
 
 	// Record Kind of the record.
@@ -3668,7 +3668,7 @@ type GuildFileTicketMessage struct {
 // GuildFileTicketMessageAuthorType Kind of author.
 type GuildFileTicketMessageAuthorType string
 
-// GuildFileTicketMessageKind What kind of entry.
+// GuildFileTicketMessageKind Kind of entry.
 type GuildFileTicketMessageKind string
 
 // GuildFileTicketMessageRecord Kind of the record.
@@ -3686,7 +3686,7 @@ type GuildFileTickets struct {
 // GuildFileTicketsCloseAction What happens to the channel of a closed ticket.
 type GuildFileTicketsCloseAction string
 
-// GuildFileWallet A wallet. It starts a new ledger, with an entry noted `import`.
+// GuildFileWallet A wallet. Its import starts a new ledger with an entry whose note is `import`.
 type GuildFileWallet struct {
 	// Balance Coins held.
 	Balance int64 `json:"balance"`
@@ -3697,7 +3697,7 @@ type GuildFileWallet struct {
 	// Record Kind of the record.
 	Record GuildFileWalletRecord `json:"record"`
 
-	// UpdatedAt When it last changed; an import gives it its end.
+	// UpdatedAt When the wallet last changed; an import sets it to the end of the import.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -3728,7 +3728,7 @@ type GuildModules struct {
 	Tickets bool `json:"tickets"`
 }
 
-// GuildRecord One record of a kind, which `record` names. Its members are those of the kind's schema, `RecordGuild` and so on, against which it is held.
+// GuildRecord One record. `record` names its kind. Its fields are those of the kind's schema, `RecordGuild` and so on, and it is validated against that schema.
 type GuildRecord = json.RawMessage
 
 // GuildRemoval A guild that is being removed.
@@ -3836,7 +3836,7 @@ type LedgerEntryList struct {
 	PerPage int `json:"per_page"`
 }
 
-// LevelCurve From level L to L+1 costs `quadratic*L^2 + linear*L + base` XP.
+// LevelCurve The step from level L to L+1 costs `quadratic*L^2 + linear*L + base` XP.
 type LevelCurve struct {
 	// Base Constant term.
 	Base int64 `json:"base"`
@@ -3862,7 +3862,7 @@ type LevelLeaderboard struct {
 	// PerPage Size of the page.
 	PerPage int `json:"per_page"`
 
-	// Period The week or month that was asked for; null without `period`.
+	// Period The requested week or month; null without `period`.
 	Period nullable.Nullable[LevelPeriod] `json:"period"`
 }
 
@@ -3884,7 +3884,7 @@ type LevelLeaderboardEntry struct {
 	UserID string `json:"user_id"`
 }
 
-// LevelPeriod The week or month that was asked for; null without `period`.
+// LevelPeriod The requested week or month; null without `period`.
 type LevelPeriod struct {
 	// End Day after the last day of the period.
 	End string `json:"end"`
@@ -3931,7 +3931,7 @@ type LevelRankEnvelope struct {
 	// Data A member's rank on the XP leaderboard.
 	Data LevelRank `json:"data"`
 
-	// Period The week or month that was asked for; null without `period`.
+	// Period The requested week or month; null without `period`.
 	Period nullable.Nullable[LevelPeriod] `json:"period"`
 }
 
@@ -3991,7 +3991,7 @@ type LevelUp struct {
 
 // LevellingSettings How levels are computed, and whether XP is counted by week and month.
 type LevellingSettings struct {
-	// Curve From level L to L+1 costs `quadratic*L^2 + linear*L + base` XP.
+	// Curve The step from level L to L+1 costs `quadratic*L^2 + linear*L + base` XP.
 	Curve LevelCurve `json:"curve"`
 
 	// Periods Whether XP is counted by week and month as well.
@@ -4018,7 +4018,7 @@ type Member struct {
 	// JoinedAt When the member last joined; null if unknown. This time only moves forward.
 	JoinedAt *wire.Time `json:"joined_at"`
 
-	// LeftAt When the member last left; null if unknown. This time only moves forward. A member has left if `left_at` is later than `joined_at`.
+	// LeftAt When the member last left; null if unknown. This time only moves forward. A member has left if `left_at` is set and `joined_at` is null or earlier.
 	LeftAt *wire.Time `json:"left_at"`
 
 	// Metadata Values that callers store with a member, by name; 50 names and 8 KiB of JSON at most. The service does not interpret the values.
@@ -4118,7 +4118,7 @@ type NetworkHitEnvelope struct {
 	Data NetworkHit `json:"data"`
 }
 
-// OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
+// OnRefusal What happens if a record is refused: `all` refuses the whole call, `skip` leaves out only that record.
 type OnRefusal string
 
 // PastCaseChange A change of a case, or the creation of the case, which has empty `changes`.
@@ -4136,21 +4136,21 @@ type PastCaseChange struct {
 	Origin EventOrigin `json:"origin"`
 }
 
-// PingData What a ping carries.
+// PingData Data of a ping.
 type PingData struct {
 	// WebhookID The endpoint.
 	WebhookID string `json:"webhook_id"`
 }
 
-// PullBotEventsRequest How to fetch.
+// PullBotEventsRequest How to fetch events.
 type PullBotEventsRequest struct {
-	// Lease After how many seconds what is not acknowledged comes again. Default 60.
+	// Lease After how many seconds events that are not acknowledged can be fetched again. Default 60.
 	Lease *int `json:"lease,omitempty"`
 
 	// Limit How many events to fetch at most. Default 100.
 	Limit *int `json:"limit,omitempty"`
 
-	// Shard Which part of the guilds; less than `shards`. Default 0.
+	// Shard Which part of the guilds to fetch; less than `shards`. Default 0.
 	Shard *int `json:"shard,omitempty"`
 
 	// Shards Into how many parts the guilds are divided. Default 1.
@@ -4159,28 +4159,28 @@ type PullBotEventsRequest struct {
 	// Stream Name of the stream.
 	Stream string `json:"stream"`
 
-	// Wait For how many seconds to wait until there is an event. Default 0.
+	// Wait For how many seconds to wait for an event if there is none. Default 0.
 	Wait *int `json:"wait,omitempty"`
 }
 
-// PullWebhookEventsRequest How to fetch.
+// PullWebhookEventsRequest How to fetch events.
 type PullWebhookEventsRequest struct {
-	// Lease After how many seconds what is not acknowledged comes again. Default 60.
+	// Lease After how many seconds events that are not acknowledged can be fetched again. Default 60.
 	Lease *int `json:"lease,omitempty"`
 
 	// Limit How many events to fetch at most. Default 100.
 	Limit *int `json:"limit,omitempty"`
 
-	// Wait For how many seconds to wait until there is an event. Default 0.
+	// Wait For how many seconds to wait for an event if there is none. Default 0.
 	Wait *int `json:"wait,omitempty"`
 }
 
-// PutBotStreamRequest What a stream gets.
+// PutBotStreamRequest Settings of a stream.
 type PutBotStreamRequest struct {
-	// Echo Whether it gets what bot keys did as well. Default false.
+	// Echo Whether the stream includes events caused by bot keys. Default false.
 	Echo *bool `json:"echo,omitempty"`
 
-	// Events Event types that it gets; duplicates are ignored.
+	// Events Event types of the stream; duplicates are ignored.
 	Events []WebhookEventType `json:"events"`
 }
 
@@ -4189,7 +4189,7 @@ type RecordAttachment struct {
 	// ContentType Media type of the file.
 	ContentType *string `json:"content_type,omitempty"`
 
-	// Name Its name, one line.
+	// Name Name of the file, one line.
 	Name string `json:"name"`
 
 	// Size Size of the file in bytes.
@@ -4199,12 +4199,12 @@ type RecordAttachment struct {
 	URL string `json:"url"`
 }
 
-// RecordCase A moderation case. Without an id it is new.
+// RecordCase A moderation case. A record without an id creates a case.
 type RecordCase struct {
-	// AuthorID Who acts through the bot; attribution of the change only.
+	// AuthorID User who acts through the bot; attribution of the change only.
 	AuthorID *string `json:"author_id,omitempty"`
 
-	// CreatedAt When it was created; ignored of what is there.
+	// CreatedAt When the case was created; ignored if the case exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// ExpiresAt When the case expires.
@@ -4216,7 +4216,7 @@ type RecordCase struct {
 	// ID Id of the case.
 	ID *string `json:"id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
@@ -4225,7 +4225,7 @@ type RecordCase struct {
 	// ModeratorID Moderator who acted.
 	ModeratorID *string `json:"moderator_id,omitempty"`
 
-	// Number Its number in the guild; the next one by default.
+	// Number Number of the case in the guild; the next number by default.
 	Number *int64 `json:"number,omitempty"`
 
 	// Reason Reason of the case.
@@ -4234,7 +4234,7 @@ type RecordCase struct {
 	// Record Kind of the record.
 	Record RecordCaseRecord `json:"record"`
 
-	// Source Where the case was made; ignored of what is there.
+	// Source Where the case was created; ignored if the case exists.
 	Source *RecordCaseSource `json:"source,omitempty"`
 
 	// Status State of the case.
@@ -4243,7 +4243,7 @@ type RecordCase struct {
 	// Type Kind of case.
 	Type *RecordCaseType `json:"type,omitempty"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID Member the case concerns.
@@ -4253,7 +4253,7 @@ type RecordCase struct {
 // RecordCaseRecord Kind of the record.
 type RecordCaseRecord string
 
-// RecordCaseSource Where the case was made; ignored of what is there.
+// RecordCaseSource Where the case was created; ignored if the case exists.
 type RecordCaseSource string
 
 // RecordCaseStatus State of the case.
@@ -4262,12 +4262,12 @@ type RecordCaseStatus string
 // RecordCaseType Kind of case.
 type RecordCaseType string
 
-// RecordGiveaway A giveaway. Without an id it is new.
+// RecordGiveaway A giveaway. A record without an id creates a giveaway.
 type RecordGiveaway struct {
 	// ChannelID Channel the giveaway runs in.
 	ChannelID *string `json:"channel_id,omitempty"`
 
-	// CreatedAt When it was created; ignored of what is there.
+	// CreatedAt When the giveaway was created; ignored if the giveaway exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// Description More about the giveaway.
@@ -4288,16 +4288,16 @@ type RecordGiveaway struct {
 	// ID Id of the giveaway.
 	ID *string `json:"id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// MessageID Its message.
+	// MessageID Message of the giveaway.
 	MessageID nullable.Nullable[string] `json:"message_id,omitempty"`
 
 	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// PausedAt When it was paused.
+	// PausedAt When the giveaway was paused.
 	PausedAt nullable.Nullable[wire.Time] `json:"paused_at,omitempty"`
 
 	// Prize What can be won.
@@ -4306,7 +4306,7 @@ type RecordGiveaway struct {
 	// Record Kind of the record.
 	Record RecordGiveawayRecord `json:"record"`
 
-	// Source Who made it; ignored of what is there.
+	// Source Who created the giveaway; ignored if the giveaway exists.
 	Source *RecordGiveawaySource `json:"source,omitempty"`
 
 	// StartsAt When the giveaway starts.
@@ -4315,7 +4315,7 @@ type RecordGiveaway struct {
 	// Status State of the giveaway.
 	Status *RecordGiveawayStatus `json:"status,omitempty"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// WinnerCount Number of winners to draw.
@@ -4328,7 +4328,7 @@ type RecordGiveaway struct {
 // RecordGiveawayRecord Kind of the record.
 type RecordGiveawayRecord string
 
-// RecordGiveawaySource Who made it; ignored of what is there.
+// RecordGiveawaySource Who created the giveaway; ignored if the giveaway exists.
 type RecordGiveawaySource string
 
 // RecordGiveawayStatus State of the giveaway.
@@ -4339,7 +4339,7 @@ type RecordGiveawayEntry struct {
 	// EnteredAt When the member entered.
 	EnteredAt *wire.Time `json:"entered_at,omitempty"`
 
-	// Entries Weight in the draw; 0 takes the entrant away where the bot runs the giveaway.
+	// Entries Weight in the draw; 0 removes the entrant if the bot runs the giveaway.
 	Entries *int64 `json:"entries,omitempty"`
 
 	// GiveawayID The giveaway.
@@ -4348,7 +4348,7 @@ type RecordGiveawayEntry struct {
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Record Kind of the record.
@@ -4361,54 +4361,54 @@ type RecordGiveawayEntry struct {
 // RecordGiveawayEntryRecord Kind of the record.
 type RecordGiveawayEntryRecord string
 
-// RecordGuild What the guild is on the platform. A guild that is not there is made.
+// RecordGuild The guild as the platform shows it. A guild that does not exist is created.
 type RecordGuild struct {
-	// CreatedAt When it was created; ignored of what is there.
+	// CreatedAt When the guild was created; ignored if the guild exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IconURL Its icon.
+	// IconURL Icon of the guild.
 	IconURL nullable.Nullable[string] `json:"icon_url,omitempty"`
 
 	// ID The guild of the call.
 	ID *string `json:"id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// JoinedAt When the service joined it.
+	// JoinedAt When the service joined the guild.
 	JoinedAt *wire.Time `json:"joined_at,omitempty"`
 
-	// Locale Its locale, BCP 47.
+	// Locale Locale of the guild, BCP 47.
 	Locale *string `json:"locale,omitempty"`
 
 	// MemberCount Number of members.
 	MemberCount *int64 `json:"member_count,omitempty"`
 
-	// Name Its name, one line.
+	// Name Name of the guild, one line.
 	Name *string `json:"name,omitempty"`
 
-	// OwnerID Its owner.
+	// OwnerID Owner of the guild.
 	OwnerID *string `json:"owner_id,omitempty"`
 
 	// Record Kind of the record.
 	Record RecordGuildRecord `json:"record"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
 // RecordGuildRecord Kind of the record.
 type RecordGuildRecord string
 
-// RecordLevel The XP of a member. It is set.
+// RecordLevel The XP of a member. The record sets the XP.
 type RecordLevel struct {
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Record Kind of the record.
@@ -4417,7 +4417,7 @@ type RecordLevel struct {
 	// TotalXP All XP earned.
 	TotalXP *int64 `json:"total_xp,omitempty"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -4427,12 +4427,12 @@ type RecordLevel struct {
 // RecordLevelRecord Kind of the record.
 type RecordLevelRecord string
 
-// RecordMember A person in the guild, as the platform shows them. `joined_at` and `left_at` only rise: an earlier instant, and null, change nothing, so that a first fill and the gateway need no order. A blank name and an avatar that is no `https://` URL of at most 512 characters are kept as null; of a longer name the first 100 characters are kept.
+// RecordMember A person in the guild, as the platform shows them. `joined_at` and `left_at` only move forward: an earlier time and null change nothing, so a first fill and gateway events need no order. A blank name, and an avatar that is not an `https://` URL of at most 512 characters, are stored as null. A longer name is cut to its first 100 characters.
 type RecordMember struct {
 	// AvatarURL Picture of the member.
 	AvatarURL nullable.Nullable[string] `json:"avatar_url,omitempty"`
 
-	// CreatedAt When it was first told of; ignored of what is there.
+	// CreatedAt When the member was first recorded; ignored if the member exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// GuildID The guild of the call.
@@ -4453,7 +4453,7 @@ type RecordMember struct {
 	// Record Kind of the record.
 	Record RecordMemberRecord `json:"record"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -4468,7 +4468,7 @@ type RecordReference struct {
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Record Kind of the record.
@@ -4481,7 +4481,7 @@ type RecordReference struct {
 // RecordReferenceRecord Kind of the record.
 type RecordReferenceRecord string
 
-// RecordSettings The guild's settings. Members that are left out stay as they are, at both levels.
+// RecordSettings Settings of the guild. Absent fields stay as they are, at both levels.
 type RecordSettings struct {
 	// Economy How the guild names its currency.
 	Economy *GuildFileEconomy `json:"economy,omitempty"`
@@ -4489,7 +4489,7 @@ type RecordSettings struct {
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Levelling How levels are computed, and whether XP is counted by week and month.
@@ -4507,22 +4507,22 @@ type RecordSettings struct {
 	// Timezone IANA time zone of the guild.
 	Timezone *string `json:"timezone,omitempty"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
 // RecordSettingsRecord Kind of the record.
 type RecordSettingsRecord string
 
-// RecordTicket A support ticket. Without an id it is new.
+// RecordTicket A support ticket. A record without an id creates a ticket.
 type RecordTicket struct {
 	// Category Category of the ticket.
 	Category nullable.Nullable[string] `json:"category,omitempty"`
 
-	// ChannelID Its channel.
+	// ChannelID Channel of the ticket.
 	ChannelID nullable.Nullable[string] `json:"channel_id,omitempty"`
 
-	// ClaimedByID Who claimed it.
+	// ClaimedByID Who claimed the ticket.
 	ClaimedByID nullable.Nullable[string] `json:"claimed_by_id,omitempty"`
 
 	// CloseReason Why the ticket was closed.
@@ -4531,10 +4531,10 @@ type RecordTicket struct {
 	// ClosedAt When the ticket was closed.
 	ClosedAt nullable.Nullable[wire.Time] `json:"closed_at,omitempty"`
 
-	// ClosedByID Who closed it.
+	// ClosedByID Who closed the ticket.
 	ClosedByID nullable.Nullable[string] `json:"closed_by_id,omitempty"`
 
-	// CreatedAt When it was opened; ignored of what is there.
+	// CreatedAt When the ticket was opened; ignored if the ticket exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
 	// GuildID The guild of the call.
@@ -4543,13 +4543,13 @@ type RecordTicket struct {
 	// ID Id of the ticket.
 	ID *string `json:"id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
 	Metadata MetadataChange `json:"metadata,omitempty"`
 
-	// Number Its number in the guild; the next one by default.
+	// Number Number of the ticket in the guild; the next number by default.
 	Number *int64 `json:"number,omitempty"`
 
 	// OpenerID Member who opened the ticket.
@@ -4564,10 +4564,10 @@ type RecordTicket struct {
 	// Status State of the ticket.
 	Status *RecordTicketStatus `json:"status,omitempty"`
 
-	// Subject Its subject.
+	// Subject Subject of the ticket.
 	Subject nullable.Nullable[string] `json:"subject,omitempty"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
@@ -4580,30 +4580,30 @@ type RecordTicketRecord string
 // RecordTicketStatus State of the ticket.
 type RecordTicketStatus string
 
-// RecordTicketMessage An entry of a ticket's transcript. Without an id and a `channel_message_id` it is new.
+// RecordTicketMessage An entry of a ticket's transcript. A record without an id and a `channel_message_id` creates an entry.
 type RecordTicketMessage struct {
 	// Attachments Files of the message.
 	Attachments []RecordAttachment `json:"attachments,omitempty"`
 
-	// AuthorID Who wrote it.
+	// AuthorID Who wrote the entry.
 	AuthorID nullable.Nullable[string] `json:"author_id,omitempty"`
 
 	// AuthorType Kind of author.
 	AuthorType *RecordTicketMessageAuthorType `json:"author_type,omitempty"`
 
-	// ChannelMessageID Id on the platform.
+	// ChannelMessageID Id of the message on the platform.
 	ChannelMessageID nullable.Nullable[string] `json:"channel_message_id,omitempty"`
 
-	// Content The text; one that shows nothing is kept as `[attachment]`.
+	// Content The text; a blank text is stored as `[attachment]`.
 	Content *string `json:"content,omitempty"`
 
-	// CreatedAt When it was written; ignored of what is there.
+	// CreatedAt When the entry was written; ignored if the entry exists.
 	CreatedAt *wire.Time `json:"created_at,omitempty"`
 
-	// DeletedAt When it was deleted; null says nothing.
+	// DeletedAt When the message was deleted; null has no effect.
 	DeletedAt nullable.Nullable[wire.Time] `json:"deleted_at,omitempty"`
 
-	// EditedAt When it was last changed; now by default of an edit, and null says nothing.
+	// EditedAt When the message was last edited; null has no effect. The default for an edit is now.
 	EditedAt nullable.Nullable[wire.Time] `json:"edited_at,omitempty"`
 
 	// GuildID The guild of the call.
@@ -4612,16 +4612,16 @@ type RecordTicketMessage struct {
 	// ID Id of the entry.
 	ID *string `json:"id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
-	// Internal True for notes and for nothing else.
+	// Internal True for notes only.
 	Internal *bool `json:"internal,omitempty"`
 
-	// Kind What kind of entry.
+	// Kind Kind of entry.
 	Kind *RecordTicketMessageKind `json:"kind,omitempty"`
 
-	// OriginalContent What was first written, once it was edited.
+	// OriginalContent First content of the message, if the message was edited.
 	OriginalContent nullable.Nullable[string] `json:"original_content,omitempty"`
 
 	// Record Kind of the record.
@@ -4630,20 +4630,20 @@ type RecordTicketMessage struct {
 	// TicketID The ticket.
 	TicketID string `json:"ticket_id"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
 // RecordTicketMessageAuthorType Kind of author.
 type RecordTicketMessageAuthorType string
 
-// RecordTicketMessageKind What kind of entry.
+// RecordTicketMessageKind Kind of entry.
 type RecordTicketMessageKind string
 
 // RecordTicketMessageRecord Kind of the record.
 type RecordTicketMessageRecord string
 
-// RecordWallet A wallet. It is set, and the ledger says by how much.
+// RecordWallet A wallet. The record sets the balance, and a ledger entry records the difference.
 type RecordWallet struct {
 	// Balance Coins held.
 	Balance *int64 `json:"balance,omitempty"`
@@ -4651,13 +4651,13 @@ type RecordWallet struct {
 	// GuildID The guild of the call.
 	GuildID *string `json:"guild_id,omitempty"`
 
-	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	// IfUpdatedAt Required `updated_at` of the stored resource, else the record is refused; null means that the resource must not exist.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
 	// Record Kind of the record.
 	Record RecordWalletRecord `json:"record"`
 
-	// UpdatedAt Read and ignored.
+	// UpdatedAt Accepted and ignored.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -4669,7 +4669,7 @@ type RecordWalletRecord string
 
 // RecoverWebhookDeliveriesRequest Which failed deliveries to queue again.
 type RecoverWebhookDeliveriesRequest struct {
-	// Since Deliveries that were created at or after this instant (RFC 3339 with offset).
+	// Since Deliveries created at or after this time (RFC 3339 with offset).
 	Since wire.Time `json:"since"`
 }
 
@@ -4706,9 +4706,9 @@ type RerollGiveawayRequest struct {
 	ReplaceUserIds []string `json:"replace_user_ids,omitempty"`
 }
 
-// RotateWebhookSecretRequest How the old secret ends.
+// RotateWebhookSecretRequest How to end the old secret.
 type RotateWebhookSecretRequest struct {
-	// OldSecretExpiresIn For how many seconds the old secret signs beside the new one; 0 ends it at once. Default 86400.
+	// OldSecretExpiresIn For how many seconds deliveries are signed with the old secret too; 0 ends the old secret at once. Default 86400.
 	OldSecretExpiresIn *int `json:"old_secret_expires_in,omitempty"`
 }
 
@@ -4819,7 +4819,7 @@ type TicketMessage struct {
 	// CreatedAt When the entry was written.
 	CreatedAt wire.Time `json:"created_at"`
 
-	// DeletedAt When the message was deleted on the chat platform. It is kept here for staff.
+	// DeletedAt When the message was deleted on the chat platform. The message is kept here for staff.
 	DeletedAt *wire.Time `json:"deleted_at"`
 
 	// EditedAt When the author last changed the message.
@@ -5026,23 +5026,23 @@ type UpdateTicketRequestPriority string
 
 // UpdateWebhookEndpointRequest Fields to change; at least one.
 type UpdateWebhookEndpointRequest struct {
-	// Delivery Must be what it is.
+	// Delivery Must be the endpoint's present value.
 	Delivery *UpdateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
 
 	// Description The new label; null clears it. One line, without control characters.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
-	// Enabled False stops sending; true sends what was held.
+	// Enabled False stops sending; true sends the held deliveries.
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// Events Event types to send; duplicates are ignored.
 	Events []WebhookEventType `json:"events,omitempty"`
 
-	// URL The new address. A pull endpoint takes none.
+	// URL The new address. Not allowed for a pull endpoint.
 	URL *string `json:"url,omitempty"`
 }
 
-// UpdateWebhookEndpointRequestDelivery Must be what it is.
+// UpdateWebhookEndpointRequestDelivery Must be the endpoint's present value.
 type UpdateWebhookEndpointRequestDelivery string
 
 // Wallet Balance of one member. A member who has earned nothing has a zero balance.
@@ -5126,27 +5126,27 @@ type WalletRankEnvelope struct {
 	Data WalletRank `json:"data"`
 }
 
-// WebhookAcknowledgement What an acknowledgement has done.
+// WebhookAcknowledgement Result of an acknowledgement.
 type WebhookAcknowledgement struct {
-	// ReturnedCount How many events were leased and are not any more.
+	// ReturnedCount Number of leased events that were returned.
 	ReturnedCount int `json:"returned_count"`
 
-	// SettledCount How many events were settled and had not been before.
+	// SettledCount Number of events that this call acknowledged; events acknowledged before do not count.
 	SettledCount int `json:"settled_count"`
 }
 
 // WebhookAcknowledgementEnvelope Envelope of an acknowledgement.
 type WebhookAcknowledgementEnvelope struct {
-	// Data What an acknowledgement has done.
+	// Data Result of an acknowledgement.
 	Data WebhookAcknowledgement `json:"data"`
 }
 
-// WebhookDelivery One event on its way to one endpoint.
+// WebhookDelivery The delivery of one event to one endpoint.
 type WebhookDelivery struct {
-	// AttemptCount Attempts made.
+	// AttemptCount Number of attempts made.
 	AttemptCount int `json:"attempt_count"`
 
-	// CompletedAt When it was delivered or given up.
+	// CompletedAt When the event was delivered, or the service gave up.
 	CompletedAt *wire.Time `json:"completed_at"`
 
 	// CreatedAt When the delivery was queued.
@@ -5155,13 +5155,13 @@ type WebhookDelivery struct {
 	// DurationMs How long the last attempt took.
 	DurationMs *int `json:"duration_ms"`
 
-	// Error Why the last attempt failed; null when it did not.
+	// Error Why the last attempt failed; null if it did not.
 	Error *string `json:"error"`
 
 	// EventID Id of the event, equal over all attempts and endpoints.
 	EventID string `json:"event_id"`
 
-	// EventType The type of an event. New types come without notice.
+	// EventType The type of an event. New types may be added without notice.
 	EventType EventTypeName `json:"event_type"`
 
 	// ID Id of the delivery.
@@ -5170,38 +5170,38 @@ type WebhookDelivery struct {
 	// NextAttemptAt When the next attempt is due.
 	NextAttemptAt *wire.Time `json:"next_attempt_at"`
 
-	// ResponseExcerpt Start of the last answer, kept of failed attempts only.
+	// ResponseExcerpt Start of the last response, stored for failed attempts only.
 	ResponseExcerpt *string `json:"response_excerpt"`
 
-	// ResponseStatus Status of the last answer.
+	// ResponseStatus HTTP status of the last response.
 	ResponseStatus *int `json:"response_status"`
 
-	// Status State of the delivery. `held` waits until the endpoint is enabled again.
+	// Status State of the delivery. A `held` delivery waits until the endpoint is enabled again.
 	Status string `json:"status"`
 }
 
 // WebhookDeliveryAttempt One attempt to deliver.
 type WebhookDeliveryAttempt struct {
-	// DurationMs How long it took.
+	// DurationMs How long the attempt took.
 	DurationMs int `json:"duration_ms"`
 
-	// Error Why it failed; null when it did not.
+	// Error Why the attempt failed; null if it did not.
 	Error *string `json:"error"`
 
-	// Number Count, from 1.
+	// Number Number of the attempt, from 1.
 	Number int `json:"number"`
 
-	// ResponseExcerpt Start of the answer, kept of failed attempts only.
+	// ResponseExcerpt Start of the response, stored for failed attempts only.
 	ResponseExcerpt *string `json:"response_excerpt"`
 
-	// ResponseStatus Status of the answer.
+	// ResponseStatus HTTP status of the response.
 	ResponseStatus *int `json:"response_status"`
 
-	// StartedAt When the attempt began; the time in its signature.
+	// StartedAt When the attempt began; the signature contains this time.
 	StartedAt wire.Time `json:"started_at"`
 }
 
-// WebhookDeliveryDetail One delivery with what was sent and every attempt.
+// WebhookDeliveryDetail One delivery with its request body and every attempt.
 type WebhookDeliveryDetail struct {
 	// Embedded struct due to allOf(#/components/schemas/WebhookDelivery)
 	WebhookDelivery `yaml:",inline"`
@@ -5215,13 +5215,13 @@ type WebhookDeliveryDetail struct {
 
 // WebhookDeliveryDetailEnvelope Envelope of a delivery in full.
 type WebhookDeliveryDetailEnvelope struct {
-	// Data One delivery with what was sent and every attempt.
+	// Data One delivery with its request body and every attempt.
 	Data WebhookDeliveryDetail `json:"data"`
 }
 
 // WebhookDeliveryEnvelope Envelope of a delivery.
 type WebhookDeliveryEnvelope struct {
-	// Data One event on its way to one endpoint.
+	// Data The delivery of one event to one endpoint.
 	Data WebhookDelivery `json:"data"`
 }
 
@@ -5251,7 +5251,7 @@ type WebhookDeliveryStatusFilter string
 
 // WebhookEndpoint A registered receiver of events.
 type WebhookEndpoint struct {
-	// CreatedAt When it was registered.
+	// CreatedAt When the endpoint was registered.
 	CreatedAt wire.Time `json:"created_at"`
 
 	// Delivery Whether events are sent (`push`), or kept until they are fetched (`pull`).
@@ -5260,7 +5260,7 @@ type WebhookEndpoint struct {
 	// Description Label.
 	Description *string `json:"description"`
 
-	// DisabledReason Why the service disabled the endpoint: `gone`, `failing`, `address_not_allowed`, `not_fetched` or `guild_removed`. Null when it is enabled or was disabled by hand.
+	// DisabledReason Why the service disabled the endpoint: `gone`, `failing`, `address_not_allowed`, `not_fetched` or `guild_removed`. Null if the endpoint is enabled or a person disabled it.
 	DisabledReason *string `json:"disabled_reason"`
 
 	// Enabled Whether events are sent.
@@ -5269,7 +5269,7 @@ type WebhookEndpoint struct {
 	// Events Event types that are sent.
 	Events []EventTypeName `json:"events"`
 
-	// Health How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
+	// Health How well an endpoint works, and why. For a pull endpoint, attempts are fetches and successes are acknowledgements. Health never changes `updated_at`. A new `url` resets the health.
 	Health WebhookHealth `json:"health"`
 
 	// ID Id of the endpoint.
@@ -5326,7 +5326,7 @@ type WebhookEvent struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data What an event carries; its members depend on the type of the event.
+	// Data Data of an event; its fields depend on the type of the event.
 	Data WebhookEventData `json:"data"`
 
 	// GuildID The guild.
@@ -5341,16 +5341,16 @@ type WebhookEvent struct {
 	// Timestamp When the event happened.
 	Timestamp wire.Time `json:"timestamp"`
 
-	// Type The type of an event. New types come without notice.
+	// Type The type of an event. New types may be added without notice.
 	Type EventTypeName `json:"type"`
 }
 
-// WebhookEventData What an event carries; its members depend on the type of the event.
+// WebhookEventData Data of an event; its fields depend on the type of the event.
 type WebhookEventData map[string]interface{}
 
 // WebhookEventList Events that were fetched.
 type WebhookEventList struct {
-	// CompleteSince Nothing that has happened since then is lost to the endpoint. It is when it was registered, enabled or given more types of events, or 30 days ago. A change that was under way then counts as before it, so read lists from some seconds earlier on.
+	// CompleteSince The endpoint has lost no event since this time. It is the time when the endpoint was registered, enabled or given more event types, or 30 days ago. A change that was in progress at this time counts as before it, so read lists from some seconds earlier on.
 	CompleteSince wire.Time `json:"complete_since"`
 
 	// Data The events, leased to the caller.
@@ -5360,12 +5360,12 @@ type WebhookEventList struct {
 	HasMore bool `json:"has_more"`
 }
 
-// WebhookEventType An event type that an endpoint can ask for.
+// WebhookEventType An event type that an endpoint can subscribe to.
 type WebhookEventType string
 
-// WebhookFailure The last failed attempt at an endpoint, null where none has failed. It stays after a success.
+// WebhookFailure The last failed attempt at an endpoint, null if none has failed. A success does not remove it.
 type WebhookFailure struct {
-	// At When it failed.
+	// At When the attempt failed.
 	At wire.Time `json:"at"`
 
 	// DeliveryID Id of the delivery.
@@ -5374,129 +5374,129 @@ type WebhookFailure struct {
 	// Error What went wrong.
 	Error string `json:"error"`
 
-	// Problem What went wrong and how to mend it.
+	// Problem What went wrong and how to fix it.
 	Problem string `json:"problem"`
 
-	// ResponseStatus Status that the receiver answered.
+	// ResponseStatus HTTP status of the receiver's response.
 	ResponseStatus *int `json:"response_status"`
 }
 
-// WebhookHealth How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
+// WebhookHealth How well an endpoint works, and why. For a pull endpoint, attempts are fetches and successes are acknowledgements. Health never changes `updated_at`. A new `url` resets the health.
 type WebhookHealth struct {
-	// FailedAttemptCount How many attempts failed since `failing_since`.
+	// FailedAttemptCount Number of failed attempts since `failing_since`.
 	FailedAttemptCount int `json:"failed_attempt_count"`
 
-	// FailingSince When the first failure since the last success was.
+	// FailingSince When the first attempt since the last success failed.
 	FailingSince *wire.Time `json:"failing_since"`
 
-	// LastAttemptAt When it was last tried; of a pull endpoint when it was last fetched from, to the minute.
+	// LastAttemptAt When the last attempt was made; for a pull endpoint, when events were last fetched, to the minute.
 	LastAttemptAt *wire.Time `json:"last_attempt_at"`
 
-	// LastFailure The last failed attempt at an endpoint, null where none has failed. It stays after a success.
+	// LastFailure The last failed attempt at an endpoint, null if none has failed. A success does not remove it.
 	LastFailure nullable.Nullable[WebhookFailure] `json:"last_failure"`
 
-	// LastSuccessAt When it last took an event.
+	// LastSuccessAt When the endpoint last accepted an event.
 	LastSuccessAt *wire.Time `json:"last_success_at"`
 
-	// NextAttemptAt When the endpoint is tried next; null where nothing waits, or it is disabled.
+	// NextAttemptAt When the next attempt is due; null if nothing waits or the endpoint is disabled.
 	NextAttemptAt *wire.Time `json:"next_attempt_at"`
 
-	// OldestWaitingAt When the oldest event happened that waits, held ones included.
+	// OldestWaitingAt When the oldest waiting event happened; held events count too.
 	OldestWaitingAt *wire.Time `json:"oldest_waiting_at"`
 
-	// Problem What is wrong now in a sentence; null while nothing is.
+	// Problem The present problem in one sentence; null if there is none.
 	Problem *string `json:"problem"`
 
-	// State `new` (never tried), `healthy`, `failing` (the last attempt failed; a pull endpoint: its oldest event has waited two days) or `disabled`.
+	// State `new` (never tried), `healthy`, `failing` (the last attempt failed; for a pull endpoint, its oldest event has waited two days) or `disabled`.
 	State string `json:"state"`
 }
 
-// WebhookNotice An endpoint that fails, has recovered or was disabled. Its URL may hold a secret and is not shown.
+// WebhookNotice An endpoint that fails, has recovered or was disabled. Its URL may contain a secret and is not shown.
 type WebhookNotice struct {
 	// Description Label of the endpoint.
 	Description *string `json:"description"`
 
-	// Health How an endpoint fares, and why. Of a pull endpoint, attempts are fetches and successes acknowledgements. Health never moves `updated_at`; a changed `url` begins anew.
+	// Health How well an endpoint works, and why. For a pull endpoint, attempts are fetches and successes are acknowledgements. Health never changes `updated_at`. A new `url` resets the health.
 	Health WebhookHealth `json:"health"`
 
-	// Host Host of its URL, with the port where that is not 443; empty for `pull`.
+	// Host Host of the endpoint's URL, with the port if it is not 443; empty for `pull`.
 	Host string `json:"host"`
 
 	// WebhookID Id of the endpoint.
 	WebhookID string `json:"webhook_id"`
 }
 
-// WebhookRecovery What a recovery has queued.
+// WebhookRecovery Result of a recovery.
 type WebhookRecovery struct {
-	// QueuedCount How many deliveries were queued, at most 10,000. If it is 10,000, there may be more; ask again.
+	// QueuedCount Number of queued deliveries, at most 10,000. If it is 10,000, there may be more; send the request again.
 	QueuedCount int `json:"queued_count"`
 }
 
 // WebhookRecoveryEnvelope Envelope of a recovery.
 type WebhookRecoveryEnvelope struct {
-	// Data What a recovery has queued.
+	// Data Result of a recovery.
 	Data WebhookRecovery `json:"data"`
 }
 
-// Work Something for the bot to do on the chat platform.
+// Work A work item: a task for the bot on the chat platform.
 type Work struct {
-	// Action What to do with the channel: `archive` or `delete` to close it, `restore` to open it again; null: nothing.
+	// Action What to do with the channel: `archive` or `delete` to close it, `restore` to open it again; null if there is nothing to do.
 	Action *string `json:"action"`
 
 	// ChannelID The channel.
 	ChannelID string `json:"channel_id"`
 
-	// Content What to post, at most what the platform takes in one message; null: nothing.
+	// Content What to post, at most what fits in one message of the platform; null if there is nothing to post.
 	Content *string `json:"content"`
 
-	// Deadline Until when to answer; then it is refused.
+	// Deadline Until when to answer. After this time the work item is refused.
 	Deadline wire.Time `json:"deadline"`
 
-	// GiveawayID The giveaway; null: it is about a ticket.
+	// GiveawayID The giveaway; null if the work item is about a ticket.
 	GiveawayID *string `json:"giveaway_id"`
 
 	// Kind What to do.
 	//
 	// - `post_message`: post `content` to the ticket's channel; mentions in it notify nobody.
-	// - `close_channel`: with the action `archive` keep the ticket's channel and let only staff write in it, with `delete` delete it.
+	// - `close_channel`: with the action `archive`, keep the ticket's channel and let only staff write in it; with `delete`, delete the channel.
 	// - `reopen_channel`: undo what `archive` has done.
-	// - `post_giveaway`: post `content`, by which members enter; mentions in it notify nobody.
-	// - `edit_giveaway`: give the giveaway's message another `content`; mentions in it notify nobody.
-	// - `announce_giveaway`: post `content`, in reply to `message_id` if there is one; users who are mentioned are notified, and nobody else.
-	// - `collect_entries`: the giveaway is to be drawn; write an entry record for each member who takes part, then answer. Until then such records are taken.
+	// - `post_giveaway`: post `content`, the message by which members enter; mentions in it notify nobody.
+	// - `edit_giveaway`: replace the giveaway's message with `content`; mentions in it notify nobody.
+	// - `announce_giveaway`: post `content`, in reply to `message_id` if there is one; notify only the users who are mentioned.
+	// - `collect_entries`: the draw is due; write an entry record for each member who takes part, then answer. Entry records are accepted until then.
 	Kind string `json:"kind"`
 
-	// MessageID The message of the giveaway; null: none, or not needed.
+	// MessageID The message of the giveaway; null if there is none, or none is needed.
 	MessageID *string `json:"message_id"`
 
-	// TicketID The ticket whose channel it is about; null: it is about a giveaway.
+	// TicketID The ticket whose channel the work item is about; null if the work item is about a giveaway.
 	TicketID *string `json:"ticket_id"`
 
-	// WorkID Id of the work, by which it is answered. It fits the nonce of a message: posted with it, nothing is posted twice.
+	// WorkID Id of the work item, used to answer it. The id fits the nonce of a message; with this nonce, nothing is posted twice.
 	WorkID string `json:"work_id"`
 }
 
-// WriteRecordsRequest Records to make or change what a guild has.
+// WriteRecordsRequest Records that create or update the data of a guild.
 type WriteRecordsRequest struct {
-	// OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
+	// OnRefusal What happens if a record is refused: `all` refuses the whole call, `skip` leaves out only that record.
 	OnRefusal *OnRefusal `json:"on_refusal,omitempty"`
 
-	// Records The records, each of another thing.
+	// Records The records, each about another resource.
 	Records []GuildRecord `json:"records"`
 
-	// Tell Whether events are told. Default true.
+	// Tell Whether changes emit events. Default true.
 	Tell *bool `json:"tell,omitempty"`
 }
 
-// WrittenRecord What has become of one record.
+// WrittenRecord Result of one record.
 type WrittenRecord struct {
-	// Code Why it was refused, as the `code` of a failure; only then.
+	// Code Why the record was refused, as the `code` of an error; only if it was refused.
 	Code *string `json:"code,omitempty"`
 
-	// ID Id of the thing; of a wallet, level or entry the member, of guild and settings the guild, of a reference itself. Null for what was refused and has none.
+	// ID Id of the resource: for a wallet, level or entry the id of the member, for guild and settings the id of the guild, for a reference the reference itself. Null if the record was refused and has no id.
 	ID *string `json:"id"`
 
-	// Message The same for people; only with `code`.
+	// Message The reason for people; only with `code`.
 	Message *string `json:"message,omitempty"`
 
 	// Number Number of a case or ticket; else null.
@@ -5505,16 +5505,16 @@ type WrittenRecord struct {
 	// Record Kind of the record.
 	Record string `json:"record"`
 
-	// Result What has become of it.
+	// Result Result of the record.
 	Result string `json:"result"`
 
-	// UpdatedAt When the thing last changed; null where it shows none.
+	// UpdatedAt When the resource last changed; null if the resource shows no such time.
 	UpdatedAt *wire.Time `json:"updated_at"`
 }
 
-// WrittenRecordsEnvelope Envelope of written records.
+// WrittenRecordsEnvelope Envelope of the results of records.
 type WrittenRecordsEnvelope struct {
-	// Data One for each record, in order.
+	// Data One result for each record, in order.
 	Data []WrittenRecord `json:"data"`
 }
 
