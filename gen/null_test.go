@@ -42,3 +42,28 @@ func TestOptionalMembersOfRequestsMayBeNull(t *testing.T) {
 		check(op.RequestBody.Value.Content["application/json"].Schema)
 	})
 }
+
+// notCleared are the members of records that null does not clear, and why.
+var notCleared = map[string]string{
+	"joined_at": "it only rises, so null says nothing",
+	"left_at":   "it only rises, so null says nothing",
+	"metadata":  "null clears single names, and says nothing of all",
+	"author_id": "it says who makes the change and is no member of the thing",
+}
+
+// A record that has null for a member clears the member. Without x-null-is-value the server takes
+// the member as left out: it answers that the record is stored, and the old value stays.
+func TestNullInARecordIsAValue(t *testing.T) {
+	t.Parallel()
+	for name, s := range document(t).Components.Schemas {
+		if !strings.HasPrefix(name, "Record") && name != "GuildRecord" {
+			continue
+		}
+		for member, is := range s.Value.Properties {
+			_, kept := notCleared[member]
+			if is.Value.Nullable && is.Value.Extensions["x-null-is-value"] != true && !kept {
+				t.Errorf("%s.%s may be null, which is not a value of it (x-null-is-value)", name, member)
+			}
+		}
+	}
+}
