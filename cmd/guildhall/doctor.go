@@ -20,6 +20,7 @@ import (
 	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/doctor"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/server/api"
 )
 
 type doctorCommand struct {
@@ -98,7 +99,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, report func
 		cfg.Traces = tracing.Probe
 	}
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Host != "" {
-		cfg.Hosts = append(cfg.Hosts, u.Hostname())
+		cfg.Hosts, cfg.Probe = append(cfg.Hosts, u.Hostname()), settings.PublicURL+api.Prefix+"/me"
 	}
 	if settings.pages != nil {
 		cfg.Hosts = append(cfg.Hosts, settings.pages.Hostname())

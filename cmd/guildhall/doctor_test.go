@@ -39,10 +39,10 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("the line %q is none of a finding", line)
 		}
 	}
-	if n := strings.Count(out, "\n"); n != 17 {
+	if n := strings.Count(out, "\n"); n != 18 {
 		t.Errorf("%d lines: %s", n, out)
 	}
-	if all := read(result{out: examine("--json").ok(t)}); all.Status != "ok" || len(all.Findings) != 16 ||
+	if all := read(result{out: examine("--json").ok(t)}); all.Status != "ok" || len(all.Findings) != 17 ||
 		all.Findings[0].Check != "settings" || all.Findings[0].About == nil {
 		t.Errorf("%+v", all) // the check of the ledgers was not requested
 	}
@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 	if err := checkKey(t.Context(), url, another); err != nil {
 		t.Fatal(err)
 	}
-	examine().refused(t, 1, "1 of 16 checks failed: secret_key")
+	examine().refused(t, 1, "1 of 17 checks failed: secret_key")
 	r := examine("--json")
 	r.refused(t, 1, "secret_key")
 	if read(r).Status != "fail" {
@@ -106,7 +106,7 @@ func TestDoctor(t *testing.T) {
 		}
 		if tt.status == "fail" {
 			r.refused(t, 1, "1 of 1 checks failed: settings")
-		} else if len(all.Findings) != 16 {
+		} else if len(all.Findings) != 17 {
 			t.Errorf("%v: %d findings: %s", tt.args, len(all.Findings), r.out)
 		}
 	}

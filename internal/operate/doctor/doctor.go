@@ -7,6 +7,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ const (
 	Redis       = "redis"
 	Platform    = "chat_platform"
 	Certificate = "certificate"
+	PublicURL   = "public_url"
 	Traces      = "traces"
 	Endpoints   = "endpoints"
 	BotKeys     = "bot_keys"
@@ -69,6 +71,8 @@ type Config struct {
 	CertFile    string // empty: no certificate
 	KeyFile     string
 	Hosts       []string                    // names that the certificate must be valid for
+	Probe       string                      // URL of an operation that needs a token, as callers reach it; empty: unknown
+	Client      *http.Client                // calls Probe; nil: the default client
 	Traces      func(context.Context) error // probes the collector of traces; nil: no collector
 	Guard       *egress.Guard
 	Guilds      []string // guilds to check; none: all guilds
@@ -124,6 +128,7 @@ func Examine(ctx context.Context, cfg Config, report func(Finding)) error {
 		{name: Redis, run: x.redis},
 		{name: Platform, needs: toPlatform, run: x.platform},
 		{name: Certificate, run: x.certificate},
+		{name: PublicURL, run: x.publicURL},
 		{name: Traces, run: x.traces},
 		{name: Endpoints, needs: &fits, run: x.endpoints},
 		{name: Fetches, needs: &fits, run: x.fetches},

@@ -10,9 +10,12 @@ import (
 	"database/sql"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -71,6 +74,15 @@ func (s *installed) endpoint(t *testing.T, id, url string) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
+}
+
+// public returns a set-up in which every call to the public URL gets this response.
+func public(body string) func(t *testing.T, s *installed) {
+	return func(t *testing.T, s *installed) {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		t.Cleanup(server.Close)
+		s.Probe, s.Client = server.URL, server.Client()
+	}
 }
 
 // platform starts a chat platform and configures the bot's token for it.
@@ -330,6 +342,12 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
 		}, doctor.Certificate, doctor.Fail, "cannot be used"},
 
+		"no public URL":                  {nil, doctor.PublicURL, doctor.OK, "is not set"},
+		"the API at its public URL":      {public(`{"error":{"code":"missing_token","message":"m"}}`), doctor.PublicURL, doctor.OK, "is reached over HTTPS"},
+		"a proxy that hides HTTPS":       {public(`{"error":{"code":"https_required","message":"The proxy says nothing."}}`), doctor.PublicURL, doctor.Fail, "The proxy says nothing."},
+		"another program at the URL":     {public(`<html>`), doctor.PublicURL, doctor.Warn, "another program"},
+		"a public URL that nobody hears": {func(_ *testing.T, s *installed) { s.Probe = "https://127.0.0.1:1/" }, doctor.PublicURL, doctor.Warn, "connection refused"},
+
 		"endpoints that resolve": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://x.test/")
 			s.endpoint(t, "b", "https://x.test/y")
@@ -564,8 +582,8 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	s.DatabaseURL = "postgres://u@127.0.0.1:1/x"
 	s.Config.Books = true
 	for byBot, want := range map[bool]string{
-		false: "database redis chat_platform certificate traces",
-		true:  "database redis certificate traces", // the bot's work needs the database
+		false: "database redis chat_platform certificate public_url traces",
+		true:  "database redis certificate public_url traces", // the bot's work needs the database
 	} {
 		s.ChatByBot = byBot
 		var checks []string

@@ -1,10 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"guildhall/gen"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
@@ -27,6 +32,7 @@ import (
 
 const (
 	redisTimeout = 2 * time.Second
+	probeTimeout = 5 * time.Second
 	// maxGuilds bounds the guilds that the chat platform is asked about: the platform allows a bot
 	// 50 calls a second, and the bot needs some of them.
 	maxGuilds = 100
@@ -153,6 +159,35 @@ func (x *examination) certificate(context.Context) Finding {
 		return warn("the certificate expires on %s: renew it", until)
 	}
 	return ok("the certificate is valid until %s", until)
+}
+
+// publicURL calls the API without a token, as a caller from outside would. The API refuses the call
+// for its missing token, unless a proxy in between hides that the call came over HTTPS.
+func (x *examination) publicURL(ctx context.Context) Finding {
+	if x.Probe == "" {
+		return ok("GUILDHALL_PUBLIC_URL is not set: the way from outside is not tried")
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.Probe, http.NoBody)
+	if err != nil {
+		return fail("GUILDHALL_PUBLIC_URL cannot be called: %v", err)
+	}
+	res, err := cmp.Or(x.Client, http.DefaultClient).Do(req)
+	if err != nil {
+		return warn("the API could not be called as callers do, if this machine may: %v", err)
+	}
+	defer res.Body.Close()
+	var refused gen.Failure
+	_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&refused) // another program's response has no code
+	switch refused.Error.Code {
+	case "missing_token":
+		return ok("the API is reached over HTTPS at %s", req.URL.Host)
+	case "https_required":
+		return fail("%s refuses calls over HTTPS as well. GUILDHALL_TRUSTED_PROXIES has to name the proxy, and the proxy has to set X-Forwarded-Proto. The API says: %s",
+			req.URL.Host, refused.Error.Message)
+	}
+	return warn("another program than this API answers at %s, or the API is not served now: %s", req.URL.Host, res.Status)
 }
 
 // endpoint is a webhook endpoint of a guild.
