@@ -56,10 +56,12 @@ type healthRow struct {
 }
 
 // healthColumns are the columns of a healthRow, beside the joins of standingQuery. An
-// acknowledgement counts as delivered, like a delivery that a receiver has taken.
+// acknowledgement counts as delivered, like a delivery that a receiver has taken. The newest hour
+// has the last success: max(last_at) would read the hours of thirty days for each endpoint.
 const healthColumns = `s.last_failure, coalesce(s.failed_attempts, 0) AS failed_attempts,
-	       (SELECT max(h.last_at) FROM webhook_hours h
-	        WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.outcome = 'delivered' AND h.last_at > coalesce(s.health_since, '-infinity')) AS last_success_at,
+	       (SELECT h.last_at FROM webhook_hours h
+	        WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.outcome = 'delivered' AND h.last_at > coalesce(s.health_since, '-infinity')
+	        ORDER BY h.hour DESC LIMIT 1) AS last_success_at,
 	       least(w.oldest, b.oldest) AS oldest_waiting_at,
 	       CASE
 	           WHEN NOT e.enabled OR e.delivery = 'pull' OR w.waiting = 0 THEN NULL

@@ -97,3 +97,29 @@ func TestAPageOfDeliveriesReadsNoMoreThanItShows(t *testing.T) {
 		return nil
 	})
 }
+
+// The health of an endpoint is read from the hours of a day, and its last success from the newest
+// hour with one.
+func TestTheHealthOfAnEndpointReadsNoOldHours(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	dbtest.Fill(t, d.DB,
+		`INSERT INTO guilds (id, name, owner_id) VALUES ('g', 'g', '1')`,
+		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ('g', 'w', '', '{}', '', '')`,
+		`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries, last_at)
+		 SELECT 'g', 'w', h, 'delivered', 1, h + interval '7 minutes'
+		 FROM generate_series(1, 720) n, date_trunc('hour', now() - n * interval '1 hour') h`,
+		`ANALYZE`)
+	dbtest.Do(t, d.DB, func(ctx context.Context, tx *db.Tx) error {
+		e, err := StandingOf(ctx, tx, "g", "w")
+		var read int
+		if err == nil {
+			err = tx.GetContext(ctx, &read, `
+				SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'webhook_hours'`)
+		}
+		if at := e.Health.LastSuccessAt; at == nil || time.Since(*at) > 2*time.Hour || read > 30 {
+			t.Errorf("the last success was at %v, and %d hours were read", at, read)
+		}
+		return err
+	})
+}
