@@ -233,19 +233,26 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	return query + " ORDER BY id DESC LIMIT $2", args
 }
 
-// First returns the oldest row of an action on a target. ok is false if the log has no such row, or
-// no longer.
+// First returns the oldest row of a target, if it is one of the action. ok is false if the log has
+// no such row, or no longer.
 func First(ctx context.Context, q db.Querier, guild, action, target string) (Row, bool, error) {
-	row, err := db.Get[Row](ctx, q, rowsOfGuild+`
-		  AND target_id = $2
-		  AND action = $3
-		ORDER BY id
-		LIMIT 1`, guild, target, action)
+	row, err := db.Get[Row](ctx, q, firstRow, guild, target, action)
 	if db.Missing(err) {
 		return Row{}, false, nil
 	}
 	return row, err == nil, fault.Wrap(err, "read who made", target, "in guild", guild)
 }
+
+// firstRow looks at the action after the LIMIT: a target without a row of the action would
+// otherwise have all of its rows read.
+const firstRow = `
+		SELECT *
+		FROM (` + rowsOfGuild + `
+		  AND target_id = $2
+		ORDER BY id
+		LIMIT 1
+		) AS oldest
+		WHERE action = $3`
 
 // Expired returns the expiry of the audit log's rows: one year.
 func Expired() []db.Expiry {

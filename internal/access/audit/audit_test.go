@@ -49,6 +49,32 @@ func TestListsAreReadFromIndexes(t *testing.T) {
 	}
 }
 
+// Who has created a thing is looked up in one row, also when the log no longer has that row.
+func TestTheFirstRowOfATargetIsOneRow(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Exec(t, d, `
+		INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
+		SELECT 'g', to_char(n, 'FM00000'), 'user', 'u', 'U', '', '', $1, 't', '' FROM generate_series(1, 2000) n`, WebhookUpdated)
+	dbtest.WantIndex(t, d, "audit_log_target", firstRow, "g", "t", WebhookCreated)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, ok, err := First(ctx, tx, "g", WebhookCreated, "t")
+		var read int
+		if err == nil {
+			err = tx.GetContext(ctx, &read, `
+				SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'audit_log'`)
+		}
+		if ok || read > 50 {
+			t.Errorf("a row was found: %t, and %d were read", ok, read)
+		}
+		return err
+	})
+	row, ok, err := First(t.Context(), d.Reader(), "g", WebhookUpdated, "t")
+	if err != nil || !ok || row.ID != "00001" {
+		t.Errorf("the first row is %q, %t, %v", row.ID, ok, err)
+	}
+}
+
 // A range of time finds its rows although ids come from other clocks than created_at.
 func TestRowsOfATime(t *testing.T) {
 	t.Parallel()
