@@ -3,6 +3,7 @@
 package dashboard_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -13,6 +14,19 @@ import (
 	"guildhall/internal/base/testutil/browsertest"
 	"guildhall/internal/outbound/egress/egresstest"
 )
+
+// whyPages are the pages that say why an integration fails and who has changed what, by name.
+// ids are those of things.
+func whyPages(ids map[string]string) map[string]string {
+	g := func(parts ...string) string { return page(guildID, parts...) }
+	one := g("webhooks", ids["webhooks"])
+	return map[string]string{
+		"overview": g(), "webhooks": g("webhooks"), "endpoint": one, "endpoint-all": one + "?view=all", "endpoint-filtered": one + "?status=failed",
+		"delivery": one + "/deliveries/" + ids["deliveries"], "requests": g("requests"), "refusal": g("requests") + "?request_id=" + ids["tokens"],
+		"no-refusal": g("requests") + "?request_id=none", "token": g("tokens", ids["tokens"]), "audit": g("audit") + "?sign_ins=1",
+		"audit-target": g("audit") + "?target=" + ids["tokens"], "audit-wrong": g("audit") + "?since=then",
+	}
+}
 
 // recordPages are the pages of the records of a guild, in each of their states, by name.
 func (s *site) recordPages(t *testing.T) map[string]string {
@@ -30,7 +44,7 @@ func (s *site) recordPages(t *testing.T) map[string]string {
 	}
 }
 
-// Each page of records, with hostile text wherever text may stand, passes the checks, with and
+// Each page of records, and each that says why or who, with hostile text wherever text may stand, passes the checks, with and
 // without scripts, and with long words in every field; the keyboard alone leads to all that can be used.
 func TestRecordsInABrowser(t *testing.T) {
 	for name, way := range map[string]struct{ scripts, long bool }{
@@ -38,10 +52,11 @@ func TestRecordsInABrowser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.things(t, guildID)
+			ids := s.things(t, guildID)
 			s.addMarcel(t)
 			s.drawn(t)
 			pages := s.recordPages(t)
+			maps.Copy(pages, whyPages(ids))
 			if way.long {
 				dbtest.Exec(t, s.DB, spoil)
 				s.spoil(t, strings.Repeat("W", 100))

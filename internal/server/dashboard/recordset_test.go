@@ -70,8 +70,8 @@ func (s *site) things(t testing.TB, guild string) map[string]string {
 		INSERT INTO webhook_endpoints (guild_id, id, url, description, events, secret, secret_preview)
 		VALUES ($1, 'e-' || $1, 'https://receiver.example/', $2, '{economy.balance_changed}', '', 'whsec_...1234')`, guild, wrong)
 	dbtest.Exec(t, s.DB, `
-		INSERT INTO webhook_schedule (guild_id, endpoint_id, failing_since, failed_attempts, last_failure)
-		VALUES ($1, 'e-' || $1, now(), 1, jsonb_build_object(
+		INSERT INTO webhook_schedule (guild_id, endpoint_id, failing_since, blocked_until, failed_attempts, last_failure)
+		VALUES ($1, 'e-' || $1, now(), now() + interval '1 hour', 1, jsonb_build_object(
 			'at', now(), 'delivery_id', 'd-' || $1, 'status', 401, 'outcome', 'client_error', 'error', $2::text))`, guild, wrong)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)

@@ -90,7 +90,7 @@ func Problems(tab context.Context, rules Rules) ([]string, error) {
 			Violations: r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")),
 		}))`, chromedp.EvalAwaitPromise))
 	if err == nil && result.Passes < rules.least {
-		result.Violations = append(result.Violations, 
+		result.Violations = append(result.Violations,
 			fmt.Sprintf("axe has looked at next to nothing: only %d of its rules have passed", result.Passes))
 	}
 	return result.Violations, err
