@@ -42,8 +42,8 @@ func worstBench(flags *flag.FlagSet) func(*rig.Run, string) {
 		h.Exec(besidesRows)
 		h.Exec(`CREATE TABLE entrants AS SELECT user_id FROM loaded LIMIT $1`, *entrants)
 		h.Exec(worstRows)
-		h.Exec(`CREATE TABLE pasts (guild text, tokens int, used int, operations int, endpoints int, audit int, deliveries int)`)
-		h.Exec(`INSERT INTO pasts VALUES ($1, 10, 10, 20, 100, 100000, $2)`, oldGuild, *deliveries)
+		h.Exec(pastsTable)
+		h.Exec(`INSERT INTO pasts VALUES ($1, 10, 10, 20, 100, 100000, $2, 100, 0, 0)`, oldGuild, *deliveries)
 		h.Exec(pastRows)
 		h.Vacuum()
 		h.Say("%d wallets, %d cases, a transcript of 10,000, %d deliveries and %d entrants, filled in %.0f s",
