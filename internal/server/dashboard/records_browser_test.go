@@ -21,10 +21,11 @@ func whyPages(ids map[string]string) map[string]string {
 	g := func(parts ...string) string { return page(guildID, parts...) }
 	one := g("webhooks", ids["webhooks"])
 	return map[string]string{
-		"overview": g(), "webhooks": g("webhooks"), "endpoint": one, "endpoint-all": one + "?view=all", "endpoint-filtered": one + "?status=failed",
-		"delivery": one + "/deliveries/" + ids["deliveries"], "requests": g("requests"), "refusal": g("requests") + "?request_id=" + ids["tokens"],
-		"no-refusal": g("requests") + "?request_id=none", "token": g("tokens", ids["tokens"]), "audit": g("audit") + "?sign_ins=1",
-		"audit-target": g("audit") + "?target=" + ids["tokens"], "audit-wrong": g("audit") + "?since=then",
+		"overview": g(), "webhooks": g("webhooks"), "endpoint": one, "endpoint-all": one + "?view=all", "endpoint-failed": one + "?status=failed",
+		"delivery": one + "/deliveries/" + ids["deliveries"], "requests": g("requests"),
+		"refusal": g("requests") + "?request_id=" + ids["tokens"], "no-refusal": g("requests") + "?request_id=none",
+		"token": g("tokens", ids["tokens"]), "audit": g("audit") + "?sign_ins=1", "audit-target": g("audit") + "?target=" + ids["tokens"],
+		"audit-wrong": g("audit") + "?since=then",
 	}
 }
 
