@@ -145,7 +145,8 @@ func (l *giveawayLife) instantsHold(before, g row, ran map[string]int) {
 	if ran["resume"] == 0 && ran["update"] == 0 && !g.EndsAt.Alike(before.EndsAt) {
 		l.rt.Fatalf("it was to end at %v and ends at %v", before.EndsAt, g.EndsAt)
 	}
-	if ran["resume"] == 0 && before.PausedAt != nil && g.PausedAt != nil && g.EndsAt.Alike(before.EndsAt) && !g.PausedAt.Alike(*before.PausedAt) {
+	bothPaused := before.PausedAt != nil && g.PausedAt != nil
+	if ran["resume"] == 0 && bothPaused && g.EndsAt.Alike(before.EndsAt) && !g.PausedAt.Alike(*before.PausedAt) {
 		l.rt.Fatalf("its end is moved by the pause since %v instead of %v", g.PausedAt, before.PausedAt)
 	}
 	if g.UpdatedAt.Time.Before(before.UpdatedAt.Time) {
@@ -256,7 +257,8 @@ func (l *giveawayLife) ends() {
 			run(l.works(last, lane))
 		}
 		open = l.countOf(`
-			SELECT (SELECT count(*) FROM giveaways WHERE id = $1 AND (status NOT IN ('ended', 'cancelled') OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
+			SELECT (SELECT count(*) FROM giveaways
+			        WHERE id = $1 AND (status NOT IN ('ended', 'cancelled') OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
 			       (SELECT count(*) FROM chat_intents WHERE state <> 'sent' AND created_at > now() - interval '1 day')`, l.id)
 		if open == 0 {
 			break

@@ -40,7 +40,8 @@ var (
 // stored returns which users of list have a row in a table of the giveaway.
 func (l *giveawayLife) stored(table string, list []string) (s set) {
 	var users []string
-	if err := l.DB.Reader().SelectContext(context.Background(), &users, `SELECT user_id FROM `+table+` WHERE giveaway_id = $1`, l.id); err != nil {
+	err := l.DB.Reader().SelectContext(context.Background(), &users, `SELECT user_id FROM `+table+` WHERE giveaway_id = $1`, l.id)
+	if err != nil {
 		l.rt.Fatal(err)
 	}
 	for i, user := range list {
@@ -245,7 +246,7 @@ func (l *giveawayLife) enter(n *lifeNode) *lifeCommand {
 	record := fmt.Sprintf(`{"record":"giveaway_entry","guild_id":"%s","giveaway_id":"%s","user_id":"%s"}`, guild, l.id, user)
 	run := l.asked(n, func(ctx context.Context) error { return written(ctx, transfer.NewBatch(Entrants), record) })
 	told, out := only(reported, user), only(accused, user)
-	return &lifeCommand{Command: &dbtest.Command{Name: "enter", Run: run}, check: func() {}, effects: []func(life) []outcome{func(s life) []outcome {
+	effect := func(s life) []outcome {
 		switch is := s; {
 		case s.out&out != 0 || s.entered&told != 0:
 			return []outcome{{s, ""}}
@@ -256,7 +257,10 @@ func (l *giveawayLife) enter(n *lifeNode) *lifeCommand {
 			return []outcome{{s, ""}, {s, "giveaway_not_active"}}
 		}
 		return []outcome{{s, "giveaway_not_active"}}
-	}}}
+	}
+	return &lifeCommand{
+		Command: &dbtest.Command{Name: "enter", Run: run}, effects: []func(life) []outcome{effect}, check: func() {},
+	}
 }
 
 // only returns the set of one user, which is empty if the list does not have the user.
@@ -275,8 +279,9 @@ func (l *giveawayLife) replaceWinners(n *lifeNode) *lifeCommand {
 	if len(was) > 0 {
 		named = set(rapid.IntRange(1, 1<<len(was)-1).Draw(l.rt, "replaced")).of(was)
 	}
+	body := gen.RerollGiveawayRequest{ReplaceUserIds: named}
 	run := l.asked(n, func(ctx context.Context) error {
-		_, err := new(Service).RerollGiveaway(ctx, gen.RerollGiveawayRequestObject{ID: l.id, Body: &gen.RerollGiveawayRequest{ReplaceUserIds: named}})
+		_, err := new(Service).RerollGiveaway(ctx, gen.RerollGiveawayRequestObject{ID: l.id, Body: &body})
 		return err
 	})
 	c := l.reroll(n)

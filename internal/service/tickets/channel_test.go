@@ -206,7 +206,8 @@ func TestAClosedTicketLeavesTheChannelOfAnother(t *testing.T) {
 		if n := s.due(t, time.Minute); n != 0 {
 			t.Errorf("%s: %d channels are due", action, n)
 		}
-		s.Do(t, "getTicket", "", apitest.Path("id", "second")).Want(t, 200, `{"data":{"status":"open","channel_id":`+strconv.Quote(channelOf(1))+`}}`)
+		s.Do(t, "getTicket", "", apitest.Path("id", "second")).
+			Want(t, 200, `{"data":{"status":"open","channel_id":`+strconv.Quote(channelOf(1))+`}}`)
 		s.Do(t, "closeTicket", "", apitest.Path("id", "second")).Want(t, 200, "")
 		if err := s.syncChannel("second"); err != nil || s.platform.State(channelOf(1)) != last {
 			t.Errorf("%s: the closed ticket's channel is %q: %v", action, s.platform.State(channelOf(1)), err)

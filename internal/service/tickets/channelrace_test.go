@@ -105,7 +105,8 @@ func TestTwoNodesGiveAChannelToOneOpenTicket(t *testing.T) {
 func wantOneOpen(t *testing.T, d *db.DB, what string, failed ...error) {
 	t.Helper()
 	numbers := []int64{}
-	if err := d.Reader().SelectContext(t.Context(), &numbers, `SELECT number FROM tickets WHERE status = 'open' AND channel_id = '700'`); err != nil {
+	if err := d.Reader().SelectContext(t.Context(), &numbers, `
+		SELECT number FROM tickets WHERE status = 'open' AND channel_id = '700'`); err != nil {
 		t.Fatal(err)
 	}
 	if len(numbers) != 1 {

@@ -60,7 +60,8 @@ func (s *story) tell(t *rapid.T, name, id string, told map[string]*message) {
 	if author[m] == "" {
 		author[m] = "opener"
 	}
-	record := `{"records":[{"record":"ticket_message","ticket_id":"` + id + `","author_type":"` + author[m] + `","channel_message_id":"` + m + `"` + rest + `}]}`
+	record := `{"records":[{"record":"ticket_message","ticket_id":"` + id + `","author_type":"` + author[m] + `",
+		"channel_message_id":"` + m + `"` + rest + `}]}`
 	answer, err := s.bot.Try(s.ops["writeRecords"], record)
 	if err != nil || answer.Status != 200 {
 		t.Fatalf("a record is answered %v, %v", answer, err)
