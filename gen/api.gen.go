@@ -1903,7 +1903,7 @@ type CreateGiveawayRequest struct {
 
 // CreateTicketMessageRequest A staff message or an internal note.
 type CreateTicketMessageRequest struct {
-	// AuthorID User to whom the message is attributed.
+	// AuthorID User named as the author of the message.
 	AuthorID *string `json:"author_id,omitempty"`
 
 	// Content The text, at most 2000 characters.
@@ -2941,7 +2941,7 @@ type GiveawayDraw struct {
 	// EntryCount Number of entries in the draw, without those of earlier winners and of the members in `excluded_user_ids`.
 	EntryCount int64 `json:"entry_count"`
 
-	// ExcludedUserIds Members whom the call excluded, sorted as text. Winners of earlier rounds are excluded without being named.
+	// ExcludedUserIds Members that the call excluded, sorted as text. Winners of earlier rounds are excluded without being named.
 	ExcludedUserIds []string `json:"excluded_user_ids"`
 
 	// Origin Who caused the event. An integrator can use it to skip events of its own writes.
