@@ -25,7 +25,10 @@ func failingReceivers(t *testing.T) []failingReceiver {
 	status := func(code int) string { return egresstest.NewReceiver(t, egresstest.Respond(code, "no")).URL }
 	return []failingReceiver{
 		{status(500), "The receiver answered 500, so something went wrong in the receiver: its log says what."},
-		{status(401), "The receiver answered 401, so it does not know who asks: check that it verifies the signature with this endpoint’s secret."},
+		{
+			status(401),
+			"The receiver answered 401, so it does not know who asks: check that it verifies the signature with this endpoint’s secret.",
+		},
 		{status(404), "The receiver answered 404, so nothing there takes the event: check the address’s path, and that it takes POST."},
 		{status(301), "The receiver answered 301, and redirects are not followed: edit the endpoint, and give it the final address."},
 		{status(429), "The receiver answered 429, which asks for a pause: it is tried again by itself."},

@@ -114,8 +114,8 @@ func TestARefusedCallIsFoundByItsRequestID(t *testing.T) {
 		must(t, json.Unmarshal([]byte(text), &refused))
 		must(t, l.Counter.Flush(t.Context(), l.DB))
 		id := res.Header.Get("X-Request-Id")
-		got := b.get(page(guildID, "requests")+"?request_id="+id).wants(200, "<details open><summary>Why", id, "<code>"+refused.Error.Code+"</code>",
-			html.EscapeString(refused.Error.Message))
+		got := b.get(page(guildID, "requests")+"?request_id="+id).wants(200, "<details open><summary>Why", id,
+			"<code>"+refused.Error.Code+"</code>", html.EscapeString(refused.Error.Message))
 		if c.scope == "" {
 			got.lacks("It needs the scope")
 		} else {

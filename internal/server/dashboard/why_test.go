@@ -25,7 +25,8 @@ func TestPagesSayWhyAnEndpointFails(t *testing.T) {
 	receiver.RespondWith(egresstest.Respond(410, "gone"))
 	b.post(failed+"/redeliver", nil).wants(303)
 	for _, path := range []string{page(guildID), page(guildID, "webhooks"), one} {
-		b.get(path).wants(200, ">disabled</span>", "The receiver answered 410, so the endpoint was disabled: enable it once it takes events again.")
+		b.get(path).wants(200, ">disabled</span>",
+			"The receiver answered 410, so the endpoint was disabled: enable it once it takes events again.")
 	}
 	b.post(one+"/enable", nil).wants(303)
 	receiver.RespondWith(egresstest.Respond(200, "yes"))
