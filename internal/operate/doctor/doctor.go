@@ -72,7 +72,7 @@ type Config struct {
 	KeyFile     string
 	Hosts       []string                    // names that the certificate must be valid for
 	Probe       string                      // URL of an operation that needs a token, as callers reach it; empty: unknown
-	Client      *http.Client                // calls Probe; nil: the default client
+	Client      *http.Client                // calls Probe; nil: a client with a timeout
 	Traces      func(context.Context) error // probes the collector of traces; nil: no collector
 	Guard       *egress.Guard
 	Guilds      []string // guilds to check; none: all guilds

@@ -372,7 +372,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"an endpoint that was disabled": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
-		}, doctor.Endpoints, doctor.Warn, "1 webhook endpoints fail or were disabled by the service|answered 410"},
+		}, doctor.Endpoints, doctor.Warn, "1 webhook endpoint failing or disabled by the service|answered 410"},
 		"an endpoint that fails": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://hooks.test/")
 			dbtest.Exec(t, s.DB, `

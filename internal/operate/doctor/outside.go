@@ -167,13 +167,13 @@ func (x *examination) publicURL(ctx context.Context) Finding {
 	if x.Probe == "" {
 		return ok("GUILDHALL_PUBLIC_URL is not set: the way from outside is not tried")
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.Probe, http.NoBody)
 	if err != nil {
 		return fail("GUILDHALL_PUBLIC_URL cannot be called: %v", err)
 	}
-	res, err := cmp.Or(x.Client, http.DefaultClient).Do(req)
+	client := cmp.Or(x.Client, &http.Client{Timeout: probeTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}})
+	defer client.CloseIdleConnections()
+	res, err := client.Do(req)
 	if err != nil {
 		return warn("the API could not be called as callers do, if this machine may: %v", err)
 	}
@@ -247,7 +247,7 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	case len(bad) > 0:
 		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(append(bad, failing...))
 	case len(failing) > 0:
-		return warn("%d webhook endpoints fail or were disabled by the service; `guildhall webhook list` says the same of each guild", len(failing)).about(failing)
+		return warn("%s failing or disabled by the service; `guildhall webhook list` says the same of each guild", output.Count(int64(len(failing)), "webhook endpoint")).about(failing)
 	case unasked > 0:
 		return warn("%d of %s endpoints could not be looked up in time, %d are disabled by the service", unasked, of, disabled)
 	case disabled > 0:
