@@ -5493,7 +5493,7 @@ type WrittenRecord struct {
 	// Code Why the record was refused, as the `code` of an error; only if it was refused.
 	Code *string `json:"code,omitempty"`
 
-	// ID Id of the resource: for a wallet, level or entry the id of the member, for guild and settings the id of the guild, for a reference the reference itself. Null if the record was refused and has no id.
+	// ID Id of the resource: for a wallet, level, entry or member the id of the member, for guild and settings the id of the guild, for a reference the reference itself. Null if the record was refused and has no id.
 	ID *string `json:"id"`
 
 	// Message The reason for people; only with `code`.

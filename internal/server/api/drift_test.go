@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/contract"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/records"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
@@ -49,7 +50,12 @@ func TestRoutesAreDocumented(t *testing.T) {
 func TestListsAreThePrograms(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
+	var kinds []string
+	for _, b := range records.Batches() {
+		kinds = append(kinds, b.Name())
+	}
 	for place, want := range map[string][]string{
+		"WrittenRecord.record":         kinds,
 		"TokenMetadata.scopes":         append(slices.Clone(auth.Scopes), auth.ScopeBot),
 		"FailureDetail.required_scope": append(slices.Clone(auth.Scopes), auth.ScopeBot),
 		"WebhookEventType":             event.Types,
