@@ -53,7 +53,7 @@ func (s *story) tell(t *rapid.T, name, id string, told map[string]*message) {
 	stored := s.messages(t, id)
 	at := slices.IndexFunc(stored, func(e message) bool { return e.MessageID == m })
 	deletes := at >= 0 && rapid.IntRange(0, 2).Draw(t, "deletes") == 0
-	rest := `,"content":"` + content + `"`
+	rest := `,"content":"` + content + `"` + rapid.SampledFrom([]string{"", `,"deleted_at":null,"edited_at":null`}).Draw(t, "instants")
 	if deletes {
 		rest = `,"deleted_at":"` + time.Now().UTC().Format(time.RFC3339Nano) + `"`
 	}
