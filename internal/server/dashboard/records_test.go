@@ -96,7 +96,7 @@ func TestALedgerEntryIsTraced(t *testing.T) {
 	}
 	path := page(guildID, "ledger", l.entry(t, guildID))
 	l.settled(t)
-	b.get(path).wants(200, "answered 200", "answered 401", "0 before, 500 after", "Told as <code>economy.balance_changed</code>",
+	b.get(path).wants(200, "answered 200", "answered 401", "0 before, 500 after", "Emitted as <code>economy.balance_changed</code>",
 		"<bdi>Mirror</bdi>", "next <time", token.Preview,
 		`href="`+page(guildID, "tokens", token.ID)+`"><bdi>Shop</bdi>`, `, for <a href="`+page(guildID, "members", "5")+`"`, "order-812",
 		page(guildID, "webhooks")+"/").lacks("No event is kept").harmless()
@@ -184,8 +184,8 @@ func TestACasesChangesAreTraced(t *testing.T) {
 	l.settled(t)
 	got := b.get(page(guildID, "cases", id)).wants(200, "<b>created</b> by", "<b>changed</b> by", ">Desk</bdi>",
 		`, for <a href="`+page(guildID, "members", "6")+`"`,
-		"<dt>reason</dt>", `before: </span>first</del>`, `after: </span>&lt;b&gt;second&lt;/b&gt;</ins>`, "Told as <code>case.created</code>",
-		"Told as <code>case.updated</code>").harmless()
+		"<dt>reason</dt>", `before: </span>first</del>`, `after: </span>&lt;b&gt;second&lt;/b&gt;</ins>`, "Emitted as <code>case.created</code>",
+		"Emitted as <code>case.updated</code>").harmless()
 	if n := strings.Count(got.body, "answered 200"); n != 2 {
 		t.Errorf("%d events are told to have arrived, want 2", n)
 	}

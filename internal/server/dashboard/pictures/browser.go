@@ -13,6 +13,7 @@ import (
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/testutil/browsertest"
+	"guildhall/internal/service/guildfile"
 )
 
 // browser is a tab of a real browser.
@@ -53,6 +54,10 @@ func (b *browser) story(r *receiver) error {
 			return b.run(press(`a[href="/dashboard/login"]`, "#owner"), press("#owner", ".me"))
 		},
 		func() error { return b.look("servers") },
+		func() error {
+			return b.run(chromedp.Navigate(b.page("members", guildfile.DemoMember)), press("a[href*='/ledger/']", "#trace"))
+		},
+		func() error { return b.look("ledger-entry") },
 		func() error {
 			return b.run(chromedp.Navigate(b.page("webhooks", "new")), chromedp.SendKeys(chromedp.CSS("#url"), r.URL+"/guildhall"),
 				chromedp.SendKeys(chromedp.CSS("#description"), "The shop's receiver"), chromedp.Click(chromedp.CSS(`input[value="all"]`)),

@@ -36,7 +36,7 @@ const (
 )
 
 // inREADME are the pictures that README shows.
-var inREADME = map[string]bool{"overview-webhook": true}
+var inREADME = map[string]bool{"overview-webhook": true, "ledger-entry": true}
 
 func main() {
 	program := flag.String("guildhall", "bin/guildhall", "the program")
