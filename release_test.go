@@ -159,8 +159,8 @@ func TestTheNoticesNameEveryLinkedModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}",
-		"./cmd/guildhall").Output()
+	const format = "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}"
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, "./cmd/guildhall").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,8 @@ func textsFor(t *testing.T) map[string]string {
 		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "generated", "testdata", "bin", "dist"}, d.Name()) {
 			return filepath.SkipDir
 		}
-		if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".md", ".go", ".html", ".yaml", ".service", ".conf"}, filepath.Ext(path)) {
+		extensions := []string{".md", ".go", ".html", ".yaml", ".service", ".conf"}
+		if strings.HasSuffix(path, "_test.go") || !slices.Contains(extensions, filepath.Ext(path)) {
 			return nil
 		}
 		text, err := os.ReadFile(path)

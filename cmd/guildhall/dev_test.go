@@ -64,7 +64,8 @@ func TestDevOverAnotherDatabase(t *testing.T) {
 	// Receivers on this machine are allowed for dev and for the commands.
 	at := filepath.Join(dir, ".guildhall")
 	dbtest.Exec(t, d.DB, `DELETE FROM webhook_endpoints`) // one of the demo's fails, which doctor says
-	call(t, "", "webhook", "add", "--dir", at, "--guild", guildfile.DemoGuild, "--url", "http://127.0.0.1:1/", "--event", "ticket.closed").ok(t)
+	call(t, "", "webhook", "add", "--dir", at, "--guild", guildfile.DemoGuild, "--url", "http://127.0.0.1:1/",
+		"--event", "ticket.closed").ok(t)
 	wantMatch(t, "doctor", call(t, "", "doctor", "--dir", at).out, `(?m)^ok +endpoints `)
 }
 

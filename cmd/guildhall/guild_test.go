@@ -75,7 +75,8 @@ func TestAMemberIsForgottenByCommand(t *testing.T) {
 	dbtest.Exec(t, base.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ('7', '6', 3)`)
 	command("--user", "6", "--every-guild", "--json").ok(t)
 	if n := dbtest.Value[string](t, base.DB, `
-		SELECT (SELECT string_agg(user_id || cases, ' ' ORDER BY user_id) FROM forgotten_members) || ' ' || (SELECT count(*) FROM wallets)`); n != "5true 6false 0" {
+		SELECT (SELECT string_agg(user_id || cases, ' ' ORDER BY user_id) FROM forgotten_members)
+			|| ' ' || (SELECT count(*) FROM wallets)`); n != "5true 6false 0" {
 		t.Errorf("the worker is asked for, and wallets are left: %s", n)
 	}
 }

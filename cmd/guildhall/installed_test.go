@@ -14,7 +14,8 @@ func TestCommandsReadTheSettingsOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
 	file := filepath.Join(t.TempDir(), "env")
-	text := "# settings\n\nGUILDHALL_DATABASE_URL='" + url + "'\nGUILDHALL_SECRET_KEY=" + someKey(t) + "\nGUILDHALL_DISCORD_URL=off\nPATH=/nowhere\n"
+	text := "# settings\n\nGUILDHALL_DATABASE_URL='" + url + "'\nGUILDHALL_SECRET_KEY=" + someKey(t) +
+		"\nGUILDHALL_DISCORD_URL=off\nPATH=/nowhere\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -321,7 +321,8 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := pool.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES (999999, true, '')`); err != nil {
+	if _, err := pool.ExecContext(t.Context(), `
+		INSERT INTO goose_db_version (version_id, is_applied, sha256) VALUES (999999, true, '')`); err != nil {
 		t.Fatal(err)
 	}
 	// A program that is rolled back, or restarted during a rollout, serves on the newer schema and
@@ -491,7 +492,8 @@ func TestTokenLimits(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
 	var made created
-	out := call(t, "", "token", "create", "--database-url", url, "--guild", guild, "--name", "n", "--all-scopes", "--rate-read", "1200/60s", "--json").ok(t)
+	out := call(t, "", "token", "create", "--database-url", url, "--guild", guild, "--name", "n", "--all-scopes",
+		"--rate-read", "1200/60s", "--json").ok(t)
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.RateRead == nil || *made.RateRead != "1200/1m" || made.RateWrite != nil {
 		t.Fatalf("made %s, %v", out, err)
 	}

@@ -22,9 +22,11 @@ func TestOperatorsChangeStreams(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Name != "mirror" || len(made.Events) != 2 || !made.Echo {
 		t.Errorf("put prints %s, %v", out, err)
 	}
-	api.Bot(t).Do(t, "listBotStreams", "").Want(t, 200, `{"data":[{"name":"mirror","events":["case.created","case.updated"],"echo":true},{"name":"work"}]}`)
+	api.Bot(t).Do(t, "listBotStreams", "").Want(t, 200, `{"data":[
+		{"name":"mirror","events":["case.created","case.updated"],"echo":true},{"name":"work"}]}`)
 	command("put", "mirror", "--event", "case.created").ok(t)
-	if out := command("list").ok(t); !strings.Contains(out, "mirror") || strings.Contains(out, "case.updated") || !strings.Contains(out, "never") {
+	if out := command("list").ok(t); !strings.Contains(out, "mirror") || strings.Contains(out, "case.updated") ||
+		!strings.Contains(out, "never") {
 		t.Errorf("list prints %s", out)
 	}
 	command("put", "Mirror", "--event", "case.created").refused(t, 2, "name of a stream")

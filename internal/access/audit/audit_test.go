@@ -40,8 +40,9 @@ func TestListsAreReadFromIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	for index, f := range map[string]Filter{
-		"audit_log_pkey": {Below: "x"}, "audit_log_changes": {ChangesOnly: true, Below: "x"}, "audit_log_action": {Action: TokenCreated, Below: "x"},
-		"audit_log_actor": {Actor: "u", Below: "x"}, "audit_log_target": {Target: "t", Below: "x"},
+		"audit_log_pkey": {Below: "x"}, "audit_log_changes": {ChangesOnly: true, Below: "x"},
+		"audit_log_action": {Action: TokenCreated, Below: "x"}, "audit_log_actor": {Actor: "u", Below: "x"},
+		"audit_log_target": {Target: "t", Below: "x"},
 	} {
 		f.Since, f.Until = time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)
 		query, args := listQuery("g", f, 50)

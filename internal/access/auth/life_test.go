@@ -208,7 +208,8 @@ func (l *tokenLife) restore() {
 		testutil.Eventually(l.rt, "the node does without its cache", func() bool { return !n.trusted(n.clock()) })
 	}
 	dbtest.Do(l.rt, l.DB, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // without triggers, so nothing is announced
+		// Without triggers, so nothing is announced.
+		if _, err := tx.ExecContext(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
 			return err
 		}
 		for _, table := range []string{"api_tokens", "auth_epoch", "auth_nodes"} {

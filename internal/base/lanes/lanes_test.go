@@ -48,25 +48,28 @@ func newDatabase(t *testing.T) *dbtest.Database {
 func worker(d *db.DB, do func(ctx context.Context, id string) error) *lanes.Worker {
 	return &lanes.Worker{
 		DB: d, Log: slog.New(slog.DiscardHandler), Outcomes: lanes.NewOutcomes(nil, "jobs", ""),
-		Lanes: []lanes.Lane{{Kind: "errand", Queue: queue, Slots: 16, Interval: 50 * time.Millisecond, Do: func(ctx context.Context, guild, id string) error {
-			n := 0
-			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-				n, err = db.Exec(ctx, tx, `
-					UPDATE errands SET due_at = now() + interval '1 minute'
-					WHERE guild_id = $1 AND id = $2 AND due_at <= now()`, guild, id)
-				return err
-			})
-			if err != nil || n == 0 {
-				return err
-			}
-			if err := do(ctx, id); err != nil {
-				return err
-			}
-			return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-				_, err := db.Exec(ctx, tx, `UPDATE errands SET due_at = NULL WHERE guild_id = $1 AND id = $2`, guild, id)
-				return err
-			})
-		}}},
+		Lanes: []lanes.Lane{{
+			Kind: "errand", Queue: queue, Slots: 16, Interval: 50 * time.Millisecond,
+			Do: func(ctx context.Context, guild, id string) error {
+				n := 0
+				err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+					n, err = db.Exec(ctx, tx, `
+						UPDATE errands SET due_at = now() + interval '1 minute'
+						WHERE guild_id = $1 AND id = $2 AND due_at <= now()`, guild, id)
+					return err
+				})
+				if err != nil || n == 0 {
+					return err
+				}
+				if err := do(ctx, id); err != nil {
+					return err
+				}
+				return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+					_, err := db.Exec(ctx, tx, `UPDATE errands SET due_at = NULL WHERE guild_id = $1 AND id = $2`, guild, id)
+					return err
+				})
+			},
+		}},
 	}
 }
 
@@ -276,7 +279,8 @@ func TestThePauseBetweenTwoTriesGrows(t *testing.T) {
 			if again, err := db.Get[bool](ctx, tx, queue.Postpone(), guild, "x"); err != nil || !again {
 				t.Errorf("after %d failures it is tried again: %v, %v", failures, again, err)
 			}
-			pause, err := db.Get[float64](ctx, tx, `SELECT extract(epoch FROM due_at - now())::float8 FROM errands WHERE guild_id = '7' AND failures = $1`, failures+1)
+			pause, err := db.Get[float64](ctx, tx, `
+				SELECT extract(epoch FROM due_at - now())::float8 FROM errands WHERE guild_id = '7' AND failures = $1`, failures+1)
 			if pause != want {
 				t.Errorf("after %d failures the pause is %v s, want %v", failures, pause, want)
 			}

@@ -92,7 +92,8 @@ func TestNobodyWaitsForTheLogsReader(t *testing.T) {
 		close(out.open)
 		time.Sleep(2 * interval)
 		lines.Flush(time.Second)
-		if got := out.String(); strings.Count(got, "msg=line") != logged-dropped || !strings.HasSuffix(got, fmt.Sprintf(" dropped=%d\n", dropped)) {
+		if got := out.String(); strings.Count(got, "msg=line") != logged-dropped ||
+			!strings.HasSuffix(got, fmt.Sprintf(" dropped=%d\n", dropped)) {
 			t.Errorf("%d lines were written and %d dropped, and the log ends with %q", strings.Count(got, "msg=line"), dropped, got[len(got)-200:])
 		}
 		if again := testutil.Sample(t, lines.Metric()); again != float64(dropped) {

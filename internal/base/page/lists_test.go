@@ -109,7 +109,8 @@ func (s *source) note(name string, node ast.Node) {
 			list = list || paged.MatchString(n.Value)
 		case *ast.SelectorExpr:
 			made, ok := n.X.(*ast.Ident)
-			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed", "ChangedAcross", "Found"}, n.Sel.Name)
+			makers := []string{"Newest", "Narrowed", "Changed", "ChangedAcross", "Found"}
+			list = list || ok && made.Name == "page" && slices.Contains(makers, n.Sel.Name)
 		}
 	})...)
 	if list {

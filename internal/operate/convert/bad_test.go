@@ -65,10 +65,14 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			mee6, "a.json", players(player(quoted(ada), 1), player(quoted(bo), `"12k"`)),
 			`a.json: line 1: /players/1/xp: must be a whole number; it is "12k"`,
 		},
-		"on the middle line": {mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 +
-			"\"},\n\"players\":[\n{\"id\":\"" + ada + "\",\n\"xp\":\n\"x\"\n}\n]\n}", `a.json: line 5: /players/0/xp: must be a whole number; it is "x"`},
-		"on the middle line, CRLF": {mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 +
-			"\"},\r\n\"players\":[\r\n{\"id\":\"" + ada + "\",\r\n\"xp\":\"x\"}]}", `a.json: line 4: /players/0/xp: must be a whole number; it is "x"`},
+		"on the middle line": {
+			mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 + "\"},\n\"players\":[\n{\"id\":\"" + ada + "\",\n\"xp\":\n\"x\"\n}\n]\n}",
+			`a.json: line 5: /players/0/xp: must be a whole number; it is "x"`,
+		},
+		"on the middle line, CRLF": {
+			mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 + "\"},\r\n\"players\":[\r\n{\"id\":\"" + ada + "\",\r\n\"xp\":\"x\"}]}",
+			`a.json: line 4: /players/0/xp: must be a whole number; it is "x"`,
+		},
 		"on the last line": {
 			mee6, "a.json", "{\"guild\":{\"id\":\"" + g1 + "\"},\n\n\"players\":[]}\n\n{\"players\":[7]}",
 			`a.json: line 5: /players/0: must be an object; it is 7`,
@@ -87,10 +91,14 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			mee6, "a.json", `{"status_code":500,"error":{}}`,
 			`a.json: the leaderboard cannot be read (500); fetch it again`,
 		},
-		"another guild": {Options{From: "mee6", Guild: "7"}, "a.json", players(player(quoted(ada), 1)), `a.json: line 1: /guild/id: is of guild ` +
-			g1 + `, and --guild says 7; to take one guild's rows: --source-guild ID`},
-		"another guild than the source": {Options{From: "mee6", SourceGuild: "7"}, "a.json", players(player(quoted(ada), 1)), `a.json: names guild ` +
-			g1 + ` and not 7; if that is the one to take, say so: --source-guild ID`},
+		"another guild": {
+			Options{From: "mee6", Guild: "7"}, "a.json", players(player(quoted(ada), 1)),
+			`a.json: line 1: /guild/id: is of guild ` + g1 + `, and --guild says 7; to take one guild's rows: --source-guild ID`,
+		},
+		"another guild than the source": {
+			Options{From: "mee6", SourceGuild: "7"}, "a.json", players(player(quoted(ada), 1)),
+			`a.json: names guild ` + g1 + ` and not 7; if that is the one to take, say so: --source-guild ID`,
+		},
 		"only members of another": {
 			Options{From: "mee6", Guild: "7"},
 			"a.json", `{"players":[{"id":"1","xp":1,"guild_id":"8"}]}`,
@@ -108,10 +116,19 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		"is blank":               {Options{From: "mee6", Guild: g1}, "a.json", " \n\n", `a.json: line 3: ends too early; fetch the file again`},
 		"a comma too many":       {mee6, "a.json", "{\"players\":[\n1,]}", `a.json: line 2: /players/0: must be an object; it is 1`},
 		"a comma before a brace": {mee6, "a.json", "{\"page\":1,\n}", `a.json: line 2: is not JSON: invalid character ',' at start of value`},
-		"no comma":               {mee6, "a.json", "{\"page\":1\n\"x\":1}", `a.json: line 2: is not JSON: invalid character '"' after object value (expecting ',' or '}')`},
-		"no colon":               {mee6, "a.json", "{\"page\" 1}", `a.json: line 1: is not JSON: invalid character '1' after object name (expecting ':')`},
-		"no name":                {mee6, "a.json", "{page:1}", `a.json: line 1: is not JSON: invalid character 'p' at start of value`},
-		"no value":               {mee6, "a.json", `{"page":nope}`, `a.json: line 1: is not JSON: invalid character 'o' in literal null (expecting 'u')`},
+		"no comma": {
+			mee6, "a.json", "{\"page\":1\n\"x\":1}",
+			`a.json: line 2: is not JSON: invalid character '"' after object value (expecting ',' or '}')`,
+		},
+		"no colon": {
+			mee6, "a.json", "{\"page\" 1}",
+			`a.json: line 1: is not JSON: invalid character '1' after object name (expecting ':')`,
+		},
+		"no name": {mee6, "a.json", "{page:1}", `a.json: line 1: is not JSON: invalid character 'p' at start of value`},
+		"no value": {
+			mee6, "a.json", `{"page":nope}`,
+			`a.json: line 1: is not JSON: invalid character 'o' in literal null (expecting 'u')`,
+		},
 		"a line break in a text": {
 			mee6, "a.json", "{\"page\":\"a\nb\"}",
 			`a.json: line 1: is not JSON: invalid character '\n' in string (expecting non-control character)`,

@@ -76,8 +76,8 @@ func TestAnUnbanEndsEveryBanBeforeIt(t *testing.T) {
 		mo + ",unban,2024-03-01 00:00:00,,", // case 14 begins exactly when case 13 ends
 	}, "\n"))
 	for id, want := range map[string]string{
-		"csv-2": "revoked 2024-03-01T00:00:00Z", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",
-		"csv-8":  "expired ",
+		"csv-2": "revoked 2024-03-01T00:00:00Z", "csv-3": "revoked 2024-03-01T00:00:00Z",
+		"csv-4": "active ", "csv-5": "active ", "csv-6": "active ", "csv-8": "expired ",
 		"csv-10": "revoked 2024-02-01T00:00:00Z", "csv-13": "expired ",
 	} {
 		if got := all[id].Status + " " + at(all[id].UpdatedAt); got != want {

@@ -345,9 +345,11 @@ func TestTicketsOfDiscordTickets(t *testing.T) {
 			t.Errorf("%s: %s", author, line)
 		}
 	}
+	const full = `{"content":"a","attachments":[{"url":"u"},{"url":"https://cdn.example/v?x=1","size":1}],` +
+		`"embeds":[{"title":"t","description":"d"},{"description":"e"},{"title":"f"},{"color":1}]}`
 	for content, want := range map[string]string{
-		`{"content":"a","attachments":[{"url":"u"},{"url":"https://cdn.example/v?x=1","size":1}],"embeds":[{"title":"t","description":"d"},{"description":"e"},{"titl` +
-			`e":"f"},{"color":1}]}`: `a\n[embed] t\nd\n[embed] e\n[embed] f\nu","channel_message_id":"1201000000000000009","attachments":[{"name":"v","url":"https://cdn.example/v?x=1","size":1}],"created_at`,
+		full: `a\n[embed] t\nd\n[embed] e\n[embed] f\nu","channel_message_id":"1201000000000000009",` +
+			`"attachments":[{"name":"v","url":"https://cdn.example/v?x=1","size":1}],"created_at`,
 		`"{}"`: nothing,
 	} {
 		if line := entry(content, ada); !strings.Contains(line, `"content":"`+want+`"`) {
@@ -551,7 +553,8 @@ func TestAPageOfMee6GoesOnBehindAPlayerOfAnotherGuild(t *testing.T) {
 // The report has the digest and the size of an unpacked data.json.
 func TestTheReportOfTicketsBotKnowsAFileThatWasUnpacked(t *testing.T) {
 	t.Parallel()
-	data := `{"guild_id":` + g1 + `,"tickets":[{"id":1,"guild_id":` + g1 + `,"user_id":` + ada + `,"open":true,"open_time":"2024-01-01T00:00:00Z"}]}`
+	data := `{"guild_id":` + g1 + `,"tickets":[{"id":1,"guild_id":` + g1 + `,"user_id":` + ada +
+		`,"open":true,"open_time":"2024-01-01T00:00:00Z"}]}`
 	r := of(t, Options{From: "tickets-bot", Guild: g1}, "data.json", data)
 	r.ok(t)
 	if f := r.report.Files[0]; f.Bytes != int64(len(data)) || f.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte(data))) {

@@ -50,8 +50,8 @@ func TestAChangeOfClocksHasOneReading(t *testing.T) {
 	t.Parallel()
 	forms := map[string]string{ // by --dates
 		"2006-01-02 15:04": "", "2006-1-2 15:04": "", "2006-01-02T15:04": "", "2006-01-02 15:04:05": "", "2006/01/02 15:04": "",
-		"02.01.2006 15:04": "", "2.1.2006 15:04": "", "Jan 2, 2006 15:04": "", "Jan 02 2006 15:04": "", "2 January 2006 15:04": "", "2006-01-02 3:04 PM": "",
-		"02/01/2006 15:04": "dmy", "1/2/2006 15:04": "mdy",
+		"02.01.2006 15:04": "", "2.1.2006 15:04": "", "Jan 2, 2006 15:04": "", "Jan 02 2006 15:04": "", "2 January 2006 15:04": "",
+		"2006-01-02 3:04 PM": "", "02/01/2006 15:04": "dmy", "1/2/2006 15:04": "mdy",
 	}
 	for _, c := range []struct{ zone, local, want string }{
 		{"Europe/Berlin", "2023-10-29 02:30", "2023-10-29T00:30:00Z"}, // twice
@@ -351,7 +351,8 @@ func TestAnAnswerThatRefusesIsNamed(t *testing.T) {
 		"<!doctype html><title>Sign in</title>":                     "is a page (HTML)",
 		"INSERT INTO users VALUES (1);":                             "is SQL",
 		"SQLite format 3\x00\x10":                                   "is a database of SQLite",
-		`[{"id":"` + ada + `","name":"ada","joined":1}]`:            "holds a list of objects with id, name, joined; --from json reads any: --path /#",
+		`[{"id":"` + ada + `","name":"ada","joined":1}]`: "holds a list of objects with id, name, joined; " +
+			"--from json reads any: --path /#",
 	} {
 		for _, from := range []string{"lurkr", "zeppelin", "dyno"} {
 			if r := of(t, Options{From: from, Guild: g1}, "a", text); r.err == nil || !strings.Contains(r.err.Error(), want) {

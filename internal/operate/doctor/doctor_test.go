@@ -342,11 +342,20 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
 		}, doctor.Certificate, doctor.Fail, "cannot be used"},
 
-		"no public URL":                  {nil, doctor.PublicURL, doctor.OK, "is not set"},
-		"the API at its public URL":      {public(`{"error":{"code":"missing_token","message":"m"}}`), doctor.PublicURL, doctor.OK, "is reached over HTTPS"},
-		"a proxy that hides HTTPS":       {public(`{"error":{"code":"https_required","message":"The proxy says nothing."}}`), doctor.PublicURL, doctor.Fail, "The proxy says nothing."},
-		"another program at the URL":     {public(`<html>`), doctor.PublicURL, doctor.Warn, "another program"},
-		"a public URL that nobody hears": {func(_ *testing.T, s *installed) { s.Probe = "https://127.0.0.1:1/" }, doctor.PublicURL, doctor.Warn, "connection refused"},
+		"no public URL": {nil, doctor.PublicURL, doctor.OK, "is not set"},
+		"the API at its public URL": {
+			public(`{"error":{"code":"missing_token","message":"m"}}`),
+			doctor.PublicURL, doctor.OK, "is reached over HTTPS",
+		},
+		"a proxy that hides HTTPS": {
+			public(`{"error":{"code":"https_required","message":"The proxy says nothing."}}`),
+			doctor.PublicURL, doctor.Fail, "The proxy says nothing.",
+		},
+		"another program at the URL": {public(`<html>`), doctor.PublicURL, doctor.Warn, "another program"},
+		"a public URL that nobody hears": {
+			func(_ *testing.T, s *installed) { s.Probe = "https://127.0.0.1:1/" },
+			doctor.PublicURL, doctor.Warn, "connection refused",
+		},
 
 		"endpoints that resolve": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://x.test/")
@@ -381,7 +390,8 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Endpoints, doctor.Warn, "a of guild 402187554310020096: failing since 2026-11-28T09:03:00.000Z. The receiver answered 401"},
 		"a pull endpoint whose events wait": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
-				INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview) VALUES ($1, 'p', 'pull', '', '{}', '', '')`, guild)
+				INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview)
+				VALUES ($1, 'p', 'pull', '', '{}', '', '')`, guild)
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
 				VALUES ($1, 'd', 'p', 'e', 'case.created', now() - interval '50 hours', false)`, guild)

@@ -154,7 +154,8 @@ func TestAPullEndpointIsCompleteSinceACommit(t *testing.T) {
 			return err
 		})
 		if !before.Complete.After(missed) || !after.Complete.Equal(before.Complete) {
-			t.Errorf("%s: an event of %s was not kept, and the endpoint is complete since %s, and since %s later", name, missed, before.Complete, after.Complete)
+			t.Errorf("%s: an event of %s was not kept, and the endpoint is complete since %s, and since %s later",
+				name, missed, before.Complete, after.Complete)
 		}
 	}
 }

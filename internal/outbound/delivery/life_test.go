@@ -340,7 +340,8 @@ func lives(t *testing.T, oneGuild bool) {
 	nodes := []*node{newNode(t, w.URL), newNode(t, w.URL), newNode(t, w.URL)}
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, table := range []string{
-			"stream_deliveries", "webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_hours", "webhook_endpoints",
+			"stream_deliveries", "webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_hours",
+			"webhook_endpoints",
 		} {
 			w.exec(`DELETE FROM ` + table)
 		}

@@ -95,7 +95,8 @@ func TestTheOldestOfTooManyDeliveriesAreDeleted(t *testing.T) {
 			start := time.Now().Truncate(time.Millisecond)
 			rapid.Check(t, func(rt *rapid.T) {
 				for _, table := range []string{
-					"webhook_deliveries", "webhook_events", "stream_deliveries", "stream_listeners", "webhook_endpoints", "webhook_schedule", "webhook_hours",
+					"webhook_deliveries", "webhook_events", "stream_deliveries", "stream_listeners",
+					"webhook_endpoints", "webhook_schedule", "webhook_hours",
 				} {
 					w.exec(`DELETE FROM ` + table)
 				}
@@ -145,7 +146,8 @@ func TestALogIsBounded(t *testing.T) {
 		SELECT guild_id, id, 1, now(), 1, 'delivered' FROM webhook_deliveries`)
 	w.exec(`UPDATE webhook_deliveries SET state = 'delivered', fresh = false, completed_at = now()
 		WHERE id IN (SELECT id FROM webhook_deliveries ORDER BY id LIMIT 7)`)
-	newest := dbtest.Value[string](t, w.DB, `SELECT string_agg(id, ' ' ORDER BY id) FROM (SELECT id FROM webhook_deliveries ORDER BY id DESC LIMIT 7) x`)
+	newest := dbtest.Value[string](t, w.DB, `
+		SELECT string_agg(id, ' ' ORDER BY id) FROM (SELECT id FROM webhook_deliveries ORDER BY id DESC LIMIT 7) x`)
 	d := w.deliverer()
 	d.most = 4
 	if err := d.shortenLogs(t.Context()); err != nil {

@@ -195,7 +195,8 @@ func TestWhatAResultMakesOfItsDelivery(t *testing.T) {
 	settle(late, false)
 	wants("a result that comes too late", `state = 'pending' AND lease_until > now() AND attempts = 0 AND completed_at IS NULL`)
 	late.LeaseGen = c.LeaseGen
-	for _, since := range []string{`lease_until = NULL`, `state = 'held', lease_until = NULL`} { // changed by another worker: log stored in the row, or held
+	// Changed by another worker: log stored in the row, or held.
+	for _, since := range []string{`lease_until = NULL`, `state = 'held', lease_until = NULL`} {
 		w.exec(`UPDATE webhook_deliveries SET ` + since)
 		settle(late, false)
 		wants("a result that comes too late, "+since, `state <> 'delivered' AND attempts = 0 AND completed_at IS NULL`)

@@ -158,7 +158,8 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			r := newResult(c, v, egress.Response{}, now, 0)
 			node := rapid.IntRange(0, 1).Draw(rt, "node")
 			for range rapid.IntRange(0, 3).Draw(rt, "others") { // attempts of the node at other endpoints
-				a := try{now, rapid.SampledFrom([]string{"a.test", "b.test", "c.test"}).Draw(rt, "host"), rapid.IntRange(0, 5).Draw(rt, "answered") == 0}
+				host := rapid.SampledFrom([]string{"a.test", "b.test", "c.test"}).Draw(rt, "host")
+				a := try{now, host, rapid.IntRange(0, 5).Draw(rt, "answered") == 0}
 				nodes[node].egressHealth.note("https://"+a.host+"/x", a.answered, a.at)
 				tries[node] = append(tries[node], a)
 			}

@@ -26,7 +26,8 @@ var observed = map[string]func(t *testing.T, a, bot *apitest.API) string{
 		return fmt.Sprint(int(time.Until(at).Round(24*time.Hour) / (24 * time.Hour)))
 	},
 	"ForgetMemberRequest.cases": func(t *testing.T, a, bot *apitest.API) string {
-		at := apitest.Path("id", a.Do(t, "createCase", `{"user_id":"7","type":"note","moderator_id":"8","reason":"x"}`).Want(t, 201, "").Str(t, "data.id"))
+		made := a.Do(t, "createCase", `{"user_id":"7","type":"note","moderator_id":"8","reason":"x"}`).Want(t, 201, "")
+		at := apitest.Path("id", made.Str(t, "data.id"))
 		bot.Do(t, "forgetMember", "", apitest.Path("userId", "7")).Want(t, 202, "")
 		return strconv.FormatBool(a.Do(t, "getCase", "", at).Status == 404)
 	},

@@ -144,15 +144,18 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			counted: usage.Request{Guild: "guild", Token: "token", Ended: true, Status: 401, Code: "invalid_token", Message: "Who is that?"},
 		},
 		"a scope that is missing": {
-			is: reqState{op: op, by: by}, fails: &fault.Error{Kind: fault.Forbidden, Code: "insufficient_scope", Message: "No.", RequiredScope: "economy:read"},
-			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"insufficient_scope"`, silent: "cause",
+			is:     reqState{op: op, by: by},
+			fails:  &fault.Error{Kind: fault.Forbidden, Code: "insufficient_scope", Message: "No.", RequiredScope: "economy:read"},
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"insufficient_scope"`,
+			silent: "cause",
 			counted: usage.Request{
 				Guild: "guild", Token: "token", Operation: "getWallet", Status: 403, Code: "insufficient_scope", Message: "No.", Scope: "economy:read",
 			},
 		},
 		"what the chat platform does not take": {
 			is: reqState{op: op, by: by}, fails: fault.New(fault.Upstream, "discord_send_failed", "It was not taken."),
-			logged: `"level":"WARN","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"discord_send_failed"`, silent: "ERROR",
+			logged: `"level":"WARN","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"discord_send_failed"`,
+			silent: "ERROR",
 			counted: usage.Request{
 				Guild: "guild", Token: "token", Operation: "getWallet", Status: 502, Code: "discord_send_failed", Message: "It was not taken.",
 			},
@@ -165,9 +168,12 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 		},
 		"what a caller no longer waits for": {
 			is: reqState{by: by}, gone: true, fails: db.ErrBusy,
-			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
-			silent:  "cause",
-			counted: usage.Request{Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable", Message: "The service is busy; try the same request again."},
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
+			silent: "cause",
+			counted: usage.Request{
+				Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable",
+				Message: "The service is busy; try the same request again.",
+			},
 		},
 		"a refusal that its caller does not read": {
 			is: reqState{by: by}, gone: true, fails: invalid("It is wrong."),

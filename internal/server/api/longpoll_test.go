@@ -19,7 +19,8 @@ import (
 func TestALongPollSendsWhatItsRepeatedTransactionHasFound(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
-	at := apitest.Path("id", a.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id"))
+	made := a.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "")
+	at := apitest.Path("id", made.Str(t, "data.id"))
 	a.Do(t, "createCase", `{"user_id":"7","type":"note","moderator_id":"8","reason":"x"}`).Want(t, 201, "")
 	for _, statement := range []string{
 		`UPDATE webhook_deliveries SET due_at = clock_timestamp() + interval '1 second'`,

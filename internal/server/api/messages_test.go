@@ -27,7 +27,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		message    string
 	}{
 		// Unknown members, with a suggestion.
-		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /amount: is not a member of this object; its members are author_id, delta"},
+		{
+			"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400,
+			"body /amount: is not a member of this object; its members are author_id, delta",
+		},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /userId: is not a member of this object; did you mean user_id?"},
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /user_id: is required"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","dleta":5}`, 400, "body /dleta: is not a member of this object; did you mean delta?"},
@@ -38,7 +41,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		},
 		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
 		{"PATCH /api/v1/cases/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
-		{"PATCH /api/v1/tickets/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members category, metadata, priority, subject"},
+		{
+			"PATCH /api/v1/tickets/x", `{"author_id":"7"}`, 400,
+			"body: must change something, by one of the members category, metadata, priority, subject",
+		},
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"\u001b[2J":1}`, 400, "body /?[2J: is not a member"},
@@ -123,8 +129,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 			"GET /api/v1/cases?since=2026-01-01T00:00:00+02:00", ``, 400,
 			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z; in a query, write + as %2B",
 		},
-		{"GET /api/v1/cases?since=2026-01-01%2000:00:00Z", ``, 400, "query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z"},
-		{"GET /api/v1/cases?since=2026-01-01T00:00:00", ``, 400, "query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z"},
+		{
+			"GET /api/v1/cases?since=2026-01-01%2000:00:00Z", ``, 400,
+			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z",
+		},
+		{
+			"GET /api/v1/cases?since=2026-01-01T00:00:00", ``, 400,
+			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z",
+		},
 		{
 			"GET /api/v1/cases?since=yesterday", ``, 400,
 			"query since: must be an existing RFC 3339 date and time with offset, such as 2026-01-31T00:00:00Z",
@@ -155,7 +167,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/me?x=1", ``, 400, "query x: is not a parameter of this operation; it has none"},
 		{"GET /api/v1/cases?" + strings.Repeat("page=1&", 99) + "page=1", ``, 400, "query page: must be given once"},
 		{"GET /api/v1/cases?" + strings.Repeat("page=1&", 100) + "page=1", ``, 400, "query: must have at most 100 parameters"},
-		{"POST /api/v1/economy/adjustments", `{"adjustments":[` + strings.Repeat("1,", 100) + `1]}`, 400, "body /adjustments: must have at most 100 items"},
+		{
+			"POST /api/v1/economy/adjustments", `{"adjustments":[` + strings.Repeat("1,", 100) + `1]}`, 400,
+			"body /adjustments: must have at most 100 items",
+		},
 		{"POST /api/v1/economy/adjust?dry_run=1", `{"user_id":"1","delta":5}`, 400, "query"},
 
 		// JSON.

@@ -26,7 +26,8 @@ func TestLongNamesInABrowser(t *testing.T) {
 	id, _ := b.register("http://127.0.0.1:9/"+strings.Repeat("x", 1500), "case.created")
 	dbtest.Exec(t, s.DB, `
 		UPDATE webhook_endpoints SET description = $2, enabled = false, disabled_reason = 'failing' WHERE id = $1`, id, long+long)
-	dbtest.Exec(t, s.DB, `UPDATE audit_log SET actor_name = $1, target_name = $1 || $1, address = '2001:db8:1234:5678:9abc:def0:1234:5678'`, long)
+	dbtest.Exec(t, s.DB, `
+		UPDATE audit_log SET actor_name = $1, target_name = $1 || $1, address = '2001:db8:1234:5678:9abc:def0:1234:5678'`, long)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		VALUES ($1, '01900000-0000-7000-8000-000000000000', now(), $2, 'disqualifyFromGiveaway', 422, 'reference_already_used',
@@ -34,8 +35,9 @@ func TestLongNamesInABrowser(t *testing.T) {
 	one := page(guildID, "webhooks", id)
 	for name, path := range map[string]string{
 		"guilds": "/dashboard/", "overview": page(guildID), "tokens": page(guildID, "tokens"), "token": page(guildID, "tokens", token.ID),
-		"webhooks": page(guildID, "webhooks"), "webhook": one, "edit": one + "/edit", "rotate": one + "/rotate", "recover": one + "/recover?since=",
-		"requests": page(guildID, "requests"), "audit": page(guildID, "audit"), "sessions": "/dashboard/sessions",
+		"webhooks": page(guildID, "webhooks"), "webhook": one, "edit": one + "/edit", "rotate": one + "/rotate",
+		"recover": one + "/recover?since=", "requests": page(guildID, "requests"), "audit": page(guildID, "audit"),
+		"sessions": "/dashboard/sessions",
 	} {
 		b.open(path)
 		b.run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => { d.open = true }); undefined`))

@@ -246,8 +246,8 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	b := s.as(t, "manager")
 	one := page(guildID, "webhooks", id)
 	b.get(page(guildID, "webhooks")).wants(200, "Pull endpoint "+id[len(id)-6:])
-	b.get(one).wants(200, "Pull endpoint "+id[len(id)-6:], "Last fetched", "never: no program has fetched from it yet", "0 waiting", "nothing to fetch", "Add a test event",
-		"Nothing has happened yet that this endpoint listens to.").
+	b.get(one).wants(200, "Pull endpoint "+id[len(id)-6:], "Last fetched", "never: no program has fetched from it yet", "0 waiting",
+		"nothing to fetch", "Add a test event", "Nothing has happened yet that this endpoint listens to.").
 		lacks("nothing sent", "Send a test", `id="recover"`, `name="response_class"`)
 	b.post(one+"/test", nil).wants(303)
 	ping := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_deliveries`)

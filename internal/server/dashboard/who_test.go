@@ -52,6 +52,8 @@ func TestSignInsAreAFilterOfTheirOwn(t *testing.T) {
 	b.get(log+"?format=csv&sign_ins=1").wants(200, "dashboard.signed_in")
 	// An edit shows what stood before and after without another click.
 	edit := page(guildID, "webhooks", dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`))
-	b.post(edit+"/edit", url.Values{"url": {"http://127.0.0.1:9/"}, "description": {"new"}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
+	b.post(edit+"/edit", url.Values{
+		"url": {"http://127.0.0.1:9/"}, "description": {"new"}, "events": {"case.updated"}, "enabled": {"true"},
+	}).wants(303)
 	b.get(log).wants(200, "<details open>", `<ins><span class="sr">after: </span>new</ins>`)
 }
