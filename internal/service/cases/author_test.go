@@ -22,10 +22,12 @@ func TestAChangeSaysWhoseItIs(t *testing.T) {
 	bot := back.Bot(t).In(back.Guild)
 	bot.Do(t, "writeRecords", `{"records":[{"record":"case","id":"`+id+`","status":"revoked","author_id":"78"}]}`).Want(t, 200, "")
 	back.WantEvent(t, "case.updated", `{"data":{"changed":["status"],"author_id":"78"}}`)
-	bot.Do(t, "writeRecords", `{"records":[{"record":"case","id":"`+id+`","author_id":"79"}]}`).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
+	bot.Do(t, "writeRecords", `{"records":[{"record":"case","id":"`+id+`","author_id":"79"}]}`).
+		Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	back.WantNoEvent(t)
 	back.Do(t, "listCaseChanges", "", apitest.Path("id", id), apitest.Query("page", "3"), apitest.Query("per_page", "1")).
-		Want(t, 200, `{"has_more":false,"data":[{"origin":{"type":"bot"},"author_id":"78","changes":[{"field":"status","before":"active","after":"revoked"}]}]}`)
+		Want(t, 200, `{"has_more":false,"data":[{"origin":{"type":"bot"},"author_id":"78",
+			"changes":[{"field":"status","before":"active","after":"revoked"}]}]}`)
 	bot.Do(t, "writeRecords", `{"records":[{"record":"case_change","case_id":"`+id+`","changes":[]}]}`).WantError(t, 400, "invalid_request")
 	back.Do(t, "listCaseChanges", "", apitest.Path("id", "none")).WantError(t, 404, "not_found")
 	back.Do(t, "listCaseChanges", "", apitest.Path("id", id), apitest.Query("page", "0")).WantError(t, 400, "invalid_request")

@@ -9,7 +9,8 @@ import (
 )
 
 // changeScan is a scan of case_changes in a plan, and keyedChange one that looks a case up.
-var changeScan, keyedChange = regexp.MustCompile(`(?:Scan|using \S+) on case_changes `), regexp.MustCompile(`using \S+ on case_changes .*\n\s*Index Cond: \(\(guild_id = .* AND \(case_id = `)
+var changeScan, keyedChange = regexp.MustCompile(`(?:Scan|using \S+) on case_changes `),
+	regexp.MustCompile(`using \S+ on case_changes .*\n\s*Index Cond: \(\(guild_id = .* AND \(case_id = `)
 
 // Storing records costs as much as the records, also in a guild that the same import has created
 // and that has no statistics yet.
@@ -26,7 +27,9 @@ func TestRecordsFindTheirCasesByKeyInANewGuild(t *testing.T) {
 			"status":"active","source":"bot","metadata":{},"number":1,"created_at":"2024-01-01","updated_at":"2024-01-01"}]`, db.Array(there),
 			`[]`, `{}`}
 		dbtest.WantKeyed(t, d, "cases", storing, args...)
-		if plan := dbtest.Plan(t, d, storing, args...); !dbtest.Coordinator(t) && len(changeScan.FindAllString(plan, -1)) != len(keyedChange.FindAllString(plan, -1)) {
+		plan := dbtest.Plan(t, d, storing, args...)
+		scans, keyed := len(changeScan.FindAllString(plan, -1)), len(keyedChange.FindAllString(plan, -1))
+		if !dbtest.Coordinator(t) && scans != keyed {
 			t.Errorf("changes are not found by their cases:\n%s", plan)
 		}
 	}

@@ -112,7 +112,8 @@ func TestCasesAreListedByTheirMetadata(t *testing.T) {
 	file(api, "note", `{}`)
 	file(api.Next(t), "note", `{"shop.order":"4711"}`)
 	for value, want := range map[string]string{
-		"shop.order:4711": b + " " + a, "shop.order:471": "", "shop.order:": "", "order:4711 ": "", "url:https://x.example:1/a,b": b, "none:1": "",
+		"shop.order:4711": b + " " + a, "shop.order:471": "", "shop.order:": "", "order:4711 ": "",
+		"url:https://x.example:1/a,b": b, "none:1": "",
 	} {
 		if got := ids(t, api.Do(t, "listCases", "", apitest.Query("metadata", value))); got != want {
 			t.Errorf("%q lists %q, want %q", value, got, want)
@@ -126,7 +127,9 @@ func TestCasesAreListedByTheirMetadata(t *testing.T) {
 	}{
 		{a + " " + b, []apitest.Arg{apitest.Query("updated_since", "2020-01-01T00:00:00Z")}},
 		{"", []apitest.Arg{apitest.Query("updated_since", "2099-01-01T00:00:00Z")}},
-		{b, []apitest.Arg{apitest.Query("type", "warn"), apitest.Query("user_id", "42"), apitest.Query("moderator_id", "7"), apitest.Query("status", "active")}},
+		{b, []apitest.Arg{
+			apitest.Query("type", "warn"), apitest.Query("user_id", "42"), apitest.Query("moderator_id", "7"), apitest.Query("status", "active"),
+		}},
 		{a, []apitest.Arg{apitest.Query("number", "1")}},
 		{"", []apitest.Arg{apitest.Query("user_id", "43")}},
 		{"", []apitest.Arg{apitest.Query("until", "2020-01-01T00:00:00Z")}},

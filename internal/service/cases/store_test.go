@@ -316,7 +316,8 @@ func TestCasesAndNewMembersDoNotBlockOneAnother(t *testing.T) {
 		return err
 	}, 40, 1, func(d db.Doer) error {
 		return d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := insert(ctx, tx, auth.System("1"), row{GuildID: "1", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
+			_, err := insert(ctx, tx, auth.System("1"),
+				row{GuildID: "1", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
 			return err
 		})
 	})

@@ -17,7 +17,8 @@ import (
 // several guilds.
 const givenChanges = `
 	WITH moved AS (
-		SELECT guild_id, user_id, event_id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason, NULL::text AS reference, NULL::text AS author_id,
+		SELECT guild_id, user_id, event_id, was + 5 AS is_now, 5::bigint AS delta, $6::text AS reason,
+		       NULL::text AS reference, NULL::text AS author_id,
 		       $5::timestamptz AS updated_at, $7::text AS origin, ''::text AS trace
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS g (guild_id, user_id, event_id, was)
 	), `

@@ -461,7 +461,9 @@ func TestListWallets(t *testing.T) {
 	ids := func(list string) apitest.Arg { return apitest.Query("user_ids", list) }
 	api.Do(t, "listWallets", "", ids("43,9,42,43")).Want(t, 200, `{"data":[{"user_id":"43","balance":8},
 		{"user_id":"9","balance":0,"updated_at":null},{"user_id":"42","balance":7}],"page":1,"per_page":100,"has_more":false}`)
-	for _, args := range [][]apitest.Arg{{}, {ids("")}, {ids("42,x")}, {ids(strings.TrimSuffix(strings.Repeat("7,", 101), ","))}, {ids("42"), apitest.Query("page", "1")}} {
+	for _, args := range [][]apitest.Arg{
+		{}, {ids("")}, {ids("42,x")}, {ids(strings.TrimSuffix(strings.Repeat("7,", 101), ","))}, {ids("42"), apitest.Query("page", "1")},
+	} {
 		api.Do(t, "listWallets", "", args...).WantError(t, 400, "invalid_request")
 	}
 	api.As(t, "economy:write").Do(t, "listWallets", "", ids("42")).WantError(t, 403, "insufficient_scope")
@@ -474,7 +476,8 @@ func TestWhoMadeALedgerEntry(t *testing.T) {
 	bot := api.Bot(t).In(api.Guild)
 	token := api.Do(t, "getMe", "").Str(t, "token.id")
 	key := bot.Do(t, "getMe", "").Str(t, "token.id")
-	byToken, byKey := `"origin":{"type":"api","token_id":"`+token+`","key_id":null}`, `"origin":{"type":"bot","token_id":null,"key_id":"`+key+`"}`
+	byToken := `"origin":{"type":"api","token_id":"` + token + `","key_id":null}`
+	byKey := `"origin":{"type":"bot","token_id":null,"key_id":"` + key + `"}`
 	for range 2 { // the first change creates the wallet and falls back, the second is batched
 		entry := api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":"77"}`).
 			Want(t, 200, `{"data":{"ledger_entry":{"author_id":"77",`+byToken+`}}}`).Str(t, "data.ledger_entry.id")
@@ -490,7 +493,8 @@ func TestWhoMadeALedgerEntry(t *testing.T) {
 	bot.Do(t, "writeRecords", `{"records":[{"record":"wallet","user_id":"44","balance":3}]}`).Want(t, 200, "")
 	api.WantEvent(t, "economy.balance_changed", `{"data":{"author_id":null}}`)
 	dbtest.Exec(t, api.DB(), `UPDATE ledger_entries SET note = 'import' WHERE user_id = '44'`)
-	api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "44")).Want(t, 200, `{"data":[{"origin":{"type":"system","token_id":null,"key_id":null}}]}`)
+	api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "44")).
+		Want(t, 200, `{"data":[{"origin":{"type":"system","token_id":null,"key_id":null}}]}`)
 	for _, author := range []string{`"x"`, `7`, `""`} {
 		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"author_id":`+author+`}`).WantError(t, 400, "invalid_request")
 	}

@@ -29,10 +29,13 @@ func TestTransferBalance(t *testing.T) {
 	api := apitest.New(t)
 	api.Do(t, "adjustBalance", `{"user_id":"42","delta":100}`).Want(t, 200, "")
 	api.WantEvent(t, "economy.balance_changed", "{}")
-	first := api.Do(t, "transferBalance", `{"from_user_id":"42","to_user_id":"43","amount":30,"reason":"Boat","reference":"boat","author_id":"42"}`).
+	first := api.Do(t, "transferBalance",
+		`{"from_user_id":"42","to_user_id":"43","amount":30,"reason":"Boat","reference":"boat","author_id":"42"}`).
 		Want(t, 200, `{"data":{
-			"from":{"user_id":"42","balance":70,"ledger_entry":{"delta":-30,"balance_after":70,"reason":"Boat","reference":"boat","counterparty_id":"43","author_id":"42"}},
-			"to":{"user_id":"43","balance":30,"ledger_entry":{"delta":30,"balance_after":30,"reason":"Boat","reference":null,"counterparty_id":"42","author_id":"42"}}}}`)
+			"from":{"user_id":"42","balance":70,
+				"ledger_entry":{"delta":-30,"balance_after":70,"reason":"Boat","reference":"boat","counterparty_id":"43","author_id":"42"}},
+			"to":{"user_id":"43","balance":30,
+				"ledger_entry":{"delta":30,"balance_after":30,"reason":"Boat","reference":null,"counterparty_id":"42","author_id":"42"}}}}`)
 	if from, to := first.Str(t, "data.from.updated_at"), first.Str(t, "data.to.updated_at"); from != to {
 		t.Errorf("the wallets changed at %s and %s", from, to)
 	}
@@ -59,7 +62,10 @@ func TestTransferBalance(t *testing.T) {
 	if message := full.Str(t, "error.message"); !strings.Contains(message, "Member 50: ") {
 		t.Errorf("the message is %q", message)
 	}
-	for _, body := range []string{transfer("42", "42", 1, ""), transfer("42", "43", 0, ""), transfer("42", "43", -1, ""), transfer("x", "43", 1, ""), `{"to_user_id":"43","amount":1}`} {
+	for _, body := range []string{
+		transfer("42", "42", 1, ""), transfer("42", "43", 0, ""), transfer("42", "43", -1, ""), transfer("x", "43", 1, ""),
+		`{"to_user_id":"43","amount":1}`,
+	} {
 		api.Do(t, "transferBalance", body).WantError(t, 400, "invalid_request")
 	}
 	api.Do(t, "adjustBalance", `{"user_id":"50","delta":-9007199254740991}`).Want(t, 200, "")
@@ -86,7 +92,8 @@ func TestTransfersMoveCoinsAndMakeNone(t *testing.T) {
 			case 1:
 				have[from] += amount
 				have[to] += amount
-				api.Do(t, "adjustBalances", fmt.Sprintf(`{"adjustments":[{"user_id":"%s","delta":%d},{"user_id":"%s","delta":%[2]d}]}`, from, amount, to)).Want(t, 200, "")
+				api.Do(t, "adjustBalances", fmt.Sprintf(
+					`{"adjustments":[{"user_id":"%s","delta":%d},{"user_id":"%s","delta":%[2]d}]}`, from, amount, to)).Want(t, 200, "")
 			case 2:
 				delete(have, to)
 				bot.Do(t, "forgetMember", "", apitest.Path("userId", to)).Want(t, 202, "")
@@ -149,7 +156,10 @@ func named(rt *rapid.T, round int) string {
 }
 
 // adjusted adds to a wallet, under a reference perhaps, and holds the answer against the model.
-func adjusted(t *testing.T, rt *rapid.T, api *apitest.API, have map[string]int64, used map[string]string, user string, delta int64, reference string) {
+func adjusted(
+	t *testing.T, rt *rapid.T, api *apitest.API, have map[string]int64, used map[string]string,
+	user string, delta int64, reference string,
+) {
 	t.Helper()
 	body := fmt.Sprintf(`{"user_id":"%s","delta":%d}`, user, delta)
 	if reference == "" {
@@ -179,7 +189,8 @@ func adjusted(t *testing.T, rt *rapid.T, api *apitest.API, have map[string]int64
 func TestMembersPayEachOtherAtOnce(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"1","delta":50},{"user_id":"2","delta":50},{"user_id":"3","delta":50}]}`).Want(t, 200, "")
+	api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"1","delta":50},{"user_id":"2","delta":50},{"user_id":"3","delta":50}]}`).
+		Want(t, 200, "")
 	op := apitest.Find(t, "transferBalance")
 	var all sync.WaitGroup
 	for i := range 12 {

@@ -32,7 +32,8 @@ type recordedChange struct {
 func changesOf(t *testing.T, back *apitest.API, id string) []recordedChange {
 	t.Helper()
 	var page struct{ Data []recordedChange }
-	back.Do(t, "listCaseChanges", "", apitest.Path("id", id), apitest.Query("per_page", "100")).Want(t, 200, `{"has_more":false}`).Into(t, &page)
+	back.Do(t, "listCaseChanges", "", apitest.Path("id", id), apitest.Query("per_page", "100")).
+		Want(t, 200, `{"has_more":false}`).Into(t, &page)
 	return page.Data
 }
 
@@ -260,8 +261,8 @@ func TestChangesComeWithTheirCase(t *testing.T) {
 	dbtest.Exec(t, to.DB(), `DELETE FROM guilds`)
 	bot := from.Bot(t).In(from.Guild)
 	writes := func(reason string) {
-		bot.Do(t, "writeRecords", `{"records":[{"record":"case","id":"c","user_id":"42","moderator_id":"7","type":"ban","reason":"`+reason+`"}]}`).
-			Want(t, 200, "")
+		bot.Do(t, "writeRecords", `{"records":[{"record":"case","id":"c","user_id":"42","moderator_id":"7","type":"ban",
+			"reason":"`+reason+`"}]}`).Want(t, 200, "")
 	}
 	file := func() []string { return strings.Split(strings.TrimSpace(exported(t, from.DB(), from.Guild)), "\n") }
 	imported(t, to.DB(), file()[0])
@@ -289,7 +290,8 @@ func TestChangesComeWithTheirCase(t *testing.T) {
 	if !reflect.DeepEqual(is[:2], want) || len(is) != 3 {
 		t.Fatalf("the changes are\n%+v, want these and one more:\n%+v", is, want)
 	}
-	if last := is[2]; last.Origin.Type != "system" || len(last.Changes) != 1 || *last.Changes[0].Before != "b" || *last.Changes[0].After != "d" {
+	if last := is[2]; last.Origin.Type != "system" || len(last.Changes) != 1 ||
+		*last.Changes[0].Before != "b" || *last.Changes[0].After != "d" {
 		t.Errorf("the import is the change %+v", last)
 	}
 }

@@ -18,8 +18,11 @@ var stays = map[string][]string{
 	"guilds":            {"last_case", "last_ticket", "last_case_at", "removed_at", "removed_after", "facts_due_at"},
 	"levels":            {"previous_xp"},
 	"ledger_references": {"entry_id"},
-	"tickets":           {"message_count", "last_message_at", "channel_due_at", "channel_try_at", "channel_tries", "channel_lease_until", "channel_lease_gen", "channel_lock"},
-	"ticket_messages":   {"posted"},
+	"tickets": {
+		"message_count", "last_message_at", "channel_due_at", "channel_try_at", "channel_tries",
+		"channel_lease_until", "channel_lease_gen", "channel_lock",
+	},
+	"ticket_messages": {"posted"},
 	"giveaways": {
 		"entrant_count", "entry_count", "rounds", "pot", "post_id", "ended_by_token_id", "drawing_at", "redraw_at",
 		"reaction_after", "reaction_count", "reactions_missed", "react_at", "failures", "bot_run", "edit_at", "edit_failures",

@@ -81,7 +81,9 @@ var resources = []resource{
 			"ticket_id": "t", "kind": "note", "internal": true, "attachments": []any{fileNamed("b")}, "edited_at": "2026-01-01T00:00:03.000Z",
 			"deleted_at": "2026-01-01T00:00:02.000Z", "original_content": "First",
 		},
-		requests: []request{{operation: "createTicketMessage", schema: "CreateTicketMessageRequest", makes: true, first: object{"internal": true}}},
+		requests: []request{
+			{operation: "createTicketMessage", schema: "CreateTicketMessageRequest", makes: true, first: object{"internal": true}},
+		},
 	},
 	{
 		kind: "giveaway", record: "RecordGiveaway", file: "GuildFileGiveaway", shown: "Giveaway",
@@ -240,7 +242,8 @@ func (d *doors) agree(t *testing.T) {
 	if d.change == "" {
 		return
 	}
-	if change := d.properties(t, d.change, "changed", "author_id"); !slices.Equal(slices.Sorted(maps.Keys(change)), slices.Sorted(maps.Keys(d.properties(t, d.shown)))) {
+	change, shown := d.properties(t, d.change, "changed", "author_id"), d.properties(t, d.shown)
+	if !slices.Equal(slices.Sorted(maps.Keys(change)), slices.Sorted(maps.Keys(shown))) {
 		t.Errorf("%s has the members %v, %s others", d.change, slices.Sorted(maps.Keys(change)), d.shown)
 	}
 }

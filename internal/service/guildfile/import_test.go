@@ -192,7 +192,8 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		"guilds": "joined_at, created_at", "guild_settings": "updated_at", "wallets": "updated_at", "ledger_entries": "created_at",
 		"levels": "updated_at", "cases": "created_at, updated_at", "tickets": "created_at, updated_at, closed_at, last_message_at",
 		"ticket_messages": "created_at", "giveaways": "created_at, updated_at, ended_at, paused_at",
-		"giveaway_entries": "entered_at", "giveaway_draws": "drawn_at", "giveaway_disqualified": "disqualified_at", "network_listings": "first_reported_at, last_reported_at",
+		"giveaway_entries": "entered_at", "giveaway_draws": "drawn_at", "giveaway_disqualified": "disqualified_at",
+		"network_listings": "first_reported_at, last_reported_at",
 	} {
 		if ok := dbtest.Value[bool](t, d, `SELECT max(greatest(`+columns+`)) <= now() FROM `+table); !ok {
 			t.Errorf("%s: something lies ahead", table)

@@ -39,7 +39,8 @@ func livedIn(t *testing.T) *apitest.API {
 		`{"record":"case","id":"timed","user_id":"42","moderator_id":"77","type":"timeout","expires_at":"2040-01-01T00:00:00Z"}`,
 		`{"record":"case","id":"gone","user_id":"42","moderator_id":"77","type":"ban","status":"deleted","created_at":"2020-01-01T00:00:00Z"}`,
 		`{"record":"wallet","user_id":"42","balance":9007199254740991}`, `{"record":"wallet","user_id":"43","balance":0}`,
-		`{"record":"member","user_id":"42","name":"Mara","joined_at":"2024-01-01T00:00:00Z","left_at":"2024-02-01T00:00:00Z","metadata":{"a":"b"}}`,
+		`{"record":"member","user_id":"42","name":"Mara","joined_at":"2024-01-01T00:00:00Z","left_at":"2024-02-01T00:00:00Z",`+
+			`"metadata":{"a":"b"}}`,
 		`{"record":"level","user_id":"42","total_xp":4675}`, `{"record":"level","user_id":"43","total_xp":0}`,
 		`{"record":"reference","reference":"order <4711> ~"}`,
 		`{"record":"ticket","id":"mirrored","opener_id":"42","channel_id":"700","subject":"Roles","metadata":{"a":"b"}}`,
@@ -87,8 +88,8 @@ func livedIn(t *testing.T) *apitest.API {
 
 // kindsMoved lists the kinds in a guild file that contains everything.
 var kindsMoved = []string{
-	"guild", "settings", "case", "case_change", "member", "wallet", "reference", "level", "ticket", "ticket_message", "giveaway", "giveaway_entry",
-	"disqualification", "giveaway_draw", "network_listing",
+	"guild", "settings", "case", "case_change", "member", "wallet", "reference", "level", "ticket", "ticket_message",
+	"giveaway", "giveaway_entry", "disqualification", "giveaway_draw", "network_listing",
 }
 
 // RELIABILITY.md, Operation.
@@ -335,7 +336,8 @@ func TestARoundThatAFileGivesLeavesRoomForThoseThatFollow(t *testing.T) {
 		return `{"record":"giveaway",` + of + `,"id":"g","prize":"x","channel_id":"5","status":"ended","winners":["42"]}
 			{"record":"giveaway_entry",` + of + `,"giveaway_id":"g","user_id":"42"}
 			{"record":"giveaway_entry",` + of + `,"giveaway_id":"g","user_id":"43"}
-			{"record":"giveaway_draw",` + of + `,"giveaway_id":"g","round":` + round + `,"seed":"` + hash + `","entries_hash":"` + hash + `","entry_count":2}`
+			{"record":"giveaway_draw",` + of + `,"giveaway_id":"g","round":` + round +
+			`,"seed":"` + hash + `","entries_hash":"` + hash + `","entry_count":2}`
 	}
 	const most = 1000
 	_, err := guildfile.Import(t.Context(), api.DB(), strings.NewReader(file(fmt.Sprint(most+1))), nil)

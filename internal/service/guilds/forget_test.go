@@ -45,7 +45,8 @@ func TestAnAdjustmentAfterForgettingEverywhereIsKept(t *testing.T) {
 	for _, guild := range []*apitest.API{api, neighbour} {
 		guild.Do(t, "getWallet", "", who).Want(t, 200, `{"data":{"balance":7}}`)
 		guild.Do(t, "getLevelRecord", "", who).Want(t, 200, `{"data":{"total_xp":7}}`)
-		guild.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "190320984123768832")).Want(t, 200, `{"data":[{"delta":7,"balance_after":7}]}`)
+		guild.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "190320984123768832")).
+			Want(t, 200, `{"data":[{"delta":7,"balance_after":7}]}`)
 		guild.Key("order-7").Do(t, "adjustBalance", body).WantReplayOf(t, earned[guild])
 	}
 }

@@ -44,7 +44,9 @@ func TestPagesWithoutThoseWhoLeft(t *testing.T) {
 			}
 			left := func(user string) bool { return strings.ContainsAny(user[len(user)-1:], "024") }
 			shown := slices.DeleteFunc(slices.Clone(all[:size]), func(r leaderboard.Row) bool { return left(r.UserID) })
-			for _, p := range []page.P{page.Of(1, 25), page.Of(3, 100), page.Of(70, 100), page.Of(71, 100), page.Of(240, 25), page.Of(100_000, 100)} {
+			for _, p := range []page.P{
+				page.Of(1, 25), page.Of(3, 100), page.Of(70, 100), page.Of(71, 100), page.Of(240, 25), page.Of(100_000, 100),
+			} {
 				got, err := b.ranks.Page(t.Context(), d.Reader(), "1", p, true)
 				want := shown[min(p.Offset(), len(shown)):min(p.Offset()+p.Limit(), len(shown))]
 				if err != nil || !slices.Equal(got, want) {
@@ -105,10 +107,13 @@ func TestThoseWhoLeftAreLookedUp(t *testing.T) {
 func BenchmarkPagesWithoutThoseWhoLeft(b *testing.B) {
 	d := dbtest.New(b).DB
 	dbtest.AddGuilds(b, d, "402187554310020096")
-	const members = `SELECT (100000000000000000 + (n::bigint * 829348951) % 900000000000000000)::text AS id, n FROM generate_series(1, 1000000) n`
-	dbtest.Exec(b, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '402187554310020096', id, n::bigint * 7919 % 1000003 FROM (`+members+`) m`)
+	const members = `SELECT (100000000000000000 + (n::bigint * 829348951) % 900000000000000000)::text AS id, n
+		FROM generate_series(1, 1000000) n`
+	dbtest.Exec(b, d, `INSERT INTO wallets (guild_id, user_id, balance)
+		SELECT '402187554310020096', id, n::bigint * 7919 % 1000003 FROM (`+members+`) m`)
 	dbtest.Exec(b, d, `INSERT INTO members (guild_id, user_id, name, joined_at, left_at)
-		SELECT '402187554310020096', id, 'name ' || n, now() - interval '1 day', CASE WHEN n % 10 <> 0 THEN now() END FROM (`+members+`) m ORDER BY random()`)
+		SELECT '402187554310020096', id, 'name ' || n, now() - interval '1 day', CASE WHEN n % 10 <> 0 THEN now() END
+		FROM (`+members+`) m ORDER BY random()`)
 	dbtest.Exec(b, d, `ANALYZE wallets, members`)
 	for _, at := range []int{1, 10, 400} {
 		b.Run(fmt.Sprintf("page %d", at), func(b *testing.B) {

@@ -165,7 +165,8 @@ func TestALevelThatMovesIsToldToThoseWhoWantToKnow(t *testing.T) {
 func TestStatementsAreWholeInBothForms(t *testing.T) {
 	t.Parallel()
 	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
-		"records": recordsOf, "together": adjustBatch.For(0), "together, and asks for the maintainer": adjustBatch.For(64), "alone": manyWritten.For(0),
+		"records": recordsOf, "together": adjustBatch.For(0), "together, and asks for the maintainer": adjustBatch.For(64),
+		"alone": manyWritten.For(0),
 	})
 }
 

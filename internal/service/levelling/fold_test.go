@@ -23,7 +23,8 @@ func counting(t testing.TB, d *db.DB, members int, guilds ...string) {
 	dbtest.AddGuilds(t, d, guilds...)
 	for _, guild := range guilds {
 		dbtest.Exec(t, d, `INSERT INTO guild_settings (guild_id, xp_periods, timezone) VALUES ($1, true, 'Europe/Berlin')`, guild)
-		dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) SELECT $1, n::text, 1000 FROM generate_series(1, $2::int) n`, guild, members)
+		dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp)
+			SELECT $1, n::text, 1000 FROM generate_series(1, $2::int) n`, guild, members)
 	}
 }
 
@@ -31,7 +32,8 @@ func counting(t testing.TB, d *db.DB, members int, guilds ...string) {
 func sums(t testing.TB, d *db.DB, guild string) string {
 	t.Helper()
 	return dbtest.Value[string](t, d, `
-		SELECT coalesce(string_agg(concat_ws(' ', user_id, kind, xp), ', ' ORDER BY user_id, kind, starts), '') FROM xp_periods WHERE guild_id = $1`, guild)
+		SELECT coalesce(string_agg(concat_ws(' ', user_id, kind, xp), ', ' ORDER BY user_id, kind, starts), '')
+		FROM xp_periods WHERE guild_id = $1`, guild)
 }
 
 func fold(t testing.TB, d *db.DB) {
@@ -60,13 +62,15 @@ func TestDeltasCountAndSetsDoNot(t *testing.T) {
 	})
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		return adjustAll(ctx, tx, []*change{
-			changed("1", "1", -2, false), changed("1", "1", 5000, true), changed("1", "1", 3, false), changed("1", "4", 11, false), changed("1", "5", 8, true),
+			changed("1", "1", -2, false), changed("1", "1", 5000, true), changed("1", "1", 3, false),
+			changed("1", "4", 11, false), changed("1", "5", 8, true),
 		}, func(_ int, err error) error { return err })
 	})
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		return adjustAll(ctx, tx, []*change{changed("2", "1", 1, false)}, func(_ int, err error) error { return err })
 	})
-	if got := dbtest.Value[string](t, d, `SELECT string_agg(concat_ws(' ', guild_id, users, deltas, timezone), ', ' ORDER BY users) FROM xp_moves`); got !=
+	if got := dbtest.Value[string](t, d, `
+		SELECT string_agg(concat_ws(' ', guild_id, users, deltas, timezone), ', ' ORDER BY users) FROM xp_moves`); got !=
 		"1 {1} {7} Europe/Berlin, 1 {1,4} {1,11} Europe/Berlin" {
 		t.Errorf("these moves wait: %s", got)
 	}
@@ -86,14 +90,16 @@ func TestAMoveCountsInTheZoneOfItsMoment(t *testing.T) {
 	d := dbtest.New(t).DB
 	counting(t, d, 1, "1")
 	add := func(at, zone string, xp int) {
-		dbtest.Exec(t, d, `INSERT INTO xp_moves (guild_id, at, timezone, users, deltas) VALUES ('1', $1, $2, '{7}', ARRAY[$3::bigint])`, at, zone, xp)
+		dbtest.Exec(t, d, `INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+			VALUES ('1', $1, $2, '{7}', ARRAY[$3::bigint])`, at, zone, xp)
 	}
 	add("2026-05-31T22:30:00Z", "Europe/Berlin", 1) // Monday 1 June there
 	add("2026-05-31T22:30:00Z", "UTC", 10)          // Sunday 31 May
 	add("2026-05-31T22:30:00Z", "Mars/Olympus", 100)
 	add("2027-01-01T10:30:00Z", "Pacific/Kiritimati", 1000) // Saturday 2 January there, in the last week of 2026
 	fold(t, d)
-	got := dbtest.Value[string](t, d, `SELECT string_agg(concat_ws(' ', kind, starts, xp, kept_until), ', ' ORDER BY kind, starts) FROM xp_periods`)
+	got := dbtest.Value[string](t, d, `
+		SELECT string_agg(concat_ws(' ', kind, starts, xp, kept_until), ', ' ORDER BY kind, starts) FROM xp_periods`)
 	if want := "month 2026-05-01 110 2027-09-01, month 2026-06-01 1 2027-10-01, month 2027-01-01 1000 2028-05-01, " +
 		"week 2026-05-25 110 2027-07-26, week 2026-06-01 1 2027-08-02, week 2026-12-28 1000 2028-02-28"; got != want {
 		t.Errorf("the sums are\n%s, want\n%s", got, want)
@@ -149,7 +155,8 @@ func TestSumsAreThoseOfTheDeltas(t *testing.T) {
 	rows, err := db.Select[struct {
 		Member string `db:"member"`
 		XP     int64  `db:"xp"`
-	}](t.Context(), d.Reader(), `SELECT guild_id || ' ' || user_id AS member, sum(xp)::bigint AS xp FROM xp_periods WHERE kind = 'week' GROUP BY 1`)
+	}](t.Context(), d.Reader(), `
+		SELECT guild_id || ' ' || user_id AS member, sum(xp)::bigint AS xp FROM xp_periods WHERE kind = 'week' GROUP BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +180,8 @@ func TestASumStaysWithinItsLimit(t *testing.T) {
 	counting(t, d, 1, "1")
 	for _, sign := range []int64{1, 1, -1, -1, -1, -1} {
 		for range 2 {
-			dbtest.Exec(t, d, `INSERT INTO xp_moves (guild_id, at, timezone, users, deltas) VALUES ('1', now(), 'UTC', '{7}', ARRAY[$1::bigint])`, sign*MaxXP)
+			dbtest.Exec(t, d, `INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+				VALUES ('1', now(), 'UTC', '{7}', ARRAY[$1::bigint])`, sign*MaxXP)
 		}
 		fold(t, d)
 	}
@@ -193,8 +201,9 @@ func TestAFoldLeavesNothing(t *testing.T) {
 	dbtest.Exec(t, d, `
 		INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
 		SELECT '1', now(), 'UTC', ARRAY[(n % 50)::text, '77'], '{1,1}' FROM generate_series(1, $1::int) n`, 2*foldRows+50)
-	dbtest.Exec(t, d, `INSERT INTO xp_moves (guild_id, at, timezone, users, deltas) SELECT 'g' || n, now(), 'UTC', '{1}', '{1}' FROM generate_series(1, $1::int) n`,
-		2*foldGuilds+1)
+	dbtest.Exec(t, d, `
+		INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
+		SELECT 'g' || n, now(), 'UTC', '{1}', '{1}' FROM generate_series(1, $1::int) n`, 2*foldGuilds+1)
 	fold(t, d)
 	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM xp_moves`); n != 0 {
 		t.Errorf("%d moves are left", n)

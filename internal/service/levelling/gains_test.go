@@ -32,29 +32,32 @@ func TestGainsAreListedByWeekAndMonth(t *testing.T) {
 	bot, zone := counted(t, api)
 	api.Do(t, "adjustXp", `{"user_id":"1","total_xp":5000}`).Want(t, 200, "")
 	api.Do(t, "adjustXp", `{"user_id":"1","delta":20}`).Want(t, 200, "")
-	api.Do(t, "adjustXpOfMembers", `{"adjustments":[{"user_id":"10","delta":30},{"user_id":"9","delta":30},{"user_id":"3","delta":5},{"user_id":"3","delta":-5}]}`).
-		Want(t, 200, "")
+	api.Do(t, "adjustXpOfMembers", `{"adjustments":[{"user_id":"10","delta":30},{"user_id":"9","delta":30},
+		{"user_id":"3","delta":5},{"user_id":"3","delta":-5}]}`).Want(t, 200, "")
 	api.Key("k").Do(t, "adjustXp", `{"user_id":"9","delta":1}`).Want(t, 200, "")
 	api.Key("k").Do(t, "adjustXp", `{"user_id":"9","delta":1}`).Want(t, 200, "")
 	api.Do(t, "adjustXp", `{"user_id":"4","delta":7}`).Want(t, 200, "")
 	api.Do(t, "adjustXp", `{"user_id":"4","delta":-8}`).WantError(t, 422, "xp_would_be_negative")
-	bot.Do(t, "writeRecords", `{"records":[{"record":"level","user_id":"2","total_xp":9000},{"record":"member","user_id":"10","left_at":"2026-06-01T00:00:00Z"}]}`).
-		Want(t, 200, "")
+	bot.Do(t, "writeRecords", `{"records":[{"record":"level","user_id":"2","total_xp":9000},
+		{"record":"member","user_id":"10","left_at":"2026-06-01T00:00:00Z"}]}`).Want(t, 200, "")
 	if err := levelling.FoldMoves(t.Context(), api.DB()); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"week", "month"} {
 		first := dbtest.Value[string](t, api.DB(), `SELECT date_trunc($1, now() AT TIME ZONE $2)::date::text`, kind, zone)
-		past := dbtest.Value[string](t, api.DB(), `SELECT (date_trunc($1, now() AT TIME ZONE $2) + ('1 ' || $1)::interval)::date::text`, kind, zone)
+		past := dbtest.Value[string](t, api.DB(), `
+			SELECT (date_trunc($1, now() AT TIME ZONE $2) + ('1 ' || $1)::interval)::date::text`, kind, zone)
 		ends := `"period":{"start":"` + first + `","end":"` + past + `"}`
 		list := func(args ...apitest.Arg) *apitest.Response {
 			return api.Do(t, "getLevellingLeaderboard", "", period(kind, args...)...)
 		}
-		list().Want(t, 200, `{"data":[{"rank":1,"user_id":"9","total_xp":31,"level":0,"period_xp":31},{"rank":2,"user_id":"10","total_xp":30,"level":0,"period_xp":30},
+		list().Want(t, 200, `{"data":[{"rank":1,"user_id":"9","total_xp":31,"level":0,"period_xp":31},
+			{"rank":2,"user_id":"10","total_xp":30,"level":0,"period_xp":30},
 			{"rank":3,"user_id":"1","total_xp":5020,"level":10,"period_xp":20},{"rank":4,"user_id":"4","total_xp":7,"level":0,"period_xp":7}],
 			"page":1,"per_page":25,"has_more":false,`+ends+`}`)
 		list(apitest.Query("per_page", "1"), apitest.Query("page", "2")).Want(t, 200, `{"data":[{"rank":2,"user_id":"10"}],"has_more":true}`)
-		list(apitest.Query("present", "true")).Want(t, 200, `{"data":[{"rank":1,"user_id":"9"},{"rank":2,"user_id":"1"},{"rank":3,"user_id":"4"}]}`)
+		list(apitest.Query("present", "true")).
+			Want(t, 200, `{"data":[{"rank":1,"user_id":"9"},{"rank":2,"user_id":"1"},{"rank":3,"user_id":"4"}]}`)
 		list(apitest.Query("at", first)).Want(t, 200, `{"data":[{"user_id":"9"},{"user_id":"10"},{"user_id":"1"},{"user_id":"4"}],`+ends+`}`)
 		list(apitest.Query("at", past)).Want(t, 200, `{"data":[],"has_more":false,"period":{"start":"`+past+`"}}`)
 		list(apitest.Query("at", "2001-02-03")).Want(t, 200, `{"data":[]}`)
@@ -68,8 +71,8 @@ func TestGainsAreListedByWeekAndMonth(t *testing.T) {
 		rank("2").WantError(t, 404, "not_found")
 		rank("1", apitest.Query("at", "2001-02-03")).WantError(t, 404, "not_found")
 	}
-	api.Do(t, "getLevellingLeaderboard", "").Want(t, 200, `{"data":[{"user_id":"2","period_xp":null},{"user_id":"1","period_xp":null},{"user_id":"9"},{"user_id":"10"},
-		{"user_id":"4"},{"user_id":"3"}],"period":null}`)
+	api.Do(t, "getLevellingLeaderboard", "").Want(t, 200, `{"data":[{"user_id":"2","period_xp":null},{"user_id":"1","period_xp":null},
+		{"user_id":"9"},{"user_id":"10"},{"user_id":"4"},{"user_id":"3"}],"period":null}`)
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"rank":2,"period_xp":null},"period":null}`)
 }
 
@@ -82,7 +85,8 @@ func TestPeriodsAreSwitchedOnAndOff(t *testing.T) {
 	off := func(args ...apitest.Arg) {
 		t.Helper()
 		api.Do(t, "getLevellingLeaderboard", "", append(args, apitest.Query("period", "week"))...).WantError(t, 422, "periods_off")
-		api.Do(t, "getLevellingRank", "", append(args, apitest.Query("period", "month"), apitest.Path("userId", "9"))...).WantError(t, 422, "periods_off")
+		api.Do(t, "getLevellingRank", "", append(args, apitest.Query("period", "month"), apitest.Path("userId", "9"))...).
+			WantError(t, 422, "periods_off")
 	}
 	off()
 	api.Do(t, "adjustXp", `{"user_id":"9","delta":10}`).Want(t, 200, "")
@@ -93,7 +97,8 @@ func TestPeriodsAreSwitchedOnAndOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dbtest.Value[string](t, api.DB(), sums)
-	if kinds := dbtest.Value[string](t, api.DB(), `SELECT string_agg(concat_ws(' ', user_id, kind, xp), ', ' ORDER BY kind) FROM xp_periods`); kinds != "9 month 1, 9 week 1" {
+	kinds := dbtest.Value[string](t, api.DB(), `SELECT string_agg(concat_ws(' ', user_id, kind, xp), ', ' ORDER BY kind) FROM xp_periods`)
+	if kinds != "9 month 1, 9 week 1" {
 		t.Errorf("the sums are %s", before)
 	}
 	bot.Do(t, "updateGuildSettings", `{"levelling":{"periods":false}}`).Want(t, 200, "")

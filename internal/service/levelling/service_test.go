@@ -206,12 +206,15 @@ func TestGetLevellingRank(t *testing.T) {
 func TestLevellingLeaderboardWithoutThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	api.Do(t, "adjustXpOfMembers", `{"adjustments":[{"user_id":"1","delta":400},{"user_id":"2","delta":3},{"user_id":"3","delta":2}]}`).Want(t, 200, "")
-	api.Bot(t).In(api.Guild).Do(t, "writeRecords", `{"records":[{"record":"member","user_id":"1","left_at":"2026-06-01T00:00:00Z"}]}`).Want(t, 200, "")
+	api.Do(t, "adjustXpOfMembers", `{"adjustments":[{"user_id":"1","delta":400},{"user_id":"2","delta":3},{"user_id":"3","delta":2}]}`).
+		Want(t, 200, "")
+	api.Bot(t).In(api.Guild).Do(t, "writeRecords", `{"records":[{"record":"member","user_id":"1","left_at":"2026-06-01T00:00:00Z"}]}`).
+		Want(t, 200, "")
 	present := apitest.Query("present", "true")
 	api.Do(t, "getLevellingLeaderboard", "", present).Want(t, 200,
 		`{"data":[{"rank":1,"user_id":"2","total_xp":3,"level":0},{"rank":2,"user_id":"3","total_xp":2,"level":0}],"has_more":false}`)
-	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "3"), present).Want(t, 200, `{"data":{"rank":2,"user_id":"3","total_xp":2,"level":0,"of":2}}`)
+	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "3"), present).
+		Want(t, 200, `{"data":{"rank":2,"user_id":"3","total_xp":2,"level":0,"of":2}}`)
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "1"), present).WantError(t, 404, "not_found")
 	api.Do(t, "getLevellingLeaderboard", "", apitest.Query("present", "no")).WantError(t, 400, "invalid_request")
 	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "3"), apitest.Query("present", "no")).WantError(t, 400, "invalid_request")

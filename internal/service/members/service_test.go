@@ -42,22 +42,27 @@ func TestAMemberIsToldOfAndRead(t *testing.T) {
 	api := apitest.New(t)
 	writeMembers(t, api, "", `"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png","joined_at":"2026-05-20T17:02:00Z"`).
 		Want(t, 200, `{"data":[{"record":"member","id":"42","number":null,"result":"created"}]}`)
-	const mara = `{"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png","joined_at":"2026-05-20T17:02:00.000Z","left_at":null,"metadata":{}}`
+	const mara = `{"user_id":"42","name":"Mara","avatar_url":"https://cdn.example.com/m.png",
+		"joined_at":"2026-05-20T17:02:00.000Z","left_at":null,"metadata":{}}`
 	api.Do(t, "getMember", "", who("42")).Want(t, 200, `{"data":`+mara+`}`)
 	api.WantEvent(t, "member.joined", `{"data":{"member":`+mara+`,"changed":["name","avatar_url","joined_at"]}}`)
 
 	writeMembers(t, api, "", `"user_id":"42","name":"Mara"`).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	api.WantNoEvent(t)
-	writeMembers(t, api, "", `"user_id":"42","name":"Mara K.","left_at":"2026-06-01T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	writeMembers(t, api, "", `"user_id":"42","name":"Mara K.","left_at":"2026-06-01T00:00:00Z"`).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.left", `{"data":{"member":{"name":"Mara K.","left_at":"2026-06-01T00:00:00.000Z"},"changed":["name","left_at"]}}`)
 	writeMembers(t, api, "", `"user_id":"42","joined_at":"2026-05-21T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.updated", `{"data":{"changed":["joined_at"]}}`)
 	writeMembers(t, api, "", `"user_id":"42","joined_at":"2026-06-02T00:00:00Z"`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	api.WantEvent(t, "member.joined", `{"data":{"changed":["joined_at"]}}`)
-	writeMembers(t, api, "", `"user_id":"42","joined_at":null,"left_at":"2026-05-01T00:00:00Z","name":null`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
-	api.WantEvent(t, "member.updated", `{"data":{"member":{"name":null,"joined_at":"2026-06-02T00:00:00.000Z","left_at":"2026-06-01T00:00:00.000Z"},"changed":["name"]}}`)
+	writeMembers(t, api, "", `"user_id":"42","joined_at":null,"left_at":"2026-05-01T00:00:00Z","name":null`).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	api.WantEvent(t, "member.updated", `
+		{"data":{"member":{"name":null,"joined_at":"2026-06-02T00:00:00.000Z","left_at":"2026-06-01T00:00:00.000Z"},"changed":["name"]}}`)
 
-	writeMembers(t, api, "", `"user_id":"43"`, `"user_id":"44","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`).Want(t, 200, "")
+	writeMembers(t, api, "", `"user_id":"43"`, `"user_id":"44","joined_at":"2026-05-01T00:00:00Z","left_at":"2026-05-02T00:00:00Z"`).
+		Want(t, 200, "")
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"user_id":"43"},"changed":[]}}`)
 	api.WantEvent(t, "member.updated", `{"data":{"member":{"user_id":"44"},"changed":["joined_at","left_at"]}}`)
 	writeMembers(t, api, `"tell":false,`, `"user_id":"45","joined_at":"2026-05-01T00:00:00Z"`).Want(t, 200, "")
@@ -157,8 +162,8 @@ func TestMembersAreListed(t *testing.T) {
 	api.Do(t, "listMembers", "", apitest.Query("user_ids", "1")).Want(t, 200, `{"page":1,"per_page":100,"has_more":false}`)
 	many := strings.TrimSuffix(strings.Repeat("7,", 101), ",")
 	for query, place := range map[string]string{
-		"user_ids=": "user_ids", "user_ids=1,,2": "user_ids", "user_ids=1,x": "user_ids", "user_ids=1, 2": "user_ids", "user_ids=" + many: "user_ids",
-		"user_ids=1&page=1": "page", "user_ids=1&per_page=5": "per_page", "user_ids=1&name=a": "name",
+		"user_ids=": "user_ids", "user_ids=1,,2": "user_ids", "user_ids=1,x": "user_ids", "user_ids=1, 2": "user_ids",
+		"user_ids=" + many: "user_ids", "user_ids=1&page=1": "page", "user_ids=1&per_page=5": "per_page", "user_ids=1&name=a": "name",
 		"name=a&metadata=b:c": "metadata", "metadata=b:c&updated_since=2026-01-01T00:00:00Z": "updated_since", "metadata=b": "metadata",
 		"name=a&updated_since=2026-01-01T00:00:00Z": "updated_since", "name=": "name", "present=yes": "present", "present=1": "present",
 		"metadata.x=1": "metadata.x", "page=0": "page",
@@ -187,7 +192,8 @@ func TestTheMetadataOfAMemberIsChanged(t *testing.T) {
 	api.Do(t, "updateMember", `{"metadata":{"a":null}}`, who("42")).Want(t, 200, `{"data":{"metadata":{"shop.customer_id":"C-1"}}}`)
 	api.WantNoEvent(t)
 	writeMembers(t, api, "", `"user_id":"42","name":"Mara","metadata":{"bot.nick":"M"}`).Want(t, 200, `{"data":[{"result":"updated"}]}`)
-	api.WantEvent(t, "member.updated", `{"data":{"member":{"metadata":{"shop.customer_id":"C-1","bot.nick":"M"}},"changed":["name","metadata"]}}`)
+	api.WantEvent(t, "member.updated", `
+		{"data":{"member":{"metadata":{"shop.customer_id":"C-1","bot.nick":"M"}},"changed":["name","metadata"]}}`)
 
 	names := func(n int) string {
 		list := make([]string, n)
@@ -199,7 +205,10 @@ func TestTheMetadataOfAMemberIsChanged(t *testing.T) {
 	api.Do(t, "updateMember", `{"metadata":`+names(48)+`}`, who("42")).Want(t, 200, "")
 	api.Do(t, "updateMember", `{"metadata":{"x":"y"}}`, who("42")).WantError(t, 422, "too_much_metadata")
 	writeMembers(t, api, "", `"user_id":"42","metadata":{"x":"y"}`).WantError(t, 422, "too_much_metadata")
-	for _, body := range []string{``, `{}`, `{"metadata":null}`, `{"metadata":{"A":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"x","metadata":{}}`, `{"metadata":` + names(101) + `}`} {
+	for _, body := range []string{
+		``, `{}`, `{"metadata":null}`, `{"metadata":{"A":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"x","metadata":{}}`,
+		`{"metadata":` + names(101) + `}`,
+	} {
 		api.Do(t, "updateMember", body, who("42")).WantError(t, 400, "invalid_request")
 	}
 	api.As(t, "members:read").Do(t, "updateMember", `{"metadata":{}}`, who("42")).WantError(t, 403, "insufficient_scope")

@@ -96,8 +96,8 @@ func TestAnExportAfterTheHighestNumberIsImported(t *testing.T) {
 	const highest = `"number":4503599627370495`
 	bot.Do(t, "writeRecords", records(`{"record":"case","user_id":"42","moderator_id":"7","type":"note",`+highest+`},
 		{"record":"ticket","opener_id":"42",`+highest+`}`)).Want(t, 200, "")
-	bot.Do(t, "writeRecords", records(`{"record":"case","user_id":"42","moderator_id":"7","type":"note"},{"record":"ticket","opener_id":"42"}`)).
-		Want(t, 200, `{"data":[{"number":4503599627370496},{"number":4503599627370496}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"case","user_id":"42","moderator_id":"7","type":"note"},
+		{"record":"ticket","opener_id":"42"}`)).Want(t, 200, `{"data":[{"number":4503599627370496},{"number":4503599627370496}]}`)
 	var file bytes.Buffer
 	if err := guildfile.Export(t.Context(), back.DB(), back.Guild, &file); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,8 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","winners":["3"]}`)).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "rerollGiveaway", `{"count":2}`, at).Want(t, 200, "")
 	bot.WantEvent(t, "giveaway.rerolled", "")
-	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"round":2,"excluded_user_ids":[],"replaced_user_ids":["1","9"],"entry_count":2}]}`)
+	bot.Do(t, "listGiveawayDraws", "", at).
+		Want(t, 200, `{"data":[{"round":2,"excluded_user_ids":[],"replaced_user_ids":["1","9"],"entry_count":2}]}`)
 	bot.WantNoEvent(t)
 }
 

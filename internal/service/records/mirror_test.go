@@ -72,8 +72,10 @@ func (s *sides) compare() error {
 	}
 	return errors.Join(err, s.comparePoints("getWallet", "balance", balances), s.comparePoints("getLevelRecord", "level", levels),
 		s.compareList("case", "listCases", things["case"], []string{"changed", "author_id"}),
-		s.compareList("ticket", "listTickets", things["ticket"], []string{"changed", "author_id", "updated_at", "message_count", "last_message_at"}),
-		s.compareList("giveaway", "listGiveaways", things["giveaway"], []string{"changed", "author_id", "updated_at", "entrant_count", "entry_count"}),
+		s.compareList("ticket", "listTickets", things["ticket"],
+			[]string{"changed", "author_id", "updated_at", "message_count", "last_message_at"}),
+		s.compareList("giveaway", "listGiveaways", things["giveaway"],
+			[]string{"changed", "author_id", "updated_at", "entrant_count", "entry_count"}),
 		s.compareTranscripts(things["message"]), s.compareBooks())
 }
 

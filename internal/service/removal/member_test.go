@@ -39,7 +39,8 @@ var everything = []string{
 	`INSERT INTO xp_moves (guild_id, at, timezone, users, deltas)
 		VALUES ($1, now(), 'UTC', ARRAY['7', $2, '8', $2], '{1,2,3,4}'), ($1, now(), 'UTC', ARRAY[$2], '{5}'), ($1, now(), 'UTC', '{9}', '{6}')`,
 	`INSERT INTO xp_periods (guild_id, user_id, kind, starts, xp, kept_until) VALUES ($1, $2, 'month', '2026-06-01', 3, '2027-10-01')`,
-	`INSERT INTO members (guild_id, user_id, name, folded, metadata) VALUES ($1, $2, 'm ' || $2, 'm ' || $2, jsonb_build_object('a', $2::text))`,
+	`INSERT INTO members (guild_id, user_id, name, folded, metadata)
+		VALUES ($1, $2, 'm ' || $2, 'm ' || $2, jsonb_build_object('a', $2::text))`,
 	`INSERT INTO rank_indexes (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
 	`INSERT INTO rank_checkpoints (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
@@ -275,7 +276,8 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`: "deleted 1  {}",
 		`SELECT string_agg(concat_ws(' ', c.case_id, author_id, d ->> 'field', d ->> 'before', d ->> 'after'), ', ' ORDER BY c.case_id, at, n)
 			FROM case_changes c, jsonb_array_elements(changes) WITH ORDINALITY AS e (d, n)
-			WHERE guild_id = $1`: "about 1 type ban warn, about status active deleted, by user_id 9 1, by reason  x, by user_id 1 9, by moderator_id 1 8",
+			WHERE guild_id = $1`: "about 1 type ban warn, about status active deleted, " +
+			"by user_id 9 1, by reason  x, by user_id 1 9, by moderator_id 1 8",
 		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ')
 			FROM webhook_events WHERE guild_id = $1`: "member.forgotten",
 		`SELECT string_agg(action || ' ' || target_id, ' ')

@@ -92,7 +92,8 @@ func TestAKeyOfNamedGuildsChangesNoStream(t *testing.T) {
 	}
 	wide.Do(t, "putBotStream", body, apitest.Path("name", "mirror")).Want(t, 200, "")
 	refused := narrow.Do(t, "deleteBotStream", "", apitest.Path("name", "mirror")).WantError(t, 403, "insufficient_scope")
-	if text := refused.Str(t, "error.message"); !strings.Contains(text, "belongs to all of them") || !strings.Contains(text, "guildhall stream") {
+	if text := refused.Str(t, "error.message"); !strings.Contains(text, "belongs to all of them") ||
+		!strings.Contains(text, "guildhall stream") {
 		t.Errorf("the message is %q", text)
 	}
 	tell(t, api.DB())

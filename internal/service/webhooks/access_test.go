@@ -45,7 +45,8 @@ func TestEventsNeedTheirReadScope(t *testing.T) {
 	}
 	keyed := manager.Key("k")
 	wantScope(t, keyed.Do(t, "createWebhookEndpoint", body("case.created")), "cases:read")
-	id := keyed.Do(t, "createWebhookEndpoint", body("economy.balance_changed")).Want(t, 201, "").Str(t, "data.id") // the 403 was not stored under the key
+	// The 403 was not stored under the key.
+	id := keyed.Do(t, "createWebhookEndpoint", body("economy.balance_changed")).Want(t, 201, "").Str(t, "data.id")
 	on := apitest.Path("id", id)
 	wantScope(t, manager.Do(t, "updateWebhookEndpoint", `{"events":["economy.balance_changed","ticket.message"]}`, on), "tickets:read")
 	manager.Do(t, "updateWebhookEndpoint", `{"url":"https://other.test/","description":"mine"}`, on).Want(t, 200, "")

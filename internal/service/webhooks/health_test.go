@@ -29,10 +29,12 @@ func TestAnEndpointShowsItsHealth(t *testing.T) {
 		UPDATE webhook_schedule
 		SET failures = 7, failed_attempts = 41, failing_since = '2026-06-15T09:03:00Z', blocked_until = now() + interval '9 minutes', blocks = 3,
 		    next_due = now() + interval '9 minutes',
-		    last_failure = '{"at":"2026-06-15T09:14:00Z","delivery_id":"d1","status":401,"outcome":"client_error","error":"The receiver answered 401."}'
+		    last_failure = '{"at":"2026-06-15T09:14:00Z","delivery_id":"d1",
+		        "status":401,"outcome":"client_error","error":"The receiver answered 401."}'
 		WHERE endpoint_id = $1`, id)
-	failing := health(`{"state":"failing","failing_since":"2026-06-15T09:03:00.000Z","failed_attempt_count":41,"last_attempt_at":"2026-06-15T09:14:00.000Z",
-		"last_success_at":null,"last_failure":{"at":"2026-06-15T09:14:00.000Z","delivery_id":"d1","response_status":401,"error":"The receiver answered 401."}}`)
+	failing := health(`{"state":"failing","failing_since":"2026-06-15T09:03:00.000Z","failed_attempt_count":41,
+		"last_attempt_at":"2026-06-15T09:14:00.000Z","last_success_at":null,
+		"last_failure":{"at":"2026-06-15T09:14:00.000Z","delivery_id":"d1","response_status":401,"error":"The receiver answered 401."}}`)
 	next := dbtest.Value[bool](t, api.DB(), `SELECT $1::timestamptz BETWEEN now() + interval '8 minutes' AND now() + interval '9 minutes'`,
 		failing.Str(t, "data.health.next_attempt_at"))
 	if problem := failing.Str(t, "data.health.problem"); !next || !strings.Contains(problem, "answered 401, so it does not know who asks") {

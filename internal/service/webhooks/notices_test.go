@@ -29,12 +29,14 @@ func TestTokensThatExpireAreToldOfOnce(t *testing.T) {
 	} {
 		dbtest.Exec(t, api.DB(), `
 			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at, expires_at, revoked_at)
-			VALUES (replace($1, ' ', '-'), $2, $1, 'svc_test_...aaaa', sha256($1::text::bytea), '{cases:read}', now() + $3::interval, now() + $4::interval, nullif($5, '')::timestamptz)`,
+			VALUES (replace($1, ' ', '-'), $2, $1, 'svc_test_...aaaa', sha256($1::text::bytea), '{cases:read}',
+				now() + $3::interval, now() + $4::interval, nullif($5, '')::timestamptz)`,
 			name, api.Guild, life[0], life[1], life[2])
 	}
 	told := func() string {
 		return dbtest.Value[string](t, api.DB(), `
-			SELECT coalesce(string_agg(convert_from(payload, 'UTF8')::json #>> '{data,token,name}', ', ' ORDER BY convert_from(payload, 'UTF8')::json #>> '{data,token,name}'), '')
+			SELECT coalesce(string_agg(convert_from(payload, 'UTF8')::json #>> '{data,token,name}', ', '
+				ORDER BY convert_from(payload, 'UTF8')::json #>> '{data,token,name}'), '')
 			FROM webhook_events WHERE type = 'token.expiring'`)
 	}
 	tell := func() {

@@ -582,7 +582,8 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
 	}
 	// An invalid request is reported whether or not the endpoint exists.
-	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
+	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "http://93.184.215.14/", Events: wanted.Events}),
+		"invalid_request")
 	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Settings{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
 	shows("the first", true)
 
