@@ -101,7 +101,9 @@ func TestARecordChangesAGiveawayAfterItsEndWasChanged(t *testing.T) {
 func TestCancelGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayAPI(t)
-	for status, body := range map[string]string{"scheduled": "", "active": `{"reason":"Put off","author_id":"55"}`, "paused": `{"reason":null}`} {
+	for status, body := range map[string]string{
+		"scheduled": "", "active": `{"reason":"Put off","author_id":"55"}`, "paused": `{"reason":null}`,
+	} {
 		id := s.giveaway(status, 1, 2)
 		at := apitest.Path("id", id)
 		got := s.Do(t, "cancelGiveaway", body, at).Want(t, 200, `{"data":{"status":"cancelled","entrant_count":2,"winners":[]}}`)

@@ -16,7 +16,8 @@ func TestDisqualifyFromGiveaway(t *testing.T) {
 	for _, status := range []string{"scheduled", "active", "paused"} {
 		at := apitest.Path("id", s.giveaway(status, 1, 3)) // with 1, 2 and 3 entries
 		call := func(body string) *apitest.Response { return s.Do(t, "disqualifyFromGiveaway", body, at) }
-		call(`{"user_ids":["1002","7","1002"],"author_id":"55"}`).Want(t, 200, `{"data":{"status":`+quote(status)+`,"entrant_count":2,"entry_count":4}}`)
+		call(`{"user_ids":["1002","7","1002"],"author_id":"55"}`).
+			Want(t, 200, `{"data":{"status":`+quote(status)+`,"entrant_count":2,"entry_count":4}}`)
 		s.WantEvent(t, "giveaway.updated", `{"data":{"entrant_count":2,"changed":["disqualified"],"author_id":"55"}}`)
 		call(`{"user_ids":["7"],"undo":false}`).Want(t, 200, `{"data":{"entrant_count":2}}`)
 		s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "1002")).Want(t, 200, `{"data":[]}`)

@@ -41,8 +41,8 @@ func TestListGiveawayDraws(t *testing.T) {
 	if me != 1 {
 		t.Errorf("the first draw does not name the token that ended the giveaway")
 	}
-	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"round":1,"entry_count":21,"excluded_user_ids":[],"replaced_user_ids":[],"reason":null,
-		"origin":{"type":"api"},"winners":`+quote(won)+`,"drawn_at":`+quote(first.Str(t, "data.updated_at"))+`}]}`)
+	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"round":1,"entry_count":21,"excluded_user_ids":[],"replaced_user_ids":[],
+		"reason":null,"origin":{"type":"api"},"winners":`+quote(won)+`,"drawn_at":`+quote(first.Str(t, "data.updated_at"))+`}]}`)
 	again := s.winners(s.Do(t, "rerollGiveaway", `{"reason":"They left","exclude_user_ids":["1001"]}`, at).Want(t, 200, ""))
 	s.WantEvent(t, "giveaway.rerolled", "")
 	s.Do(t, "listGiveawayDraws", "", at, apitest.Query("per_page", "1")).Want(t, 200, `{"data":[{"round":1}],"has_more":true}`)

@@ -22,7 +22,8 @@ func TestRecordsFindTheirGiveawaysAndEntriesByKeyInANewGuild(t *testing.T) {
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
 		VALUES ('25', 'g', 'active', 'A hat', 1, '5', now(), '2040-01-01')`)
 	for _, there := range [][]string{nil, {"g1", "g2"}} {
-		dbtest.WantKeyed(t, d, "giveaways", storing, "25", `[{"id":"g1","status":"active","prize":"A hat","winner_count":1,"winners":[],"channel_id":"5",
+		dbtest.WantKeyed(t, d, "giveaways", storing, "25",
+			`[{"id":"g1","status":"active","prize":"A hat","winner_count":1,"winners":[],"channel_id":"5",
 			"source":"bot","metadata":{},"starts_at":"2024-01-01","ends_at":"2040-01-01","created_at":"2024-01-01","updated_at":"2024-01-01"}]`,
 			db.Array(there), true)
 	}

@@ -111,7 +111,8 @@ func TestListGiveaways(t *testing.T) {
 	}
 	dbtest.Exec(t, s.DB(), `UPDATE giveaways SET metadata = '{"shop":"a:b"}' WHERE id = $1 OR id = $2`, paused[0], paused[1])
 	for _, args := range [][]apitest.Arg{nil, {apitest.Query("status", "paused")}, {apitest.Query("updated_since", "2020-01-01T00:00:00Z")}} {
-		found := s.Do(t, "listGiveaways", "", append(args, apitest.Query("metadata", "shop:a:b"))...).Want(t, 200, `{"has_more":false}`).All(t, "id")
+		found := s.Do(t, "listGiveaways", "", append(args, apitest.Query("metadata", "shop:a:b"))...).
+			Want(t, 200, `{"has_more":false}`).All(t, "id")
 		if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(paused[:2]))) {
 			t.Errorf("by metadata and %v: %v, want %v", args, found, paused[:2])
 		}

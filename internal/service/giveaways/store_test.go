@@ -264,7 +264,8 @@ func TestTransitions(t *testing.T) {
 	cases := []struct {
 		name, status, source string // as SQL: the source, whether the bot runs it, its message
 		starts, ends         time.Duration
-		want                 string // the resulting status and, for drawing, the state of entries, when it is drawn, whether its message is edited
+		// want is the resulting status and, for drawing, the state of entries, when it is drawn, whether its message is edited.
+		want string
 	}{
 		{"starts what is due", scheduled, `'bot', false, NULL`, -time.Second, time.Hour, active},
 		{"leaves what is not due", scheduled, `'bot', false, NULL`, time.Hour, 2 * time.Hour, scheduled},

@@ -233,12 +233,13 @@ func (d dyingDoer) Do(ctx context.Context, fn func(context.Context, *db.Tx) erro
 // due returns how many channels the lane finds after some time.
 func (s ticketAPI) due(t *testing.T, after time.Duration) int {
 	t.Helper()
-	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", int(after.Seconds())), "channel_try_at"))
+	seconds := int(after.Seconds())
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", seconds), "channel_try_at"))
 	found, err := db.Select[db.Found](t.Context(), s.DB().Reader(), tickets.Channels.Scan(s.DB().Distributed()), "", 100, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", -int(after.Seconds())), "channel_try_at"))
+	dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(fmt.Sprintf("interval '%d seconds'", -seconds), "channel_try_at"))
 	n := 0
 	for _, f := range found {
 		if f.ID != "" {

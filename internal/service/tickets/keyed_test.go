@@ -22,7 +22,8 @@ func TestRecordsFindTheirTicketsAndEntriesByKeyInANewGuild(t *testing.T) {
 		dbtest.WantKeyed(t, d, "tickets", storing, "25",
 			`[{"id":"t1","opener_id":"1","number":7,"status":"open","priority":"normal","metadata":{},`+created+`}]`, db.Array(there))
 		dbtest.WantKeyed(t, d, "ticket_messages", storingEntries, "25",
-			`[{"ticket_id":"t","id":"t1","kind":"message","internal":false,"author_type":"staff","content":"Hi","attachments":[],`+created+`}]`, db.Array(there))
+			`[{"ticket_id":"t","id":"t1","kind":"message","internal":false,"author_type":"staff","content":"Hi","attachments":[],`+created+`}]`,
+			db.Array(there))
 	}
 	at := db.Array([]string{"2024-01-01"})
 	dbtest.WantKeyed(t, d, "tickets", storingTallies, "25", db.Array([]string{"t"}), db.Integers([]int64{1}), at, at)

@@ -27,7 +27,8 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 		INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
 			last_message_at, created_at, updated_at, closed_at)
 		SELECT guild, 'ticket-' || n, n, CASE WHEN n % 5 = 0 THEN 'closed' ELSE 'open' END, (n % 3 + 1)::text, nullif(n % 4, 0)::text,
-		       CASE WHEN n % 5 = 0 THEN nullif(n % 50, 0) WHEN n % 50 <> 0 THEN n END::text, CASE WHEN n % 6 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 5000 / 2 * interval '1 minute' END,
+		       CASE WHEN n % 5 = 0 THEN nullif(n % 50, 0) WHEN n % 50 <> 0 THEN n END::text,
+		       CASE WHEN n % 6 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 5000 / 2 * interval '1 minute' END,
 		       timestamptz '2026-01-01' + n / 3 * interval '1 minute', timestamptz '2026-01-02' + n * 7919 % 5000 / 2 * interval '1 minute',
 		       CASE WHEN n % 5 = 0 THEN timestamptz '2026-01-05' END
 		FROM (VALUES ('1', 5000), ('2', 3000)) AS g (guild, total), generate_series(1, total) AS n`)

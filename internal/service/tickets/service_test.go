@@ -52,7 +52,8 @@ func TestListTickets(t *testing.T) {
 		"by another value":          {[]apitest.Arg{apitest.Query("metadata", "shop:a")}, nil},
 		"by metadata and activity":  {[]apitest.Arg{apitest.Query("metadata", "shop:a:b"), apitest.Query("order", "activity")}, []int{2, 4, 3}},
 		"by metadata and filters": {[]apitest.Arg{
-			apitest.Query("metadata", "shop:a:b"), apitest.Query("claimed_by_id", "none"), apitest.Query("status", "closed"), apitest.Query("channel_id", "704"),
+			apitest.Query("metadata", "shop:a:b"), apitest.Query("claimed_by_id", "none"),
+			apitest.Query("status", "closed"), apitest.Query("channel_id", "704"),
 		}, []int{4}},
 		"by metadata and number": {[]apitest.Arg{apitest.Query("metadata", "shop:a:b"), apitest.Query("number", "1")}, nil},
 		"page by page":           {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},

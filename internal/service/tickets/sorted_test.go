@@ -21,11 +21,15 @@ func TestStaffEditATicketOpenOrClosed(t *testing.T) {
 			`{"data":{"changed":["subject","metadata","category","priority"],"author_id":"55","category":"Roles","priority":"urgent"}}`)
 		a.Do(t, "updateTicket", `{"priority":"urgent","metadata":{"desk.id":"7"}}`, at).Want(t, 200, `{"data":{"priority":"urgent"}}`)
 		a.WantNoEvent(t)
-		a.Do(t, "updateTicket", `{"category":null,"subject":null}`, at).Want(t, 200, `{"data":{"category":null,"subject":null,"priority":"urgent"}}`)
+		a.Do(t, "updateTicket", `{"category":null,"subject":null}`, at).
+			Want(t, 200, `{"data":{"category":null,"subject":null,"priority":"urgent"}}`)
 		a.WantEvent(t, "ticket.updated", `{"data":{"changed":["subject","category"],"author_id":null}}`)
 	}
 	at := apitest.Path("id", ticket(t, a, 3, "open", true))
-	for _, body := range []string{`{}`, `{"author_id":"55"}`, `{"priority":null}`, `{"priority":"soon"}`, `{"category":""}`, `{"category":"` + strings.Repeat("x", 51) + `"}`} {
+	for _, body := range []string{
+		`{}`, `{"author_id":"55"}`, `{"priority":null}`, `{"priority":"soon"}`, `{"category":""}`,
+		`{"category":"` + strings.Repeat("x", 51) + `"}`,
+	} {
 		a.Do(t, "updateTicket", body, at).WantError(t, 400, "invalid_request")
 	}
 	a.Do(t, "updateTicket", `{"priority":"low"}`, apitest.Path("id", "none")).WantError(t, 404, "not_found")
@@ -80,14 +84,17 @@ func TestARecordEditsAndDeletesAMessage(t *testing.T) {
 	id := ticket(t, s.API, 1, "open", true)
 	bot := s.Bot(t).In(s.Guild)
 	record := func(more string) string {
-		return `{"records":[{"record":"ticket_message","ticket_id":"` + id + `","channel_message_id":"901","author_id":"66","author_type":"opener"` + more + `}]}`
+		return `{"records":[{"record":"ticket_message","ticket_id":"` + id + `","channel_message_id":"901",
+			"author_id":"66","author_type":"opener"` + more + `}]}`
 	}
 	const file = `"attachments":[{"name":"a.png","url":"https://cdn.example/a.png?ex=1","content_type":"image/png","size":2048}]`
 	bot.Do(t, "writeRecords", record(`,"content":"My role is gone",`+file)).Want(t, 200, `{"data":[{"result":"created"}]}`)
-	bot.WantEvent(t, "ticket.message", `{"data":{"content":"My role is gone",`+file+`,"edited_at":null,"deleted_at":null,"original_content":null}}`)
+	bot.WantEvent(t, "ticket.message", `
+		{"data":{"content":"My role is gone",`+file+`,"edited_at":null,"deleted_at":null,"original_content":null}}`)
 
 	// The platform signs URLs anew, which does not count as an edit.
-	bot.Do(t, "writeRecords", record(`,"content":"My role is gone",`+strings.Replace(file, "ex=1", "ex=2", 1))).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", record(`,"content":"My role is gone",`+strings.Replace(file, "ex=1", "ex=2", 1))).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "ticket.message_updated", `{"data":{"edited_at":null,"changed":["attachments"]}}`)
 
 	edit := record(`,"content":"My roles are gone","edited_at":"2026-06-15T10:00:00Z"`)
@@ -112,8 +119,10 @@ func TestARecordEditsAndDeletesAMessage(t *testing.T) {
 		t.Errorf("it was deleted at %s, which lies ahead", at)
 	}
 	for _, wrong := range []string{
-		`"attachments":[{"name":"a","url":"http://cdn.example/a"}]`, `"attachments":[{"name":"a"}]`, `"attachments":[{"name":"a","url":"https://x/a","kind":1}]`,
-		`"content":"` + strings.Repeat("x", 4097) + `"`, `"attachments":[` + strings.TrimSuffix(strings.Repeat(`{"name":"a","url":"https://x/a"},`, 11), ",") + `]`,
+		`"attachments":[{"name":"a","url":"http://cdn.example/a"}]`, `"attachments":[{"name":"a"}]`,
+		`"attachments":[{"name":"a","url":"https://x/a","kind":1}]`,
+		`"content":"` + strings.Repeat("x", 4097) + `"`,
+		`"attachments":[` + strings.TrimSuffix(strings.Repeat(`{"name":"a","url":"https://x/a"},`, 11), ",") + `]`,
 	} {
 		if a := bot.Do(t, "writeRecords", record(","+wrong)); a.Code() != "invalid_request" {
 			t.Errorf("%.70s is answered %d %s", wrong, a.Status, a.Code())
@@ -139,11 +148,12 @@ func TestAChannelHasOneOpenTicket(t *testing.T) {
 		}
 	}
 	// One call may close a ticket and open another one in its channel.
-	bot.Do(t, "writeRecords", `{"records":[{"record":"ticket","id":"`+other+`","status":"open"},{"record":"ticket","id":"`+first+`","status":"closed"}]}`).
-		Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"}]}`)
-	bot.Do(t, "writeRecords", `{"records":[{"record":"ticket","number":11,"opener_id":"66","channel_id":"777"},{"record":"ticket","number":12,"opener_id":"67","channel_id":"777"}]}`).
-		WantError(t, 422, "channel_in_use")
-	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"ticket","number":11,"opener_id":"66","channel_id":"777"},{"record":"ticket","number":12,"opener_id":"67","channel_id":"777"}]}`).
+	bot.Do(t, "writeRecords", `{"records":[{"record":"ticket","id":"`+other+`","status":"open"},
+		{"record":"ticket","id":"`+first+`","status":"closed"}]}`).Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", `{"records":[{"record":"ticket","number":11,"opener_id":"66","channel_id":"777"},
+		{"record":"ticket","number":12,"opener_id":"67","channel_id":"777"}]}`).WantError(t, 422, "channel_in_use")
+	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"ticket","number":11,"opener_id":"66","channel_id":"777"},
+		{"record":"ticket","number":12,"opener_id":"67","channel_id":"777"}]}`).
 		Want(t, 200, `{"data":[{"result":"created"},{"result":"refused"}]}`)
 }
 

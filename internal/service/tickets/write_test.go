@@ -21,7 +21,9 @@ func TestATicketThatHasComeMeanwhileIsNotOverwritten(t *testing.T) {
 	dbtest.Fill(t, d, twoGuilds, `INSERT INTO tickets (guild_id, id, number, opener_id) VALUES ('1', 't', 1, '7')`)
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		now := wire.At(time.Now())
-		given := row{ID: "t", Number: 1, Status: open, OpenerID: "8", Priority: normal, Metadata: metadata.Values{}, CreatedAt: now, UpdatedAt: now}
+		given := row{
+			ID: "t", Number: 1, Status: open, OpenerID: "8", Priority: normal, Metadata: metadata.Values{}, CreatedAt: now, UpdatedAt: now,
+		}
 		err := store(ctx, tx, &transfer.Call{By: auth.By{GuildID: "1"}}, []*transfer.Row[row]{{Is: given, At: now}})
 		if !errors.Is(err, db.Again) {
 			t.Errorf("stored with %v, want %v", err, db.Again)
