@@ -88,7 +88,7 @@ func sectionsOfTests(t *testing.T) map[string][]string {
 func testFiles(t *testing.T) (files []string) {
 	t.Helper()
 	for _, folder := range []string{"bench", "cmd", "gen", "internal", "migrations"} {
-		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, "_test.go") {
 				files = append(files, path)
 			}

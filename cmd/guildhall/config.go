@@ -127,16 +127,7 @@ func (s Settings) check(r roles) (checked, error) {
 	found.about("GUILDHALL_OPS_HOSTS", err)
 	c.proxies, err = proxies(s.TrustedProxies)
 	found.about("GUILDHALL_TRUSTED_PROXIES", err)
-	c.quotas.Read, err = ratelimit.ParseQuota(s.RateRead)
-	found.about("GUILDHALL_RATE_READ", err)
-	c.quotas.Write, err = ratelimit.ParseQuota(s.RateWrite)
-	found.about("GUILDHALL_RATE_WRITE", err)
-	c.quotas.Bot, err = ratelimit.ParseQuota(s.RateBot)
-	found.about("GUILDHALL_RATE_BOT", err)
-	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
-	found.about("GUILDHALL_RATE_LOGIN", err)
-	c.sessions, err = ratelimit.ParseQuota(s.RateDashboard)
-	found.about("GUILDHALL_RATE_DASHBOARD", err)
+	c.checkRates(&found)
 	c.share, err = parseConnections(s.DBConnections, r, s.DashboardURL != "")
 	found.about("GUILDHALL_DB_CONNECTIONS", err)
 	c.PublicURL, err = publicURL(s.PublicURL)
@@ -176,6 +167,24 @@ func (s Settings) check(r roles) (checked, error) {
 		return checked{}, errors.Join(found...)
 	}
 	return c, nil
+}
+
+// checkRates parses the rate limits.
+func (c *checked) checkRates(found *problems) {
+	for _, q := range []struct {
+		name, text string
+		to         *ratelimit.Quota
+	}{
+		{"READ", c.RateRead, &c.quotas.Read},
+		{"WRITE", c.RateWrite, &c.quotas.Write},
+		{"BOT", c.RateBot, &c.quotas.Bot},
+		{"LOGIN", c.RateLogin, &c.quotas.Login},
+		{"DASHBOARD", c.RateDashboard, &c.sessions},
+	} {
+		var err error
+		*q.to, err = ratelimit.ParseQuota(q.text)
+		found.about("GUILDHALL_RATE_"+q.name, err)
+	}
 }
 
 // off reports whether the chat platform is switched off.

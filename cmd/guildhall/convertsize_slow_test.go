@@ -19,7 +19,7 @@ import (
 // Large inputs are read in little time and memory. A zip is not unpacked whole: what counts is
 // what lies in it.
 // RELIABILITY.md, Input.
-func TestLargeInputsAreConvertedInLittleMemory(t *testing.T) {
+func TestLargeInputsAreConvertedInLittleMemory(t *testing.T) { //nolint:paralleltest // it measures memory
 	for _, c := range []struct {
 		name, args string
 		write      func(t *testing.T, path string)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -123,11 +124,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		return err
 	}
 	show.receive(ctx)
-	for _, address := range []string{settings.HTTPSListen, settings.HTTPListen} {
-		if !onThisMachine(address) {
-			log.Warn("guildhall dev listens beyond this machine: everyone there can reach it, with demo data and a certificate of its own", "address", address)
-		}
-	}
+	warnOfOthers(log, settings.HTTPSListen, settings.HTTPListen)
 	running := filepath.Join(dir, runningFile)
 	here := targetDatabase{DatabaseURL: databaseURL, Env: c.Env}
 	if err := here.write(running); err != nil {
@@ -151,6 +148,15 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		},
 	}
 	return n.run(ctx)
+}
+
+// warnOfOthers logs which addresses other machines can reach.
+func warnOfOthers(log *slog.Logger, addresses ...string) {
+	for _, address := range addresses {
+		if !onThisMachine(address) {
+			log.Warn("guildhall dev listens beyond this machine: everyone there can reach it, with demo data and a certificate of its own", "address", address)
+		}
+	}
 }
 
 // anew returns instructions for starting with an empty database.

@@ -334,16 +334,6 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// wantOutput fails the test unless a command's output holds all the texts.
-func wantOutput(t *testing.T, out string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(out, text) {
-			t.Errorf("%q is missing in: %s", text, out)
-		}
-	}
-}
-
 // Commands that write, such as import, find out whether the tables are distributed and use the
 // right form of statements.
 func TestCommandsFindOutWhereTablesLie(t *testing.T) {

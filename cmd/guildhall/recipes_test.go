@@ -337,7 +337,8 @@ func sells(t *testing.T, k *kitchen) {
 	testutil.Eventually(t, "the stream has reached the guild", func() bool {
 		// Until then complete_since is the moment of the response.
 		pull := func() string { return k.send(t, "POST", "/bot/events/pull", `{"stream":"shop-roles"}`) }
-		return pull() == pull()
+		first := pull()
+		return first == pull()
 	})
 	out, err := k.command(t.Context(), "buy.mts 2 "+leaver).CombinedOutput()
 	if err == nil || string(out) != "VIP costs 100 coins.\n" {

@@ -131,7 +131,7 @@ func TestOnlyExtensionsAreNotPublished(t *testing.T) {
 		}
 	}
 	var shownKeys []string
-	extensions(shown, func(o map[string]any, key string) { shownKeys = append(shownKeys, key) })
+	extensions(shown, func(_ map[string]any, key string) { shownKeys = append(shownKeys, key) })
 	slices.Sort(shownKeys)
 	want := []string{"x-enum-varnames", "x-error-codes", "x-extensible-enum", "x-required-scope", "x-stability-level"}
 	if got := slices.Compact(shownKeys); !slices.Equal(got, want) {

@@ -15,7 +15,7 @@ import (
 
 // SharedTables lists the tables that are not a guild's, each with the reason. The migration tool's
 // tables are not in the list.
-var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothing secret
+var SharedTables = map[string]string{
 	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
 	"api_token_uses":     "belongs to api_tokens",
 	"bot_keys":           "a key of the bot serves several guilds",

@@ -211,14 +211,20 @@ func phrase(e *openapi3.SchemaError) string {
 		}
 		return "must be in the format " + s.Format
 	case "not":
-		names := maps.Clone(s.Properties)
-		maps.DeleteFunc(names, func(name string, _ *openapi3.SchemaRef) bool { return s.Not.Value.Properties[name] != nil })
-		return "must change something, by one of the members " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+		return changesNothing(s)
 	case "uniqueItems":
 		return "must not repeat an item"
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+// changesNothing says which members of a body change something: those that the schema does not list
+// below not.
+func changesNothing(s *openapi3.Schema) string {
+	names := maps.Clone(s.Properties)
+	maps.DeleteFunc(names, func(name string, _ *openapi3.SchemaRef) bool { return s.Not.Value.Properties[name] != nil })
+	return "must change something, by one of the members " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 }
 
 // typePhrase returns a schema's type with its article, such as "an integer".

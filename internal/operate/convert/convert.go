@@ -166,8 +166,10 @@ func (r *conversion) check() error {
 			return usage("--%s: must be an id of digits; it is %q", flag, id)
 		}
 	}
-	for flag, of := range map[string][]string{"xp": {o.XP, "keep", "level"}, "balance": {o.Balance, "total", "cash", "bank"}, "numbers": {o.Numbers, "keep", "new"},
-		"dates": {o.Dates, "dmy", "mdy"}, "decimal": {o.Decimal, ".", ","}} {
+	for flag, of := range map[string][]string{
+		"xp": {o.XP, "keep", "level"}, "balance": {o.Balance, "total", "cash", "bank"}, "numbers": {o.Numbers, "keep", "new"},
+		"dates": {o.Dates, "dmy", "mdy"}, "decimal": {o.Decimal, ".", ","},
+	} {
 		if of[0] != "" && !slices.Contains(of[1:], of[0]) {
 			return usage("--%s: must be one of %s", flag, strings.Join(of[1:], ", "))
 		}

@@ -49,7 +49,7 @@ func (p *pages) fact(_ string, v *value) error {
 	return err
 }
 
-func (p *pages) end() error {
+func (p *pages) end() error { //nolint:unparam // an end of others fails
 	if p.most > int64(p.r.documents) {
 		p.r.warn(p.last, "of "+strconv.FormatInt(p.most, 10)+" pages "+strconv.Itoa(p.r.documents)+" were given; fetch the others too")
 	}

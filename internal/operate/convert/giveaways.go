@@ -26,11 +26,21 @@ func giveawayTable() []row {
 	for _, of := range []string{"/#", ""} {
 		all = append(all, row{path: of, item: true})
 		for _, m := range [][2]string{
-			{"messageId", "giveaway.id, giveaway.message_id"}, {"messageID", "giveaway.id, giveaway.message_id"},
-			{"channelId", "giveaway.channel_id"}, {"channelID", "giveaway.channel_id"}, {"guildId", "guild"}, {"guildID", "guild"},
-			{"startAt", "giveaway.starts_at, giveaway.created_at"}, {"endAt", "giveaway.ends_at, giveaway.ended_at"}, {"ended", "giveaway.status"},
-			{"pauseOptions/isPaused", "giveaway.status"}, {"winnerCount", "giveaway.winner_count"}, {"prize", "giveaway.prize"},
-			{"hostedBy", "giveaway.host_id"}, {"winnerIds/#", "giveaway.winners"}, {"winnerIDs/#", "giveaway.winners"},
+			{"messageId", "giveaway.id, giveaway.message_id"},
+			{"messageID", "giveaway.id, giveaway.message_id"},
+			{"channelId", "giveaway.channel_id"},
+			{"channelID", "giveaway.channel_id"},
+			{"guildId", "guild"},
+			{"guildID", "guild"},
+			{"startAt", "giveaway.starts_at, giveaway.created_at"},
+			{"endAt", "giveaway.ends_at, giveaway.ended_at"},
+			{"ended", "giveaway.status"},
+			{"pauseOptions/isPaused", "giveaway.status"},
+			{"winnerCount", "giveaway.winner_count"},
+			{"prize", "giveaway.prize"},
+			{"hostedBy", "giveaway.host_id"},
+			{"winnerIds/#", "giveaway.winners"},
+			{"winnerIDs/#", "giveaway.winners"},
 		} {
 			all = append(all, row{path: of + "/" + m[0], to: m[1]})
 		}

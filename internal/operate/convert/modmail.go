@@ -9,8 +9,10 @@ import (
 var modmailFormat = &format{
 	name: "modmail", title: "Modmail", items: "document",
 	needs: []needed{
-		{members: "_id=any recipient=object messages=list"}, {path: "/#", members: "_id=any recipient=object messages=list"},
-		{members: "_id=any recipient=any message=text author=object"}, {path: "/#", members: "_id=any recipient=any message=text author=object"},
+		{members: "_id=any recipient=object messages=list"},
+		{path: "/#", members: "_id=any recipient=object messages=list"},
+		{members: "_id=any recipient=any message=text author=object"},
+		{path: "/#", members: "_id=any recipient=any message=text author=object"},
 	},
 	where: "mongoexport of the bot's collections: --collection logs --sort '{created_at: 1}' (a line a thread, or --jsonArray), and --collection notes.",
 	notes: []string{"Threads have no numbers there and get the guild's next ones, so export them in the order of created_at. Messages among staff become notes. " +

@@ -18,10 +18,15 @@ const (
 var redFormat = &format{
 	name: "red", title: "Red", items: "entry",
 	needs: []needed{
-		{path: redBank + "/MEMBER/{guild}/{user}"}, {path: redBank + "/USER/{user}"}, {path: redModLog + "/CASES/{guild}/{number}", members: "action_type=text"},
-		{path: redModLog + "/GUILD/{guild}/cases/{number}", members: "action_type=text"}, {path: redWarnings + "/MEMBER/{guild}/{user}"},
-		{path: "/configs/{guild}/users/{user}", members: "xp=number"}, {path: "/users/{user}", members: "xp=number level=number"},
-		{path: redLevelUp + "/GUILD/{guild}/users/{user}"}, {path: redWarn + "/MODLOGS/{guild}/{user}/x/#", members: "level=number"},
+		{path: redBank + "/MEMBER/{guild}/{user}"},
+		{path: redBank + "/USER/{user}"},
+		{path: redModLog + "/CASES/{guild}/{number}", members: "action_type=text"},
+		{path: redModLog + "/GUILD/{guild}/cases/{number}", members: "action_type=text"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}"},
+		{path: "/configs/{guild}/users/{user}", members: "xp=number"},
+		{path: "/users/{user}", members: "xp=number level=number"},
+		{path: redLevelUp + "/GUILD/{guild}/users/{user}"},
+		{path: redWarn + "/MODLOGS/{guild}/{user}/x/#", members: "level=number"},
 	},
 	xp: "level", manyGuilds: true,
 	where: "files of the JSON backend below the bot's data folder, any of them in one call: Bank/settings.json, ModLog/settings.json,\n" +

@@ -14,7 +14,10 @@ import (
 var transcriptTable = grow(slices.Concat(
 	[]row{
 		{path: "/entities/users/{user}/bot", to: "ticket_message.author_type"},
-		{path: "/entities/users/{user}"}, {path: "/entities"}, {path: "/version"}, {path: "/success"},
+		{path: "/entities/users/{user}"},
+		{path: "/entities"},
+		{path: "/version"},
+		{path: "/success"},
 		{path: "/channel_name", to: "the ticket"},
 	},
 	transcriptRows("/messages/#"), transcriptRows("/#"),

@@ -31,7 +31,8 @@ func ticketToolRows() []row {
 	return slices.Concat(
 		[]row{
 			{path: "/server/id", to: "guild"},
-			{path: "/server/name"}, {path: "/server/icon"},
+			{path: "/server/name"},
+			{path: "/server/icon"},
 			{path: "/channel/id", to: "ticket.id, ticket.created_at"},
 			{path: "/channel/name", to: "ticket.subject, ticket.number"},
 			{path: "/messages/#/id", to: "ticket_message.id, ticket_message.channel_message_id"},

@@ -46,8 +46,10 @@ func people(t *testing.T, before func(w http.ResponseWriter, r *http.Request) bo
 func TestWhoManagesAGuildIsThePlatformsToTell(t *testing.T) {
 	t.Parallel()
 	d, _ := people(t, nil)
-	for user, want := range map[string]chat.Rights{"1": {Manage: true, Administer: true}, "2": {Manage: true}, "3": {}, "4": {},
-		"7": {Manage: true, Administer: true}} {
+	for user, want := range map[string]chat.Rights{
+		"1": {Manage: true, Administer: true}, "2": {Manage: true}, "3": {}, "4": {},
+		"7": {Manage: true, Administer: true},
+	} {
 		if rights, err := d.RightsOf(t.Context(), "5", user); err != nil || rights != want {
 			t.Errorf("user %s: %v, %v", user, rights, err)
 		}

@@ -301,9 +301,6 @@ func (r *receiver) respondWith(handler http.HandlerFunc) { r.RespondWith(orNoCon
 
 func (r *receiver) got() []call { return r.Calls() }
 
-// requests returns the number of received requests.
-func (r *receiver) requests() int { return len(r.Calls()) }
-
 // distinct returns the number of different events received.
 func (r *receiver) distinct() int {
 	ids := make(map[string]bool)

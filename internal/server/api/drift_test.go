@@ -19,9 +19,9 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/contract"
 	"guildhall/internal/outbound/event"
-	"guildhall/internal/service/records"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/records"
 )
 
 // The routes are exactly those of the document.

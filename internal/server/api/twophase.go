@@ -41,7 +41,7 @@ func begun(ctx context.Context, call *pending.Call) bool {
 // what the other system has accepted must be recorded.
 func secondPhase(rs *reqState, call *pending.Call, err error) (idempotency.Response, error) {
 	ctx := db.As(context.WithoutCancel(rs.ctx), db.Caller{})
-	if err != nil && !(db.Uncertain(err) && begun(ctx, call)) {
+	if err != nil && (!db.Uncertain(err) || !begun(ctx, call)) {
 		return idempotency.Response{}, err
 	}
 	response, err := call.Run(ctx)

@@ -181,7 +181,8 @@ func (u *units) lock(rs *reqState, r idempotency.Request) (unlock func(), replay
 // work's response under it. It returns the stored response if the key has one already. If
 // work returns a pending.Call, the transaction commits and leaves the key leased.
 func (u *units) transact(rs *reqState, key *idempotency.Request, work func(context.Context) (idempotency.Response, error)) (
-	response idempotency.Response, call *pending.Call, err error) {
+	response idempotency.Response, call *pending.Call, err error,
+) {
 	err = u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
 		response, call = idempotency.Response{}, nil
 		if key != nil {
@@ -204,7 +205,7 @@ func (u *units) transact(rs *reqState, key *idempotency.Request, work func(conte
 		case errors.As(err, &call) && key != nil:
 			return u.keys.Lease(ctx, tx, *key)
 		case call != nil:
-			return nil
+			return nil //nolint:nilerr // err is the call that follows the transaction
 		case err != nil || key == nil:
 			return err
 		}

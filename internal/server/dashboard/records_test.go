@@ -51,8 +51,10 @@ func TestFindLeadsToTheOneHit(t *testing.T) {
 	s.addMarcel(t)
 	find("mar").wants(200, ">Mara", ">Marcel", `id="hits"`)
 	find("12").wants(200, g("members", "12"), g("cases", "case-"+guildID))
-	for _, q := range []string{"", "nobody", "#99", "t99", "case-" + neighbourID, "ticket-" + neighbourID, "giveaway-" + neighbourID,
-		s.entry(t, neighbourID), strings.Repeat("a", 700), wrong} {
+	for _, q := range []string{
+		"", "nobody", "#99", "t99", "case-" + neighbourID, "ticket-" + neighbourID, "giveaway-" + neighbourID,
+		s.entry(t, neighbourID), strings.Repeat("a", 700), wrong,
+	} {
 		find(q).wants(200).lacks(`id="hits"`).harmless()
 	}
 }
@@ -122,14 +124,20 @@ func TestRecordsAreFiltered(t *testing.T) {
 	s.records(t, guildID)
 	for list, queries := range map[string]map[bool][]string{
 		"cases": {
-			true: {"", "number=12", "number=%2312", "user_id=" + mara, "moderator_id=5", "type=warn", "status=active", "type=warn&status=active",
-				"since=2026-01-01T00:00", "until=2099-01-01T00:00", "type=nothing"},
-			false: {"number=13", "user_id=5", "moderator_id=" + mara, "type=ban", "status=deleted", "since=2099-01-01T00:00",
-				"until=2026-01-01T00:00", "page=2"},
+			true: {
+				"", "number=12", "number=%2312", "user_id=" + mara, "moderator_id=5", "type=warn", "status=active", "type=warn&status=active",
+				"since=2026-01-01T00:00", "until=2099-01-01T00:00", "type=nothing",
+			},
+			false: {
+				"number=13", "user_id=5", "moderator_id=" + mara, "type=ban", "status=deleted", "since=2099-01-01T00:00",
+				"until=2026-01-01T00:00", "page=2",
+			},
 		},
 		"tickets": {
-			true: {"", "number=12", "number=t12", "opener_id=" + mara, "claimed_by_id=none", "category=help", "priority=normal", "status=closed",
-				"order=activity", "status=closed&order=activity&category=help"},
+			true: {
+				"", "number=12", "number=t12", "opener_id=" + mara, "claimed_by_id=none", "category=help", "priority=normal", "status=closed",
+				"order=activity", "status=closed&order=activity&category=help",
+			},
 			false: {"number=13", "opener_id=5", "claimed_by_id=5", "category=x", "priority=low", "status=open", "page=2"},
 		},
 		"giveaways": {true: {"", "status=ended"}, false: {"status=active", "page=2"}},
@@ -147,8 +155,10 @@ func TestRecordsAreFiltered(t *testing.T) {
 	b.get(page(guildID, "cases")+"?number=x&since=soon&until=late").wants(422, "Write the number of a case", "Write a time in UTC",
 		`value="soon"`)
 	b.get(page(guildID, "tickets")+"?number=x").wants(422, "Write the number of a ticket")
-	for _, list := range []string{"cases?user_id=", "cases?moderator_id=", "tickets?opener_id=", "tickets?category=",
-		"tickets?claimed_by_id=", "giveaways?status="} {
+	for _, list := range []string{
+		"cases?user_id=", "cases?moderator_id=", "tickets?opener_id=", "tickets?category=",
+		"tickets?claimed_by_id=", "giveaways?status=",
+	} {
 		b.get(page(guildID, list) + escape(wrong)).wants(200).harmless()
 	}
 }

@@ -342,8 +342,10 @@ func (c *call) changedForm(f *webhookForm) (reply, error) {
 	f.UpdatedAt = e.UpdatedAt
 	word := map[bool]string{true: "yes", false: "no"}
 	for _, change := range []webhookChange{
-		{"Address", e.URL, f.URL}, {"Description", e.Description, f.Description},
-		{"Events", strings.Join(e.Chosen, ", "), strings.Join(inOrder(f.Chosen), ", ")}, {"Enabled", word[e.Enabled], word[f.Enabled]},
+		{"Address", e.URL, f.URL},
+		{"Description", e.Description, f.Description},
+		{"Events", strings.Join(e.Chosen, ", "), strings.Join(inOrder(f.Chosen), ", ")},
+		{"Enabled", word[e.Enabled], word[f.Enabled]},
 	} {
 		if change.Stored != change.Typed {
 			f.Changes = append(f.Changes, change)

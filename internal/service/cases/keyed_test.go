@@ -23,9 +23,11 @@ func TestRecordsFindTheirCasesByKeyInANewGuild(t *testing.T) {
 		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
 		SELECT guild_id, id, created_at, '{}', '[]' FROM cases`, `ANALYZE cases, case_changes`)
 	for _, there := range [][]string{nil, {"c1", "c2"}} {
-		args := []any{"25", `[{"id":"c1","user_id":"1","moderator_id":"1","type":"warn","reason":"",
+		args := []any{
+			"25", `[{"id":"c1","user_id":"1","moderator_id":"1","type":"warn","reason":"",
 			"status":"active","source":"bot","metadata":{},"number":1,"created_at":"2024-01-01","updated_at":"2024-01-01"}]`, db.Array(there),
-			`[]`, `{}`}
+			`[]`, `{}`,
+		}
 		dbtest.WantKeyed(t, d, "cases", storing, args...)
 		plan := dbtest.Plan(t, d, storing, args...)
 		scans, keyed := len(changeScan.FindAllString(plan, -1)), len(keyedChange.FindAllString(plan, -1))

@@ -11,11 +11,12 @@ import (
 
 // The functions of this file read cases for people, in the dashboard, each bound to a guild.
 
-// Case is a case as the API shows it, Change a change of a case, and Filter narrows a list of
-// cases.
 type (
-	Case   = gen.Case
+	// Case is a case as the API shows it.
+	Case = gen.Case
+	// Change is a change of a case as the API shows it.
 	Change = gen.PastCaseChange
+	// Filter narrows a list of cases.
 	Filter = filter
 )
 

@@ -56,7 +56,9 @@ var Records = transfer.Kind[row]{
 		return c.Metadata.Check()
 	},
 	Dated: []transfer.Column{
-		{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}, {Table: "guilds", Guild: "id", Name: "last_case_at"},
+		{Table: "cases", Name: "created_at"},
+		{Table: "cases", Name: "updated_at"},
+		{Table: "guilds", Guild: "id", Name: "last_case_at"},
 		{Table: "case_changes", Name: "at"},
 	},
 	SetInstant: func(c *row, at wire.Time) {

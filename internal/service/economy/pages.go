@@ -12,9 +12,10 @@ import (
 // The functions of this file read wallets and the ledger for people, in the dashboard, each
 // bound to a guild.
 
-// Wallet is a wallet as the API shows it, and LedgerEntry a ledger entry.
 type (
-	Wallet      = gen.Wallet
+	// Wallet is a wallet as the API shows it.
+	Wallet = gen.Wallet
+	// LedgerEntry is a ledger entry as the API shows it.
 	LedgerEntry = gen.LedgerEntry
 )
 

@@ -2,9 +2,9 @@ package removal
 
 import (
 	"context"
-	"guildhall/internal/access/auth"
 	"strings"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/service/leaderboard"

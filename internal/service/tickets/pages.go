@@ -12,11 +12,12 @@ import (
 
 // The functions of this file read tickets for people, in the dashboard, each bound to a guild.
 
-// Ticket is a ticket as the API shows it, Entry an entry of a transcript, and Filter narrows a
-// list of tickets.
 type (
+	// Ticket is a ticket as the API shows it.
 	Ticket = gen.Ticket
-	Entry  = gen.TicketMessage
+	// Entry is an entry of a transcript as the API shows it.
+	Entry = gen.TicketMessage
+	// Filter narrows a list of tickets.
 	Filter = filter
 )
 
