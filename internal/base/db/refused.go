@@ -21,8 +21,8 @@ var (
 // was being sent at that time is not the answer. On Citus the message has no line, since the
 // workers count their own lines, but it has the duplicate key.
 func Refused[R any](tx *Tx, err error, rows []R) (row int, ok bool) {
-	e, ok := errors.AsType[*pq.Error](err)
-	if !ok {
+	e, isServer := errors.AsType[*pq.Error](err)
+	if !isServer {
 		return 0, false
 	}
 	if m := copyLine.FindStringSubmatch(e.Where); m != nil {

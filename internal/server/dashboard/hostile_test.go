@@ -141,6 +141,7 @@ func (s *site) spoil(t testing.TB, text string) []string {
 }
 
 // Hostile texts of every kind, in every field of every record, stay text on every page.
+// RELIABILITY.md, Operation.
 func TestHostileTextsStayText(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -55,6 +55,7 @@ func dashboardRoutes(t *testing.T, guild string, ids map[string]string) (all []r
 
 // Every page and form of a guild is there for those alone who may manage the guild, and none
 // reaches a thing of another guild.
+// RELIABILITY.md, Guilds.
 func TestPagesAreForTheManagersOfTheirGuild(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
