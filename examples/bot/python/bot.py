@@ -1,4 +1,4 @@
-"""A short bot that lives on Guildhall: XP for messages, roles for levels, /balance, /daily, its servers and their members, and work.
+"""A short bot that lives on Guildhall: XP for messages, roles for levels, /balance, /daily, tickets, its servers and their members, and work.
 
 It keeps no database. A change is written to a file before it is sent, and crossed out once it is
 answered; after a kill the open ones are sent again, each under the idempotency key that it had.
@@ -12,12 +12,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import ssl
 import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import discord
@@ -72,6 +73,9 @@ class Books:
         change = {"id": self.last, "guild": str(guild), "path": path, "key": key, "body": body}
         self.write(change)
         self.queue(change)
+
+    def record(self, guild: int, record: Any) -> None:
+        self.add(guild, "/records", "", {"records": [record]})  # a record names its thing and needs no key
 
     def write(self, line: Any) -> None:
         with FILE.open("a") as file:
@@ -188,14 +192,14 @@ class Bot(discord.Client):
         self.filling[guild.id] = asyncio.create_task(tell_members(guild))
 
     def tell_facts(self, guild: discord.Guild) -> None:
-        self.books.add(guild.id, "/records", "", facts_of(guild))  # a record names its thing and needs no key
+        self.books.record(guild.id, facts_of(guild))
 
     async def on_guild_update(self, _: discord.Guild, guild: discord.Guild) -> None:
         self.tell_facts(guild)
 
     async def on_member_join(self, member: discord.Member) -> None:
         if not member.bot:
-            self.books.add(member.guild.id, "/records", "", {"records": [member_of(member)]})
+            self.books.record(member.guild.id, member_of(member))
 
     async def on_member_update(self, _: discord.Member, member: discord.Member) -> None:
         await self.on_member_join(member)
@@ -206,9 +210,10 @@ class Bot(discord.Client):
 
     async def on_raw_member_remove(self, left: discord.RawMemberRemoveEvent) -> None:
         if not left.user.bot:
-            self.books.add(left.guild_id, "/records", "", {"records": [left_at(left.user.id, discord.utils.utcnow())]})
+            self.books.record(left.guild_id, left_at(left.user.id, discord.utils.utcnow()))
 
     async def on_message(self, message: discord.Message) -> None:
+        self.mirror(message)
         now = message.created_at.timestamp()
         if message.guild is None or message.author.bot:
             return
@@ -217,13 +222,25 @@ class Bot(discord.Client):
             self.counted[who] = now
             self.books.add(message.guild.id, "/levelling/adjust", str(message.id), {"user_id": str(message.author.id), "delta": 20})
 
+    async def on_raw_message_edit(self, edit: discord.RawMessageUpdateEvent) -> None:
+        self.mirror(edit.message)
+
+    async def on_raw_message_delete(self, deletion: discord.RawMessageDeleteEvent) -> None:
+        if deletion.guild_id and (ticket := ticket_of(self.get_channel(deletion.channel_id))):
+            self.books.record(deletion.guild_id, entry_of(ticket, deletion.message_id) | {"deleted_at": discord.utils.utcnow().isoformat()})
+
+    def mirror(self, message: discord.Message) -> None:
+        """Records a message of a ticket's channel, or its edit, in the transcript, where Guildhall's own posts are already."""
+        if message.guild and message.author != self.user and (ticket := ticket_of(message.channel)):
+            self.books.record(message.guild.id, message_of(ticket, message))
+
 
 def refused(reason: str) -> Any:
     return {"refused": {"reason": reason[:500]}}
 
 
 def facts_of(guild: discord.Guild) -> Any:
-    return {"records": [{"record": "guild", "name": guild.name, "owner_id": str(guild.owner_id), "member_count": guild.member_count}]}
+    return {"record": "guild", "name": guild.name, "owner_id": str(guild.owner_id), "member_count": guild.member_count}
 
 
 def member_of(member: discord.Member) -> Any:
@@ -236,13 +253,33 @@ def left_at(user: int | str, at: datetime.datetime) -> Any:
     return {"record": "member", "user_id": str(user), "left_at": at.isoformat()}
 
 
+def ticket_of(channel: Any) -> str | None:
+    """Returns the id of the ticket in a channel, which the channel's topic names."""
+    named = re.fullmatch(r"ticket:(\d+)", getattr(channel, "topic", None) or "")
+    return named and named[1]
+
+
+def entry_of(ticket: str, message: int) -> Any:
+    return {"record": "ticket_message", "ticket_id": ticket, "channel_message_id": str(message)}
+
+
+def message_of(ticket: str, message: discord.Message) -> Any:
+    author = message.author
+    is_staff = isinstance(author, discord.Member) and author.guild_permissions.manage_messages
+    files = [{"name": a.filename, "url": a.url, "size": a.size} | ({"content_type": a.content_type} if a.content_type else {}) for a in message.attachments]
+    return entry_of(ticket, message.id) | {
+        "content": message.content, "attachments": files, "created_at": message.created_at.isoformat(),
+        "author_id": str(author.id), "author_type": "bot" if author.bot else "staff" if is_staff else "opener",
+    } | ({"edited_at": message.edited_at.isoformat()} if message.edited_at else {})
+
+
 async def tell_members(guild: discord.Guild) -> None:
     """Tells of all who are in the guild, without events, and then of those who have left while the bot was away.
 
     The instants of a record only rise, so this needs no order with what the gateway tells meanwhile.
     """
     begun = discord.utils.utcnow()  # who comes meanwhile has joined after it, and so has not left
-    await bot.books.call("POST", "/records", str(guild.id), body=facts_of(guild))  # the guild is there from then on
+    await bot.books.call("POST", "/records", str(guild.id), body={"records": [facts_of(guild)]})  # the guild is there from then on
     gone: set[str] = set()
     since, page = "1970-01-01T00:00:00Z", 1  # read by instants, since a page far behind costs as much as all before it
     while "data" in (answer := (await bot.books.call("GET", f"/members?present=true&per_page=100&updated_since={since}&page={page}", str(guild.id)))[1]):
@@ -258,7 +295,7 @@ async def tell_members(guild: discord.Guild) -> None:
     for n in range(0, len(there), 500):
         await bot.books.call("POST", "/records", str(guild.id), body={"records": there[n : n + 500], "on_refusal": "skip", "tell": False})
     for user in sorted(gone - {record["user_id"] for record in there}):
-        bot.books.add(guild.id, "/records", "", {"records": [left_at(user, begun)]})
+        bot.books.record(guild.id, left_at(user, begun))
 
 
 async def tell_owner(event: Any) -> None:
@@ -393,6 +430,35 @@ async def daily(i: discord.Interaction) -> None:
     body = {"user_id": str(i.user.id), "delta": DAILY, "reason": "Daily coins", "reference": f"daily-{i.user.id}-{i.created_at:%Y-%m-%d}"}
     status, answer = await bot.books.call("POST", "/economy/adjust", str(i.guild_id), str(i.id), body)
     text = f"Today's {DAILY} coins are yours: you have {answer['data']['balance']}." if status < 300 else answer["error"]["message"]
+    await i.edit_original_response(content=text)
+
+
+@tree.command(description="Open a ticket")
+@app_commands.guild_only()
+async def ticket(i: discord.Interaction) -> None:
+    await i.response.defer(ephemeral=True)
+    guild: Any = i.guild
+    allowed = discord.PermissionOverwrite(view_channel=True, send_messages=True)
+    overwrites = {guild.default_role: discord.PermissionOverwrite(view_channel=False), i.user: allowed, guild.me: allowed}
+    # The channel comes first: a kill in between leaves an empty channel, and no open ticket that staff cannot answer.
+    channel = await guild.create_text_channel(f"ticket-{i.id % 10000:04}", topic=f"ticket:{i.id}", overwrites=overwrites)
+    bot.books.record(guild.id, {
+        "record": "ticket", "id": str(i.id), "opener_id": str(i.user.id), "subject": f"Ticket of {i.user.name}", "category": "help",
+        "status": "open", "channel_id": str(channel.id),
+    })
+    await i.edit_original_response(content=f"Your ticket is {channel.mention}.")
+
+
+@tree.command(description="Say how urgent this ticket is")
+@app_commands.guild_only()
+@app_commands.default_permissions(manage_messages=True)
+async def priority(i: discord.Interaction, priority: Literal["low", "normal", "high", "urgent"]) -> None:
+    await i.response.defer(ephemeral=True)
+    text = "This is no ticket."
+    if of := ticket_of(i.channel):
+        body = {"records": [{"record": "ticket", "id": of, "priority": priority}]}
+        status, answer = await bot.books.call("POST", "/records", str(i.guild_id), body=body)
+        text = "Staff sees it." if status < 300 else answer["error"]["message"]
     await i.edit_original_response(content=text)
 
 
