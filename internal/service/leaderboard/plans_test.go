@@ -21,7 +21,7 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
 		d := base.DB
-		vacuumed(t, base, b)
+		vacuumed(t, base, b.table, "rank_indexes", "rank_checkpoints")
 		texts := b.ranks.Texts()
 		first, deep, rank := texts["first"], texts["deep"], texts["rank"]
 		for what, plan := range map[string]string{
@@ -113,9 +113,9 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 	})
 }
 
-// vacuumed returns the board after VACUUM and ANALYZE, when its rows are known to be visible to
+// vacuumed returns after VACUUM and ANALYZE of the tables, when their rows are known to be visible to
 // every transaction.
-func vacuumed(t *testing.T, base *dbtest.Database, b board) {
+func vacuumed(t testing.TB, base *dbtest.Database, tables ...string) {
 	t.Helper()
 	pool, err := db.OpenSQL(base.URL, "vacuum", 1)
 	if err != nil {
@@ -123,11 +123,12 @@ func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 	}
 	defer pool.Close()
 	// Rows that are not yet visible to every session are read from the table.
-	testutil.Eventually(t, "the table is vacuumed", func() (clean bool) {
-		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_indexes, rank_checkpoints`)); err != nil {
+	testutil.Eventually(t, "the tables are vacuumed", func() (clean bool) {
+		if _, err := pool.ExecContext(t.Context(), `VACUUM ANALYZE `+strings.Join(tables, ", ")); err != nil {
 			t.Fatal(err)
 		}
-		row := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table)
+		row := pool.QueryRowContext(t.Context(), `
+			SELECT bool_and(relallvisible = relpages) FROM pg_class WHERE oid = ANY (SELECT t::regclass FROM unnest($1::text[]) t)`, db.Array(tables))
 		if err := row.Scan(&clean); err != nil {
 			t.Fatal(err)
 		}

@@ -83,7 +83,7 @@ func TestThoseWhoLeftAreLookedUp(t *testing.T) {
 		d := base.DB
 		dbtest.Fill(t, d, `
 			INSERT INTO members (guild_id, user_id, left_at) SELECT '1', n::text, now() FROM generate_series(1, 35000) n WHERE n % 10 <> 0`)
-		vacuumed(t, base, b)
+		vacuumed(t, base, b.table, "rank_indexes", "rank_checkpoints")
 		do(t, d, `ANALYZE members`)
 		texts := b.ranks.Texts()
 		for what, plan := range map[string]string{
@@ -105,7 +105,8 @@ func TestThoseWhoLeftAreLookedUp(t *testing.T) {
 // BenchmarkPagesWithoutThoseWhoLeft measures the longest reads with nine of ten members gone: the
 // last page, which looks up all 10,000, and a rank.
 func BenchmarkPagesWithoutThoseWhoLeft(b *testing.B) {
-	d := dbtest.New(b).DB
+	base := dbtest.New(b)
+	d := base.DB
 	dbtest.AddGuilds(b, d, "402187554310020096")
 	const members = `SELECT (100000000000000000 + (n::bigint * 829348951) % 900000000000000000)::text AS id, n
 		FROM generate_series(1, 1000000) n`
@@ -114,7 +115,7 @@ func BenchmarkPagesWithoutThoseWhoLeft(b *testing.B) {
 	dbtest.Exec(b, d, `INSERT INTO members (guild_id, user_id, name, joined_at, left_at)
 		SELECT '402187554310020096', id, 'name ' || n, now() - interval '1 day', CASE WHEN n % 10 <> 0 THEN now() END
 		FROM (`+members+`) m ORDER BY random()`)
-	dbtest.Exec(b, d, `ANALYZE wallets, members`)
+	vacuumed(b, base, "wallets", "members") // as autovacuum does it; until then each lookup reads the row as well
 	for _, at := range []int{1, 10, 400} {
 		b.Run(fmt.Sprintf("page %d", at), func(b *testing.B) {
 			for b.Loop() {
