@@ -65,6 +65,12 @@ func post(path string, keyed bool, body func() []byte, tokens ...string) call {
 	}
 }
 
+// transfer returns a body that moves a coin between two members.
+func (m members) transfer() []byte {
+	from := rand.IntN(int(m))
+	return fmt.Appendf(nil, `{"from_user_id":"%d","to_user_id":"%d","amount":1}`, member(1+from), member(1+(from+1+rand.IntN(int(m)-1))%int(m)))
+}
+
 // change returns a body that changes one member.
 func (m members) change() []byte {
 	return fmt.Appendf(nil, `{"user_id":"%d","delta":%d}`, m.any(), 1+rand.IntN(40))
@@ -112,6 +118,19 @@ func operations(h *host) []operation {
 		{name: "adjustXp", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32}},
 		{name: "createCase", request: post("/cases", false, m.warn, h.token), clients: []int{8}},
 		{name: "lookupNetworkUser", request: m.get(h.token, "/network/lookup/"), clients: []int{8}},
+		// These two change what the rows above read.
+		{
+			name: "transferBalance with a key", request: post("/economy/transfers", true, m.transfer, h.token),
+			prepare: func(p *rig.Place) { // everybody can pay
+				p.Exec(`UPDATE wallets SET balance = balance + 1000000 WHERE guild_id = $1`, guildID)
+			},
+		},
+		{
+			name: "adjustXp, weeks are counted", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32},
+			prepare: func(p *rig.Place) {
+				p.Exec(`INSERT INTO guild_settings (guild_id, xp_periods) VALUES ($1, true) ON CONFLICT (guild_id) DO UPDATE SET xp_periods = true`, guildID)
+			},
+		},
 		// This comes last, since the receiver stays. Its deliveries count as a part of the change.
 		{
 			name: "adjustBalance, one listens", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(0.6, 0.8),
