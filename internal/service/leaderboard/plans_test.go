@@ -128,7 +128,9 @@ func vacuumed(t testing.TB, base *dbtest.Database, tables ...string) {
 			t.Fatal(err)
 		}
 		row := pool.QueryRowContext(t.Context(), `
-			SELECT bool_and(relallvisible = relpages) FROM pg_class WHERE oid = ANY (SELECT t::regclass FROM unnest($1::text[]) t)`, db.Array(tables))
+			SELECT bool_and(relallvisible = relpages)
+			FROM pg_class
+			WHERE oid = ANY (SELECT t::regclass FROM unnest($1::text[]) t)`, db.Array(tables))
 		if err := row.Scan(&clean); err != nil {
 			t.Fatal(err)
 		}
