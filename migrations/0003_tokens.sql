@@ -53,6 +53,7 @@ INSERT INTO auth_epoch (epoch) VALUES (0);
 -- migration that its program knows.
 CREATE TABLE auth_nodes (
     id             text COLLATE "C" PRIMARY KEY,
+    connection     bigint      NOT NULL DEFAULT 0, -- the number of the node's newest connection
     epoch          bigint      NOT NULL,
     seen_at        timestamptz NOT NULL,
     schema_version bigint

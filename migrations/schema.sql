@@ -56,6 +56,7 @@ CREATE TABLE auth_epoch (
 
 CREATE TABLE auth_nodes (
     id text COLLATE "C" NOT NULL,
+    connection bigint NOT NULL DEFAULT 0,
     epoch bigint NOT NULL,
     seen_at timestamp with time zone NOT NULL,
     schema_version bigint,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/testutil"
@@ -135,4 +136,30 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	defer l.Thaw()
 	revokeNow(t, s, tok.ID)
 	wantCode(t, n, tok.Secret, "invalid_token")
+}
+
+// Postgres executes a heartbeat of a connection that was cut after the node has registered over a
+// new one. The node's epoch is that of the new connection.
+func TestALateHeartbeatAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	n := s.tokens(t, func(c *Config) { c.NodeID = "here" })
+	run(t, n)
+	testutil.Eventually(t, "the node is registered", func() bool { return n.trusted(n.clock()) })
+	before := s.tokens(t, func(c *Config) { c.NodeID = "here" })
+	before.epoch.Store(99)
+	conn, err := db.Listen(t.Context(), s.URL, "guildhall-auth", channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	late := &listener{t: before, conn: conn, sent: map[uint64]time.Time{}}
+	for _, send := range []func(context.Context) error{late.sendHeartbeat, late.register} {
+		if err := send(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at := dbtest.Value[string](t, s.DB, `SELECT concat_ws(' ', connection, epoch) FROM auth_nodes WHERE id = 'here'`); at != "1 0" {
+			t.Errorf("connection and epoch of the node are %s, want 1 0", at)
+		}
+	}
 }

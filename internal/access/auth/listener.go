@@ -111,7 +111,8 @@ func (t *Tokens) listenOnce(ctx context.Context) (worked bool, err error) {
 	// the database's epoch may be lower than that of an earlier connection; with the old one, the
 	// node would acknowledge changes that have not happened yet.
 	t.epoch.Store(0)
-	l := &listener{t: t, conn: conn, sent: map[uint64]time.Time{}}
+	t.connections++
+	l := &listener{t: t, conn: conn, number: t.connections, sent: map[uint64]time.Time{}}
 	done := make(chan struct{})
 	var lost error
 	go func() {
@@ -130,8 +131,9 @@ func (t *Tokens) listenOnce(ctx context.Context) (worked bool, err error) {
 }
 
 type listener struct {
-	t    *Tokens
-	conn *db.Listener
+	t      *Tokens
+	conn   *db.Listener
+	number int64 // counts the node's connections
 
 	mu   sync.Mutex // guards the field below
 	seq  uint64
@@ -149,13 +151,7 @@ func (l *listener) invalidate() bool {
 
 // sendHeartbeats registers the node and sends heartbeats until ctx ends or the connection breaks.
 func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) error {
-	if err := l.exec(ctx, `
-		WITH gone AS (
-			DELETE FROM auth_nodes WHERE seen_at < now() - interval '1 minute'
-		)
-		INSERT INTO auth_nodes (id, epoch, seen_at, schema_version)
-		SELECT `+db.Quote(l.t.node)+`, epoch, now(), `+programVersion()+` FROM auth_epoch
-		ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, seen_at = excluded.seen_at, schema_version = excluded.schema_version`); err != nil {
+	if err := l.register(ctx); err != nil {
 		return fault.Wrap(err, "register this node")
 	}
 	// A heartbeat that is lost in a crash of the database does no harm.
@@ -181,6 +177,20 @@ func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) err
 	}
 }
 
+// register writes the node's connection with the database's epoch, unless the node has opened a
+// newer connection, and deletes nodes that have been silent for a minute.
+func (l *listener) register(ctx context.Context) error {
+	return l.exec(ctx, `
+		WITH gone AS (
+			DELETE FROM auth_nodes WHERE seen_at < now() - interval '1 minute'
+		)
+		INSERT INTO auth_nodes AS n (id, connection, epoch, seen_at, schema_version)
+		SELECT `+db.Quote(l.t.node)+`, `+strconv.FormatInt(l.number, 10)+`, epoch, now(), `+programVersion()+` FROM auth_epoch
+		ON CONFLICT (id) DO UPDATE
+		SET connection = excluded.connection, epoch = excluded.epoch, seen_at = excluded.seen_at, schema_version = excluded.schema_version
+		WHERE n.connection <= excluded.connection`)
+}
+
 // warnIfSilent logs once that heartbeats are sent over an open connection and none comes back. The
 // warning ends when a heartbeat comes back, or when the connection ends, which is logged
 // separately.
@@ -197,17 +207,21 @@ func (l *listener) warnIfSilent(ctx context.Context, begun time.Time) {
 }
 
 // sendHeartbeat writes that this node is alive and which epoch it has reached, and notifies the
-// channel.
+// channel. Postgres may execute a heartbeat of an earlier connection after the node has registered
+// again. Such a heartbeat does not change the epoch: after a restored backup its epoch may be higher
+// than the database's, and would acknowledge revocations that have not happened yet.
 func (l *listener) sendHeartbeat(ctx context.Context) error {
 	epoch := l.t.epoch.Load()
 	seq := l.begin()
 	return l.exec(ctx, fmt.Sprintf(`
 		WITH seen AS (
-			INSERT INTO auth_nodes AS n (id, epoch, seen_at, schema_version) VALUES (%s, %d, now(), %s)
-			ON CONFLICT (id) DO UPDATE SET epoch = greatest(n.epoch, excluded.epoch), seen_at = excluded.seen_at
+			INSERT INTO auth_nodes AS n (id, connection, epoch, seen_at, schema_version) VALUES (%s, %d, %d, now(), %s)
+			ON CONFLICT (id) DO UPDATE
+			SET epoch = CASE WHEN n.connection <= excluded.connection THEN greatest(n.epoch, excluded.epoch) ELSE n.epoch END,
+			    seen_at = excluded.seen_at
 			RETURNING id
 		)
-		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(l.t.node), epoch, programVersion(), channel, seq))
+		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(l.t.node), l.number, epoch, programVersion(), channel, seq))
 }
 
 // begin numbers a heartbeat and records when it is sent. Old heartbeats are forgotten, since behind

@@ -86,6 +86,8 @@ type Tokens struct {
 	epoch  atomic.Int64              // the epoch of the newest announcement received
 	nodes  atomic.Int64              // live nodes
 
+	connections int64 // number of connections that the listener has opened; only the listener uses it
+
 	acks chan struct{} // asks the goroutine that sends heartbeats to send the new epoch now
 }
 
