@@ -27,8 +27,9 @@ const (
 
 // dashboardBench measures the time to the first byte of each page of the dashboard, for a guild
 // with a long history: tokens, a hundred endpoints, a million deliveries and audit rows, a month of
-// usage counters, and the records of a million members. It measures with that guild alone in the database and among many others. Then it
-// measures an API call while one session loads pages and sends forms.
+// usage counters, and the records of a million members. It measures with that guild alone in the
+// database and among many others. Then it measures an API call while one session loads pages and
+// sends forms.
 func dashboardBench(flags *flag.FlagSet) func(*rig.Run, string) {
 	deliveries := flags.Int("deliveries", 1_000_000, "deliveries of the guild")
 	endpoints := flags.Int("endpoints", 100, "endpoints of the guild")

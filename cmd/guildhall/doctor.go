@@ -98,7 +98,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, report func
 	if tracing.Wanted() {
 		cfg.Traces = tracing.Probe
 	}
-	if u, err := url.Parse(c.PublicURL); err == nil && u.Host != "" {
+	if u, err := url.Parse(settings.PublicURL); err == nil && u.Host != "" {
 		cfg.Hosts, cfg.Probe = append(cfg.Hosts, u.Hostname()), settings.PublicURL+api.Prefix+"/me"
 	}
 	if settings.pages != nil {

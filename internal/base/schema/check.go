@@ -211,7 +211,7 @@ func phrase(e *openapi3.SchemaError) string {
 		}
 		return "must be in the format " + s.Format
 	case "not":
-		return changesNothing(s)
+		return mustChange(s)
 	case "uniqueItems":
 		return "must not repeat an item"
 	default:
@@ -219,9 +219,9 @@ func phrase(e *openapi3.SchemaError) string {
 	}
 }
 
-// changesNothing says which members of a body change something: those that the schema does not list
-// below not.
-func changesNothing(s *openapi3.Schema) string {
+// mustChange names the members of a body that change something. The schema lists the others in its
+// keyword not.
+func mustChange(s *openapi3.Schema) string {
 	names := maps.Clone(s.Properties)
 	maps.DeleteFunc(names, func(name string, _ *openapi3.SchemaRef) bool { return s.Not.Value.Properties[name] != nil })
 	return "must change something, by one of the members " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")

@@ -72,7 +72,7 @@ type sends struct {
 	unrecorded int                  // failures that are not recorded yet
 	succeeded  time.Time            // last success
 	served     time.Time            // last time it got a slot
-	lane       int                  // one of the lane constants: to which group of endpoints the last claim counted this one
+	lane       int                  // the endpoint's lane at the last claim, such as laneUrgent
 	failing    bool                 // the endpoint's last attempt on this node failed
 	hung       bool                 // and took long
 	more       bool                 // the endpoint had more deliveries than slots at its last claim

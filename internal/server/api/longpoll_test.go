@@ -14,8 +14,9 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// A transaction that Postgres ends at its COMMIT runs again. Where the first run has found nothing
-// and the second one an event, the event is sent: it is leased, and nobody else would get it.
+// A transaction that Postgres ends at its COMMIT runs again. If the first run has found nothing
+// and the second run an event, the response has the event: the second run has leased the event, so
+// no other call would get it.
 func TestALongPollSendsWhatItsRepeatedTransactionHasFound(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)

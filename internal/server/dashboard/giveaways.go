@@ -116,8 +116,8 @@ func (c *call) readDraws(v *giveawayView) error {
 	return err
 }
 
-// changes are the changes of the giveaway that are stored: its making, its draws
-// and its cancellation.
+// changes returns what the giveaway's rows say of its changes: when the giveaway was created, drawn,
+// cancelled and last changed.
 func (v *giveawayView) changes() []change {
 	changes := []change{{At: v.Giveaway.CreatedAt.Time, What: "made"}}
 	for i := range v.Draws {

@@ -116,8 +116,8 @@ func end(ctx context.Context, d db.Doer, action, statement string, args ...any) 
 	return n, err
 }
 
-// auditSessions records what happened to sessions in the audit log, one row for each guild that a session
-// may open.
+// auditSessions records what happened to sessions in the audit log, one row for each guild that a
+// session may open.
 func auditSessions(ctx context.Context, tx *db.Tx, action string, rows ...endedSession) error {
 	changes := map[string]audit.Change{}
 	count := map[string]int{}

@@ -158,8 +158,8 @@ func (t traceView) Delivery(o webhooks.Outcome) string {
 	return t.call.path("webhooks", o.EndpointID, "deliveries", o.DeliveryID)
 }
 
-// trace adds to each change of a record the events that were emitted for it. family is what the types
-// of those events begin with.
+// trace adds to each change of a record the events that were emitted for the change. The types of
+// these events begin with family.
 func (c *call) trace(p people, family, id string, changes []change) (traceView, error) {
 	instants := make([]time.Time, len(changes))
 	for i, change := range changes {

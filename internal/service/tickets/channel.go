@@ -62,11 +62,12 @@ type channelWork struct {
 // leave is the action for a closed ticket whose channel has become that of another open ticket.
 const leave = "leave"
 
-// SyncChannel updates a ticket's channel to match the ticket: for a closed ticket it is archived or
-// deleted, as the guild's settings say, unless it is the channel of another open ticket by now; for
-// an open one it is restored. It may be called at any time and repeatedly. One call at a time works on a ticket, until nothing is left to do or the
-// operator's bot has been asked. A refusal is returned as an error, and the channel stays due for a
-// day. A channel of another guild is not changed.
+// SyncChannel updates a ticket's channel to match the ticket. The channel of a closed ticket is
+// archived or deleted, as the guild's settings say, unless another open ticket has the channel by
+// now; the channel of an open ticket is restored. SyncChannel may be called at any time and
+// repeatedly. One call at a time works on a ticket, until nothing is left to do or the operator's
+// bot has been asked. A refusal is returned as an error, and the channel stays due for a day. A
+// channel of another guild is not changed.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
 	for {
 		work, err := takeChannel(ctx, d, guild, ticket)
