@@ -96,14 +96,15 @@ func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
 	return fault.Wrap(err, "take time for a unit")
 }
 
-// WaitLess limits how long the rest of a transaction on distributed tables waits for a lock. The
-// coordinator passes SET LOCAL on to its workers, but not a setting that a statement makes for
-// itself, as statements do on a single server.
+// WaitLess limits how long the rest of the transaction waits for a lock. A coordinator passes SET
+// LOCAL on to its workers, but not a setting that a statement makes for itself, as statements do on
+// a single server.
 func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
-	if !tx.Distributed {
-		return nil
+	set := fmt.Sprintf(`SET LOCAL lock_timeout = %d`, limit.Milliseconds())
+	if tx.Distributed {
+		set = `SET LOCAL citus.propagate_set_commands = 'local'; ` + set
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = %d`, limit.Milliseconds()))
+	_, err := tx.ExecContext(ctx, set)
 	return fault.Wrap(err, "limit how long a unit waits for locks")
 }
 

@@ -17,10 +17,10 @@ func answer(ctx context.Context, q db.Querier, guild string, m idempotency.Made)
 		err := levelling.Adjusted(*m.Member, *m.Before, *m.After, *m.At).VisitAdjustXPResponse(b)
 		return b.body.Bytes(), err
 	}
-	response, err := economy.Adjusted(ctx, q, guild, *m.EntryID, *m.At)
+	render, err := economy.Answer(ctx, q, guild, *m.EntryID, *m.At)
 	if err != nil {
 		return nil, err
 	}
-	err = response.VisitAdjustBalanceResponse(b)
+	err = render(b)
 	return b.body.Bytes(), err
 }

@@ -103,8 +103,8 @@ func TestOperationRules(t *testing.T) {
 			}
 		}
 	})
-	if batched != 6 {
-		t.Errorf("%d batched operations, want 6", batched)
+	if batched != 7 {
+		t.Errorf("%d batched operations, want 7", batched)
 	}
 	if twoPhase != 1 {
 		t.Errorf("%d two-phase operations, want 1", twoPhase)

@@ -35,10 +35,18 @@ func (c *Change) Common() *Change { return c }
 // changing is a change of a domain, which embeds Change.
 type changing interface {
 	Common() *Change
-	Member() string // changes of one member run one after the other
+
+	// Member returns the member whose changes run one after the other. It returns "" if several
+	// changes of a member may be in one batch.
+	Member() string
 }
 
-func subject(c changing) string { return c.Common().By.GuildID + "/" + c.Member() }
+func subject(c changing) string {
+	if c.Member() == "" {
+		return ""
+	}
+	return c.Common().By.GuildID + "/" + c.Member()
+}
 
 // Row is the part of a statement's result that names an applied change: its position among
 // the parameters, from 1.
@@ -78,18 +86,48 @@ const Guild = "moved.guild_id /*: $9 */"
 // to answer that change. If two changes race for a key, the statement fails.
 func Columns[C changing](changes []C) []any {
 	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
-	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
-	for i, c := range changes {
-		if r := c.Common().Key; r != nil {
-			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
-		}
-	}
+	tokens, keys, fingerprints := KeysOf(changes)
 	return []any{
 		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
-		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
+		tokens, keys, fingerprints,
 		texts(func(C) string { return db.NewID() }), texts(func(c C) string { return c.Common().By.Trace }), changes[0].Common().By.GuildID,
 	}
 }
+
+// KeysOf returns three parameters of a statement, as arrays: token, key and fingerprint of the
+// request of each change, null without a key.
+func KeysOf[C changing](changes []C) (tokens, keys, fingerprints any) {
+	ids, names, prints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
+	for i, c := range changes {
+		if r := c.Common().Key; r != nil {
+			ids[i], names[i], prints[i] = &r.TokenID, &r.Key, r.Fingerprint
+		}
+	}
+	return db.Texts(ids), db.Texts(names), db.ByteArray(prints)
+}
+
+// Unclaimed returns the changes of one guild whose keys have no row yet. idempotency.Claim has to
+// answer the others.
+func Unclaimed[C changing](ctx context.Context, q db.Querier, changes []C) ([]C, error) {
+	if !slices.ContainsFunc(changes, func(c C) bool { return c.Common().Key != nil }) {
+		return changes, nil
+	}
+	tokens, keys, _ := KeysOf(changes)
+	claimed, err := db.Select[int](ctx, q, claimedOf, changes[0].Common().By.GuildID, tokens, keys)
+	left := slices.Clone(changes)
+	for _, number := range slices.Backward(claimed) {
+		left = slices.Delete(left, number-1, number)
+	}
+	return left, fault.Wrap(err, "look for the keys of a batch")
+}
+
+const claimedOf = `
+		SELECT g.number
+		FROM unnest((SELECT $2::text[]), $3::text[]) WITH ORDINALITY AS g (token_id, key, number)
+		CROSS JOIN LATERAL (
+			SELECT FROM idempotency_keys WHERE guild_id = $1 AND token_id = g.token_id AND key = g.key OFFSET 0
+		) k
+		ORDER BY g.number`
 
 // Writes makes the changes of one operation in batches.
 type Writes[C changing] struct {
@@ -97,6 +135,7 @@ type Writes[C changing] struct {
 	batched func(ctx context.Context, q db.Querier, changes []C) error
 	inUnit  InUnit[C]
 	batches *batcher.Batcher[C]
+	units   bool // a batch is several statements
 }
 
 // window is about the time that a caller on the same machine needs to send its next request
@@ -112,14 +151,31 @@ type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refuse
 // member, in one transaction. It sets Applied of the changes that it makes; the others fall
 // back.
 func NewWrites[C changing](h Host, operation string, batched func(context.Context, db.Querier, []C) error, inUnit InUnit[C]) *Writes[C] {
-	w := &Writes[C]{Host: h, batched: batched, inUnit: inUnit}
+	w := &Writes[C]{Host: h, batched: batched, inUnit: inUnit, units: h.DB.Distributed()}
+	w.begin(operation)
+	return w
+}
+
+// NewUnits is NewWrites for an operation whose batch is several statements. A batch holds changes
+// of one guild.
+func NewUnits[C changing](h Host, operation string, batched, inUnit InUnit[C]) *Writes[C] {
+	h.OneGuild = true
+	w := &Writes[C]{Host: h, inUnit: inUnit, units: true}
+	w.batched = func(ctx context.Context, _ db.Querier, changes []C) error {
+		return batched(ctx, db.Write(ctx), changes, func(int, error) error { return nil })
+	}
+	w.begin(operation)
+	return w
+}
+
+func (w *Writes[C]) begin(operation string) {
+	h := w.Host
 	w.batches = batcher.New(batcher.Config[C]{
 		Run: w.run, Applied: func(c C) bool { return c.Common().Applied },
 		Acquire: h.DB.Enter, Started: h.Started(operation), PerGroup: h.OneGuild, Window: window,
 		Timeout:  func(ctx context.Context) time.Duration { return writeTimeout - db.Spent(ctx) },
 		OwnShare: db.ErrOwnShare, Busy: db.ErrBusy,
 	})
-	return w
 }
 
 // Do makes a change in a batch. It returns a *batcher.Fallback when the batch has not made
@@ -147,9 +203,10 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) error {
 	return err
 }
 
-// make runs batched in a transaction; on a coordinator in a unit, which may be repeated.
+// make runs batched in a transaction: as a statement of its own, or in a unit, which may be
+// repeated. On a coordinator it is always a unit.
 func (w *Writes[C]) make(ctx context.Context, changes []C) error {
-	if !w.DB.Distributed() {
+	if !w.units {
 		return w.batched(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

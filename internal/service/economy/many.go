@@ -123,29 +123,59 @@ var manyHeld = `
 			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
 		) w ON true`
 
-// judge decides a change after the earlier changes of the call. judge returns a refusal if the
-// balance would leave its limits, or if the guild has used the reference for another change. The
-// ledger entries of one member are a millisecond apart.
+// judge decides an adjustment after the earlier changes of the call. judge returns a refusal if the
+// balance would leave its limits, or if the guild has used the reference for another change.
 func (m *many) judge(c *change) error {
-	if c.entry.Reference != nil {
-		if was, used := m.uses[*c.entry.Reference]; used {
-			if err := otherThan(c.entry, was); err != nil {
-				return err
-			}
-			c.entry, c.replayed = was, true
-			return nil
-		}
-	}
-	w := m.wallets[c.entry.UserID]
-	if err := beyond(w.Balance, c.entry.Delta); err != nil {
+	if repeated, err := m.repeated(c); repeated || err != nil {
 		return err
 	}
-	if w.changed {
-		w.At = w.At.Add(time.Millisecond)
+	if err := m.covered(c); err != nil {
+		return err
 	}
-	w.changed, w.Balance = true, w.Balance+c.entry.Delta
-	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = db.NewIDAt(w.At), w.Balance, w.At
+	m.make(m.wallets[c.entry.UserID].next(), c)
 	return nil
+}
+
+// repeated reports whether an earlier request has made the change under the same reference. The
+// change then gets the ledger entry of that request. If the reference was used for another change,
+// repeated returns a refusal.
+func (m *many) repeated(c *change) (bool, error) {
+	if c.entry.Reference == nil {
+		return false, nil
+	}
+	was, used := m.uses[*c.entry.Reference]
+	if !used {
+		return false, nil
+	}
+	if err := otherThan(c.entry, was); err != nil {
+		return false, err
+	}
+	c.entry, c.replayed = was, true
+	return true, nil
+}
+
+// covered returns a refusal if the change would move the balance beyond its limits.
+func (m *many) covered(c *change) error {
+	return beyond(m.wallets[c.entry.UserID].Balance, c.entry.Delta)
+}
+
+// next returns the instant of the wallet's next change. The ledger entries of one member are a
+// millisecond apart.
+func (w *holding) next() time.Time {
+	if w.changed {
+		return w.At.Add(time.Millisecond)
+	}
+	return w.At
+}
+
+// make makes a change at an instant, which write stores.
+func (m *many) make(at time.Time, c *change) {
+	w := m.wallets[c.entry.UserID]
+	w.changed, w.At, w.Balance = true, at, w.Balance+c.entry.Delta
+	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt, c.made = db.NewIDAt(at), w.Balance, at, true
+	if c.entry.Reference != nil {
+		m.uses[*c.entry.Reference] = c.entry
+	}
 }
 
 // beyond returns the refusal of a change that would move the balance beyond its limits.
@@ -180,21 +210,22 @@ func otherThan(c, was entry) error {
 	return nil
 }
 
-// write stores the wallets and ledger entries, and emits an event for each change. If another unit
-// of work has inserted a wallet or used a reference meanwhile, write returns db.Again.
+// write stores the wallets and ledger entries of the changes that were made, with the keys of their
+// requests, and emits an event for each. If another unit of work has inserted a wallet or used a
+// reference meanwhile, write returns db.Again.
 func write(ctx context.Context, tx *db.Tx, m *many) error {
-	var rows []entry
+	var made []*change
 	references := 0
 	for _, c := range m.list {
-		if c.replayed {
+		if !c.made {
 			continue
 		}
-		rows = append(rows, c.entry)
+		made = append(made, c)
 		if c.entry.Reference != nil {
 			references++
 		}
 	}
-	if len(rows) == 0 {
+	if len(made) == 0 {
 		return nil
 	}
 	var wallets []*holding
@@ -203,10 +234,9 @@ func write(ctx context.Context, tx *db.Tx, m *many) error {
 			wallets = append(wallets, m.wallets[user])
 		}
 	}
-	by := m.list[0].By
-	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(by, wallets, rows)...)
+	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(wallets, made)...)
 	if err != nil {
-		return fmt.Errorf("adjust %d balances of guild %s: %w", len(rows), by.GuildID, err)
+		return fmt.Errorf("adjust %d balances of guild %s: %w", len(made), made[0].By.GuildID, err)
 	}
 	if got.Wallets != len(wallets) || got.References != references {
 		return db.Again
@@ -220,7 +250,7 @@ type manyStored struct {
 	References int `db:"refs"`
 }
 
-func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
+func manyArguments(wallets []*holding, made []*change) []any {
 	users, instants, balances := make([]string, len(wallets)), make([]string, len(wallets)), make([]int64, len(wallets))
 	before, there := make([]int64, len(wallets)), make([]bool, len(wallets))
 	for i, w := range wallets {
@@ -229,20 +259,18 @@ func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 			before[i] = *w.Was
 		}
 	}
-	n := len(rows)
-	members, ids, ats := make([]string, n), make([]string, n), make([]string, n)
-	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
-	authors, counterparties := make([]*string, n), make([]*string, n)
-	for i, e := range rows {
-		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
-		authors[i], counterparties[i] = e.AuthorID, e.Counterparty
-		ats[i] = e.CreatedAt.Format(time.RFC3339Nano)
-	}
+	texts := func(of func(*change) string) any { return db.Array(batch.Each(made, of)) }
+	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(made, of)) }
+	tokens, keys, fingerprints := batch.KeysOf(made)
 	return []any{
-		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
-		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
-		db.Array(ats), rows[0].Note, by.JSON(), by.Trace,
-		db.Texts(authors), db.Texts(counterparties),
+		made[0].By.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
+		texts((*change).Member), db.Integers(batch.Each(made, func(c *change) int64 { return c.entry.Delta })),
+		db.Integers(batch.Each(made, func(c *change) int64 { return c.entry.BalanceAfter })), texts(func(c *change) string { return c.entry.ID }),
+		nullable(func(c *change) *string { return c.entry.Reason }), nullable(func(c *change) *string { return c.entry.Reference }),
+		texts(func(c *change) string { return c.entry.CreatedAt.Format(time.RFC3339Nano) }), texts(func(c *change) string { return c.entry.Note }),
+		texts(func(c *change) string { return c.By.JSON() }), texts(func(c *change) string { return c.By.Trace }),
+		nullable(func(c *change) *string { return c.entry.AuthorID }), nullable(func(c *change) *string { return c.entry.Counterparty }),
+		tokens, keys, fingerprints,
 	}
 }
 
@@ -254,9 +282,11 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
 			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
-			SELECT g.*, g.id AS event_id, $14::text AS note, $15::text AS origin, $16::text AS trace
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $17::text[], $18::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, author_id, counterparty_id)
+			SELECT g.*, g.id AS event_id
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[],
+			            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bytea[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, note,
+			           origin, trace, author_id, counterparty_id, token_id, key, fingerprint)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
@@ -282,5 +312,10 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
+		), keyed AS (
+			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
+			SELECT $1 /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
+			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
+			WHERE m.key IS NOT NULL
 		), :rank, :emit
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("$1"))

@@ -17,11 +17,13 @@ import (
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/pending"
 )
 
 // Service implements the operations of the tag Economy.
 type Service struct {
 	adjustments *batch.Writes[*change]
+	transfers   *batch.Writes[*payment]
 	wallets     *batch.Reads[*lookup]
 	pages       *batch.Reads[*leaderboard.Query]
 }
@@ -30,6 +32,7 @@ type Service struct {
 func New(h batch.Host) *Service {
 	return &Service{
 		adjustments: batch.NewWrites(h, "adjustBalance", adjustEach, adjustAll),
+		transfers:   batch.NewUnits(h, "transferBalance", transferTogether, transferAlone),
 		wallets:     batch.NewReads(h, "getWallet", answer, answerEach),
 		pages:       batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
 	}
@@ -111,6 +114,7 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 type change struct {
 	batch.Change
 	entry    entry
+	made     bool // by this request, before it is written
 	replayed bool // an earlier request has made the change
 }
 
@@ -123,19 +127,26 @@ func asChange(of batch.Change, note string, asked gen.AdjustBalanceRequest) *cha
 	}}
 }
 
-// Adjusted returns the response to the adjustment that has written a ledger entry. If the entry is
-// gone because its member was forgotten, the error is Refused: the adjustment was made, but its
-// response cannot be repeated.
-func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
+// Answer returns the response to the adjustment or transfer that has written a ledger entry, the
+// paying member's of a transfer. If an entry is gone because its member was forgotten, the error is
+// Refused: the change was made, but its response cannot be repeated.
+func Answer(ctx context.Context, q db.Querier, guild, id string, at time.Time) (pending.Render, error) {
+	gone := fault.New(fault.Refused, "member_forgotten",
+		"Under this Idempotency-Key a balance was changed, once. The answer named the ledger entry %s and is gone, since a member was forgotten.", id)
 	e, err := entryOf(ctx, q, guild, id, at)
-	if db.Missing(err) {
-		return nil, fault.New(fault.Refused, "member_forgotten",
-			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is gone, since its member was forgotten.", id)
-	}
-	if err != nil {
+	switch {
+	case db.Missing(err):
+		return nil, gone
+	case err != nil:
 		return nil, err
+	case e.Counterparty == nil:
+		return showAdjusted(e, false).VisitAdjustBalanceResponse, nil
 	}
-	return showAdjusted(e, false), nil
+	credit, err := creditOf(ctx, q, guild, e)
+	if db.Missing(err) {
+		return nil, gone
+	}
+	return showTransferred(e, credit, false).VisitTransferBalanceResponse, err
 }
 
 func showAdjusted(e entry, replayed bool) gen.AdjustBalanceResponseObject {

@@ -37,7 +37,7 @@ func forms() map[string]form {
 		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
 			c := changes[0]
 			held := &holding{UserID: c.entry.UserID, Was: new(int64)}
-			return manyArguments(c.By, []*holding{held}, []entry{c.entry})
+			return manyArguments([]*holding{held}, []*change{c})
 		}},
 	}
 }
@@ -192,11 +192,10 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	reference := "r"
 	held := &holding{UserID: "1"}
 	held.Was = &held.Balance
-	args := manyArguments(event.System("7"), []*holding{held, {UserID: "9"}}, []entry{{}})
-	for i := 6; i < 13; i++ { // the statement runs several times, with new values each time
+	args := manyArguments([]*holding{held, {UserID: "9"}}, []*change{{Change: batch.Change{By: event.System("7")}}})
+	for i := 6; i < len(args); i++ { // the statement runs several times, with new values each time
 		args[i] = "{}"
 	}
-	args[16], args[17] = "{}", "{}" // authors and counterparties
 	for _, asking := range []int{0, 64} {
 		wantNoScan(t, dbtest.Plan(t, d, manyWritten.For(asking), args...))
 	}

@@ -212,3 +212,25 @@ func TestMembersPayEachOtherAtOnce(t *testing.T) {
 		t.Errorf("the members have %d coins, want 150", sum)
 	}
 }
+
+// A repeat of a transfer under its key gets the first response, and none after one of both members
+// was forgotten. RELIABILITY.md, Writes.
+func TestATransferIsRepeatedUnderItsKey(t *testing.T) {
+	t.Parallel()
+	for _, forgotten := range []string{"42", "43"} {
+		api := apitest.New(t)
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":50}`).Want(t, 200, "")
+		keyed := api.Key("rent")
+		first := keyed.Do(t, "transferBalance", transfer("42", "43", 20, "")).Want(t, 200, "")
+		again := keyed.Do(t, "transferBalance", transfer("42", "43", 20, "")).Want(t, 200, "")
+		if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" {
+			t.Errorf("a repeat is answered %s, %v", again.Body, again.Header)
+		}
+		keyed.Do(t, "transferBalance", transfer("42", "43", 21, "")).WantError(t, 409, "idempotency_key_reused")
+		api.Bot(t, api.Guild).In(api.Guild).Do(t, "forgetMember", "", apitest.Path("userId", forgotten)).Want(t, 202, "")
+		if err := removal.Members(t.Context(), api.DB()); err != nil {
+			t.Fatal(err)
+		}
+		keyed.Do(t, "transferBalance", transfer("42", "43", 20, "")).WantError(t, 422, "member_forgotten")
+	}
+}
