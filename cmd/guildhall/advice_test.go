@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 )
 
@@ -43,6 +43,7 @@ func textsFor(t *testing.T) map[string]string {
 }
 
 var (
+	inserted      = regexp.MustCompile(`" \+ .* \+ "`) // a value in a message of the program
 	quotedCommand = regexp.MustCompile("`guildhall ([a-z][^`]*)`")
 	typedCommand  = regexp.MustCompile(`(?m)(?:^|[;|&] *)\s*(?:bin/|docker compose exec (?:-T )?guildhall /)?guildhall ([a-z][^\n;|&#>]*)`)
 )
@@ -50,50 +51,34 @@ var (
 // Each command that a document or a message of the program shows is there, with its flags.
 func TestAdviceNamesCommandsThatThereAre(t *testing.T) {
 	t.Parallel()
-	model, found := commandLine(t), 0
+	parser, found := newParser(t), 0
 	for path, text := range textsFor(t) {
 		shown := quotedCommand.FindAllStringSubmatch(text, -1)
 		if filepath.Ext(path) == ".md" {
-			for _, m := range fenced.FindAllStringSubmatch(text, -1) {
-				if m[1] == "sh" {
-					shown = append(shown, typedCommand.FindAllStringSubmatch(m[2], -1)...)
+			blocks, _ := blocksOf(text)
+			for _, b := range blocks {
+				if b.language == "sh" {
+					shown = append(shown, typedCommand.FindAllStringSubmatch(b.text, -1)...)
 				}
 			}
 		}
 		for _, m := range shown {
 			found++
-			if wrong := misses(model.Node, strings.Fields(m[1])); wrong != "" {
-				t.Errorf("%s advises guildhall %s: %s", path, m[1], wrong)
+			line, _, _ := strings.Cut(m[1], " | ")
+			line = strings.ReplaceAll(inserted.ReplaceAllString(line, "ID"), `"`, "")
+			words := strings.Fields(line)
+			for i, word := range words { // the end of a sentence, or of what may be left out
+				words[i] = strings.TrimRight(word, ".,)]")
+			}
+			read, err := kong.Trace(parser, words)
+			if err != nil || read.Error != nil {
+				t.Errorf("%s advises guildhall %s: %v", path, m[1], cmp.Or(err, read.Error))
 			}
 		}
 	}
 	if found < 100 {
 		t.Errorf("only %d commands were found", found)
 	}
-}
-
-// misses says what the command line lacks of the words of a command; empty: nothing.
-func misses(at *kong.Node, words []string) string {
-	var flags []*kong.Flag
-	for i, word := range words {
-		flags = append(flags, at.Flags...)
-		if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
-			name, _, _ = strings.Cut(name, "=")
-			name = strings.TrimRight(name, ".,)]")
-			if name != "help" && !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == name }) {
-				return "there is no flag --" + name
-			}
-			continue
-		}
-		child := slices.IndexFunc(at.Children, func(n *kong.Node) bool { return n.Name == word })
-		switch {
-		case child >= 0:
-			at = at.Children[child]
-		case len(at.Children) > 0 && i == 0, len(at.Children) > 0 && !strings.HasPrefix(words[i-1], "--") && !strings.Contains(word, "|"):
-			return "there is no command " + word
-		}
-	}
-	return ""
 }
 
 // Each setting that a document or a message of the program names is there.
@@ -141,17 +126,4 @@ func TestTheCallsOfThePageAboutWritesWork(t *testing.T) {
 	if strings.Count(out, `"reference"`) != 1 {
 		t.Errorf("the payment is booked more than once: %s", out)
 	}
-}
-
-// The commands of the page about guild files work by copying.
-func TestTheCommandsOfThePageAboutFilesWork(t *testing.T) {
-	t.Parallel()
-	const file = "docs/bot/import.md"
-	dir, url := t.TempDir(), dbtest.New(t).URL
-	program := "guildhall() { " + asProgram + "=1 GUILDHALL_DATABASE_URL='" + url + "' '" + os.Args[0] + "' \"$@\"; }"
-	blocks := codeOf(t, file, "")
-	writeFile(t, dir, "harbour.ndjson", one(t, blocks, "json"))
-	wantMatch(t, "import", shell(t, dir, program, one(t, blocks, "sh")), `^Imported 2 records\.\n$`)
-	update := one(t, codeOf(t, file, "Into a guild that has some of it"), "sh")
-	wantMatch(t, "import --update", shell(t, dir, program, update), `(?s)wallet: 0 created, 0 updated, 1 unchanged, 0 kept\n.*dry run`)
 }

@@ -168,3 +168,25 @@ var problem = regexp.MustCompile(`(?s)id="problems".*?</ul>`)
 
 // problemOn returns a page's error message about its form.
 func problemOn(page string) string { return problem.FindString(page) }
+
+// The link of the documents fills the form for a token: every scope that it names is chosen.
+func TestTheLinkThatFillsTheFormOfATokenWorks(t *testing.T) {
+	t.Parallel()
+	link := strings.TrimSpace(one(t, codeOf(t, "docs/integrate/first-program.md", ""), "text"))
+	shown, err := url.Parse(link)
+	if err != nil || !strings.HasPrefix(shown.Path, "/dashboard/guilds/"+guild+"/") || len(shown.Query()) < 3 {
+		t.Fatalf("the link is %s, %v", link, err)
+	}
+	form := openDoors(t).page(strings.TrimPrefix(shown.RequestURI(), "/dashboard/guilds/"+guild))
+	filled := []string{
+		`value="` + shown.Query().Get("name") + `"`, `name="expires_in_days" value="` + shown.Query().Get("expires_in_days") + `" checked`,
+	}
+	for scope := range strings.SplitSeq(shown.Query().Get("scopes"), ",") {
+		filled = append(filled, `name="scopes" value="`+scope+`" checked`)
+	}
+	for _, field := range filled {
+		if !strings.Contains(form, field) {
+			t.Errorf("the form lacks %s: %s", field, form)
+		}
+	}
+}

@@ -25,11 +25,6 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// block is a code block of a document.
-type block struct{ language, text string }
-
-var fenced = regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```")
-
 // codeOf returns the code blocks of a document's section in order, or of the whole document.
 func codeOf(t *testing.T, file, section string) (all []block) {
 	t.Helper()
@@ -37,15 +32,14 @@ func codeOf(t *testing.T, file, section string) (all []block) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if section != "" {
-		_, rest, found := bytes.Cut(text, []byte("\n## "+section+"\n"))
-		if !found {
-			t.Fatalf("%s has no section %q", file, section)
+	blocks, _ := blocksOf(string(text))
+	for _, b := range blocks {
+		if section == "" || b.section == section {
+			all = append(all, b)
 		}
-		text, _, _ = bytes.Cut(rest, []byte("\n## "))
 	}
-	for _, m := range fenced.FindAllSubmatch(text, -1) {
-		all = append(all, block{string(m[1]), string(m[2])})
+	if len(all) == 0 {
+		t.Fatalf("%s has no blocks in a section %q", file, section)
 	}
 	return all
 }
@@ -160,29 +154,6 @@ func TestTheFirstProgramsWork(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The first call for a bot works when copied, and creates a guild.
-func TestTheFirstCallOfABotWorks(t *testing.T) {
-	t.Parallel()
-	testutil.Program(t, "curl")
-	var lines []string
-	for _, b := range codeOf(t, "docs/bot/README.md", "A key for your bot") {
-		lines = append(lines, strings.ReplaceAll(b.text, "bin/guildhall", asProgram+"=1 '"+os.Args[0]+"'"))
-	}
-	dir := started(t)
-	out := lastLine(shell(t, dir, lines...))
-	// localhost may be the IPv4 or the IPv6 address.
-	wantMatch(t, "the list of keys", shell(t, dir, asProgram+"=1 '"+os.Args[0]+"' bot-key list --json"), `(?s)"127\.0\.0\.1",.*"::1"`)
-	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
-	members := one(t, codeOf(t, "docs/bot/README.md", "Members: names, and who is still here"), "sh")
-	wantMatch(t, "a first fill", lastLine(shell(t, dir, append(lines[:1:1], members)...)),
-		`^{"data":\[({"id":"\d+","number":null,"record":"member","result":"created",[^}]*},?){2}\]}$`)
-	lines = lines[:1] // the line with the key
-	for _, b := range codeOf(t, "docs/bot/README.md", "Hear of changes") {
-		lines = append(lines, b.text)
-	}
-	wantMatch(t, "what a stream has", lastLine(shell(t, dir, lines...)), `^{"data":\[.*\],"has_more":(true|false),"complete_since":"[^"]+"}$`)
 }
 
 func lastLine(out string) string {

@@ -18,15 +18,18 @@ var write = flag.Bool("write", false, "write the pages that are made of the sett
 
 const generated = "made by `go generate ./cmd/guildhall`"
 
-// commandLine returns kong's model of the command line, without kong's own flags.
-func commandLine(t *testing.T) *kong.Application {
+// newParser returns the program's parser of command lines, without kong's own flags.
+func newParser(t *testing.T) *kong.Kong {
 	t.Helper()
 	parser, err := kong.New(&commands{}, kong.Name("guildhall"), kong.NoDefaultHelp())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parser.Model
+	return parser
 }
+
+// commandLine returns kong's model of the command line.
+func commandLine(t *testing.T) *kong.Application { return newParser(t).Model }
 
 // settings returns the flags of a command that are settings of an installation.
 func settings(command *kong.Node) (list []*kong.Flag) {

@@ -43,6 +43,14 @@ var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"
 // serve starts the server on a database with the guild, and creates a token.
 func serve(t *testing.T, url string, env ...string) *serving {
 	t.Helper()
+	s := startNode(t, url, env...)
+	s.token = token(t, url)
+	return s
+}
+
+// startNode starts the server on a database.
+func startNode(t *testing.T, url string, env ...string) *serving {
+	t.Helper()
 	dir := t.TempDir()
 	files, err := certificate.Local(dir)
 	if err != nil {
@@ -63,7 +71,6 @@ func serve(t *testing.T, url string, env ...string) *serving {
 		t.Fatalf("no addresses in %s", log)
 	}
 	s.https, s.http, s.ops = "https://"+at[1], "http://"+at[2], "http://"+at[3]
-	s.token = token(t, url)
 	return s
 }
 
