@@ -43,8 +43,9 @@ func textsFor(t *testing.T) map[string]string {
 }
 
 var (
+	quoted        = regexp.MustCompile(`"[^"]*"`)
 	inserted      = regexp.MustCompile(`" \+ .* \+ "`) // a value in a message of the program
-	quotedCommand = regexp.MustCompile("`guildhall ([a-z][^`]*)`")
+	quotedCommand = regexp.MustCompile("`(?:bin/|podman exec CONTAINER /)?guildhall ([a-z][^`]*)`")
 	typedCommand  = regexp.MustCompile(`(?m)(?:^|[;|&] *)\s*(?:bin/|docker compose exec (?:-T )?guildhall /)?guildhall ([a-z][^\n;|&#>]*)`)
 )
 
@@ -64,13 +65,7 @@ func TestAdviceNamesCommandsThatThereAre(t *testing.T) {
 		}
 		for _, m := range shown {
 			found++
-			line, _, _ := strings.Cut(m[1], " | ")
-			line = strings.ReplaceAll(inserted.ReplaceAllString(line, "ID"), `"`, "")
-			words := strings.Fields(line)
-			for i, word := range words { // the end of a sentence, or of what may be left out
-				words[i] = strings.TrimRight(word, ".,)]")
-			}
-			read, err := kong.Trace(parser, words)
+			read, err := kong.Trace(parser, wordsOf(m[1]))
 			if err != nil || read.Error != nil {
 				t.Errorf("%s advises guildhall %s: %v", path, m[1], cmp.Or(err, read.Error))
 			}
@@ -79,6 +74,16 @@ func TestAdviceNamesCommandsThatThereAre(t *testing.T) {
 	if found < 100 {
 		t.Errorf("only %d commands were found", found)
 	}
+}
+
+// wordsOf returns the words of a command that a text shows.
+func wordsOf(command string) []string {
+	command, _, _ = strings.Cut(command, " | ")
+	words := strings.Fields(quoted.ReplaceAllString(inserted.ReplaceAllString(command, "ID"), "TEXT"))
+	for i, word := range words { // the end of a sentence, or of what may be left out
+		words[i] = strings.TrimRight(word, ".,)]")
+	}
+	return words
 }
 
 // Each setting that a document or a message of the program names is there.
