@@ -106,14 +106,15 @@ func KeysOf[C changing](changes []C) (tokens, keys, fingerprints any) {
 	return db.Texts(ids), db.Texts(names), db.ByteArray(prints)
 }
 
-// Unclaimed returns the changes of one guild whose keys have no row yet. idempotency.Claim has to
-// answer the others.
+// Unclaimed returns the changes whose keys have no row yet. idempotency.Claim has to answer the
+// others.
 func Unclaimed[C changing](ctx context.Context, q db.Querier, changes []C) ([]C, error) {
 	if !slices.ContainsFunc(changes, func(c C) bool { return c.Common().Key != nil }) {
 		return changes, nil
 	}
 	tokens, keys, _ := KeysOf(changes)
-	claimed, err := db.Select[int](ctx, q, claimedOf, changes[0].Common().By.GuildID, tokens, keys)
+	claimed, err := db.Select[int](ctx, q, claimedOf, changes[0].Common().By.GuildID, tokens, keys,
+		db.Array(Each(changes, func(c C) string { return c.Common().By.GuildID })))
 	left := slices.Clone(changes)
 	for _, number := range slices.Backward(claimed) {
 		left = slices.Delete(left, number-1, number)
@@ -123,10 +124,11 @@ func Unclaimed[C changing](ctx context.Context, q db.Querier, changes []C) ([]C,
 
 const claimedOf = `
 		SELECT g.number
-		FROM unnest((SELECT $2::text[]), $3::text[]) WITH ORDINALITY AS g (token_id, key, number)
+		FROM unnest((SELECT $2::text[]), $3::text[], $4::text[]) WITH ORDINALITY AS g (token_id, key, guild_id, number)
 		CROSS JOIN LATERAL (
-			SELECT FROM idempotency_keys WHERE guild_id = $1 AND token_id = g.token_id AND key = g.key OFFSET 0
+			SELECT FROM idempotency_keys WHERE guild_id = g.guild_id /*: $1 */ AND token_id = g.token_id AND key = g.key OFFSET 0
 		) k
+		WHERE $1::text IS NOT NULL
 		ORDER BY g.number`
 
 // Writes makes the changes of one operation in batches.
@@ -143,8 +145,8 @@ type Writes[C changing] struct {
 // quarter less of Postgres' CPU.
 const window = time.Millisecond
 
-// InUnit makes changes of one guild in a unit, in their order, and waits for whatever locks
-// they need. It passes a refusal through refused, with the index of the refused change.
+// InUnit makes changes in a unit, in their order. It passes a refusal through refused, with the index
+// of the refused change.
 type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
 
 // NewWrites returns the Writes of an operation. batched makes several changes, each of another
@@ -156,10 +158,8 @@ func NewWrites[C changing](h Host, operation string, batched func(context.Contex
 	return w
 }
 
-// NewUnits is NewWrites for an operation whose batch is several statements. A batch holds changes
-// of one guild.
+// NewUnits is NewWrites for an operation whose batch is several statements.
 func NewUnits[C changing](h Host, operation string, batched, inUnit InUnit[C]) *Writes[C] {
-	h.OneGuild = true
 	w := &Writes[C]{Host: h, inUnit: inUnit, units: true}
 	w.batched = func(ctx context.Context, _ db.Querier, changes []C) error {
 		return batched(ctx, db.Write(ctx), changes, func(int, error) error { return nil })

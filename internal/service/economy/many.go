@@ -1,6 +1,7 @@
 package economy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -74,15 +75,22 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return write(ctx, tx, m)
 }
 
-// many holds the changes of one call, and their wallets and used references.
+// many holds the changes of one call or batch, and their wallets and used references.
 type many struct {
 	list    []*change
-	uses    map[string]entry    // ledger entries by used reference
-	wallets map[string]*holding // by member
+	uses    map[of]entry    // ledger entries by used reference
+	wallets map[of]*holding // by member
 }
+
+// of names a member or a reference of a guild.
+type of struct{ guild, name string }
+
+// wallet returns the wallet that a change is about.
+func (m *many) wallet(c *change) *holding { return m.wallets[of{c.By.GuildID, c.entry.UserID}] }
 
 // holding is a wallet that is locked until the unit of work ends.
 type holding struct {
+	GuildID string    `db:"guild_id"`
 	UserID  string    `db:"user_id"`
 	Was     *int64    `db:"was"` // balance before the call; nil if the wallet does not exist
 	At      time.Time `db:"at"`  // instant for the next change; after a change, the instant of the last change
@@ -93,35 +101,47 @@ type holding struct {
 // hold locks the wallets, in the same order as every other statement, and reads the used
 // references. If another unit of work uses a reference after that, write finds the conflict.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
-	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
-	var references []string
+	m := &many{list: list, wallets: map[of]*holding{}}
+	var references []of
 	for _, c := range list {
-		m.wallets[c.entry.UserID] = nil
+		m.wallets[of{c.By.GuildID, c.entry.UserID}] = nil
 		if c.entry.Reference != nil {
-			references = append(references, *c.entry.Reference)
+			references = append(references, of{c.By.GuildID, *c.entry.Reference})
 		}
 	}
-	rows, err := db.Select[holding](ctx, tx, manyHeld, guild, db.Array(slices.Sorted(maps.Keys(m.wallets))))
+	guilds, users := split(slices.SortedFunc(maps.Keys(m.wallets), of.compare))
+	rows, err := db.Select[holding](ctx, tx, manyHeld, list[0].By.GuildID, guilds, users)
 	if err != nil {
-		return nil, fmt.Errorf("hold %d wallets of guild %s: %w", len(m.wallets), guild, err)
+		return nil, fmt.Errorf("hold %d wallets: %w", len(m.wallets), err)
 	}
 	for i := range rows {
-		m.wallets[rows[i].UserID] = &rows[i]
+		m.wallets[of{rows[i].GuildID, rows[i].UserID}] = &rows[i]
 	}
 	if len(references) > 0 {
-		m.uses, err = usesOf(ctx, tx, guild, references)
+		m.uses, err = usesOf(ctx, tx, references)
 	}
 	return m, err
 }
 
+func (o of) compare(other of) int {
+	return cmp.Or(cmp.Compare(o.guild, other.guild), cmp.Compare(o.name, other.name))
+}
+
+// split returns the guilds and the names of list as two parameters of a statement.
+func split(list []of) (guilds, names any) {
+	return db.Array(batch.Each(list, func(o of) string { return o.guild })), db.Array(batch.Each(list, func(o of) string { return o.name }))
+}
+
 // manyHeld finds and locks the wallets one by one: Postgres has no other plan for a subquery that
-// locks. The clock is read after the wallet is locked.
+// locks. The clock is read after the wallet is locked. On a coordinator all wallets are those of
+// the guild $1.
 var manyHeld = `
-		SELECT g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
-		FROM unnest((SELECT $2::text[])) AS g (user_id)
+		SELECT g.guild_id, g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
+		FROM unnest((SELECT $2::text[]), $3::text[]) AS g (guild_id, user_id)
 		LEFT JOIN LATERAL (
-			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
-		) w ON true`
+			SELECT balance, updated_at FROM wallets WHERE guild_id = g.guild_id /*: $1 */ AND user_id = g.user_id FOR NO KEY UPDATE
+		) w ON true
+		WHERE $1::text IS NOT NULL`
 
 // judge decides an adjustment after the earlier changes of the call. judge returns a refusal if the
 // balance would leave its limits, or if the guild has used the reference for another change.
@@ -132,7 +152,7 @@ func (m *many) judge(c *change) error {
 	if err := m.covered(c); err != nil {
 		return err
 	}
-	m.make(m.wallets[c.entry.UserID].next(), c)
+	m.make(m.wallet(c).next(), c)
 	return nil
 }
 
@@ -143,7 +163,7 @@ func (m *many) repeated(c *change) (bool, error) {
 	if c.entry.Reference == nil {
 		return false, nil
 	}
-	was, used := m.uses[*c.entry.Reference]
+	was, used := m.uses[of{c.By.GuildID, *c.entry.Reference}]
 	if !used {
 		return false, nil
 	}
@@ -156,7 +176,7 @@ func (m *many) repeated(c *change) (bool, error) {
 
 // covered returns a refusal if the change would move the balance beyond its limits.
 func (m *many) covered(c *change) error {
-	return beyond(m.wallets[c.entry.UserID].Balance, c.entry.Delta)
+	return beyond(m.wallet(c).Balance, c.entry.Delta)
 }
 
 // next returns the instant of the wallet's next change. The ledger entries of one member are a
@@ -170,11 +190,11 @@ func (w *holding) next() time.Time {
 
 // make makes a change at an instant, which write stores.
 func (m *many) make(at time.Time, c *change) {
-	w := m.wallets[c.entry.UserID]
+	w := m.wallet(c)
 	w.changed, w.At, w.Balance = true, at, w.Balance+c.entry.Delta
 	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt, c.made = db.NewIDAt(at), w.Balance, at, true
 	if c.entry.Reference != nil {
-		m.uses[*c.entry.Reference] = c.entry
+		m.uses[of{c.By.GuildID, *c.entry.Reference}] = c.entry
 	}
 }
 
@@ -229,14 +249,14 @@ func write(ctx context.Context, tx *db.Tx, m *many) error {
 		return nil
 	}
 	var wallets []*holding
-	for _, user := range slices.Sorted(maps.Keys(m.wallets)) {
+	for _, user := range slices.SortedFunc(maps.Keys(m.wallets), of.compare) {
 		if m.wallets[user].changed {
 			wallets = append(wallets, m.wallets[user])
 		}
 	}
 	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(wallets, made)...)
 	if err != nil {
-		return fmt.Errorf("adjust %d balances of guild %s: %w", len(made), made[0].By.GuildID, err)
+		return fmt.Errorf("adjust %d balances: %w", len(made), err)
 	}
 	if got.Wallets != len(wallets) || got.References != references {
 		return db.Again
@@ -259,8 +279,8 @@ func manyArguments(wallets []*holding, made []*change) []any {
 			before[i] = *w.Was
 		}
 	}
-	texts := func(of func(*change) string) any { return db.Array(batch.Each(made, of)) }
-	nullable := func(of func(*change) *string) any { return db.Texts(batch.Each(made, of)) }
+	texts := func(value func(*change) string) any { return db.Array(batch.Each(made, value)) }
+	nullable := func(value func(*change) *string) any { return db.Texts(batch.Each(made, value)) }
 	tokens, keys, fingerprints := batch.KeysOf(made)
 	return []any{
 		made[0].By.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
@@ -271,51 +291,54 @@ func manyArguments(wallets []*holding, made []*change) []any {
 		texts(func(c *change) string { return c.By.JSON() }), texts(func(c *change) string { return c.By.Trace }),
 		nullable(func(c *change) *string { return c.entry.AuthorID }), nullable(func(c *change) *string { return c.entry.Counterparty }),
 		tokens, keys, fingerprints,
+		db.Array(batch.Each(wallets, func(w *holding) string { return w.GuildID })), texts(func(c *change) string { return c.By.GuildID }),
 	}
 }
 
 // manyWritten writes the wallets after all changes, and a ledger entry and an event for each change
 // (step moved). In the rank index, each wallet moves once, from its first balance to its last (step
-// wallets_after). References are inserted in sorted order, so that two calls do not deadlock.
-var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
+// wallets_after). References are inserted in sorted order, so that two calls do not deadlock. On a
+// coordinator all changes are those of the guild $1.
+var manyWritten = leaderboard.Wallets.Noted("wallets_after", "wallets_after.guild_id /*: $1 */", `
 		WITH wallets_after AS MATERIALIZED (
-			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
-			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
+			SELECT guild_id, user_id, CASE WHEN there THEN was END AS was, is_now, at, $1::text AS one_guild
+			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $22::text[])
+			     AS g (user_id, there, was, is_now, at, guild_id)
 		), moved AS MATERIALIZED (
 			SELECT g.*, g.id AS event_id
 			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[],
-			            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bytea[])
+			            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bytea[], $23::text[])
 			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, note,
-			           origin, trace, author_id, counterparty_id, token_id, key, fingerprint)
+			           origin, trace, author_id, counterparty_id, token_id, key, fingerprint, guild_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
 			FROM wallets_after a
-			WHERE w.guild_id = $1 AND w.user_id = a.user_id AND a.was IS NOT NULL
+			WHERE w.guild_id = a.guild_id /*: $1 */ AND w.user_id = a.user_id AND a.was IS NOT NULL
 			RETURNING w.user_id
 		), made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT $1 /*: home.id */, a.user_id, a.is_now, a.at
+			SELECT a.guild_id /*: home.id */, a.user_id, a.is_now, a.at
 			FROM wallets_after a /*: a JOIN guilds home ON home.id = $1 */
 			WHERE a.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), referenced AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT $1 /*: home.id */, m.reference, m.id
+			SELECT m.guild_id /*: home.id */, m.reference, m.id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.reference IS NOT NULL
-			ORDER BY m.reference
+			ORDER BY m.guild_id, m.reference
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
-			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
+			SELECT m.guild_id /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), keyed AS (
 			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
-			SELECT $1 /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
+			SELECT m.guild_id /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.key IS NOT NULL
 		), :rank, :emit
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("$1"))
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("moved.guild_id /*: $1 */"))

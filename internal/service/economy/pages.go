@@ -48,6 +48,7 @@ func FindEntry(ctx context.Context, q db.Querier, guild, id string) (LedgerEntry
 // EntryOfReference returns the id of the ledger entry that has a reference; empty when there
 // is no such entry.
 func EntryOfReference(ctx context.Context, q db.Querier, guild, reference string) (string, error) {
-	uses, err := usesOf(ctx, q, guild, []string{reference})
-	return uses[reference].ID, err
+	named := of{guild, reference}
+	uses, err := usesOf(ctx, q, []of{named})
+	return uses[named].ID, err
 }

@@ -36,7 +36,7 @@ func forms() map[string]form {
 		"together": {text: adjustBatch, arguments: arguments},
 		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
 			c := changes[0]
-			held := &holding{UserID: c.entry.UserID, Was: new(int64)}
+			held := &holding{GuildID: c.By.GuildID, UserID: c.entry.UserID, Was: new(int64)}
 			return manyArguments([]*holding{held}, []*change{c})
 		}},
 	}
@@ -116,7 +116,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
 	dbtest.WantIndex(t, d, "ledger_entries_pkey", entryWithin, "1", since, since.Add(time.Millisecond), "77")
 	for _, index := range []string{"ledger_references_pkey", "ledger_entries_reference"} {
-		dbtest.WantIndex(t, d, index, usesBy, "1", db.Array([]string{"r-77", "r-78"}))
+		dbtest.WantIndex(t, d, index, usesBy, "1", db.Array([]string{"1", "1"}), db.Array([]string{"r-77", "r-78"}))
 	}
 }
 
@@ -190,16 +190,18 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	t.Helper()
 	reference := "r"
-	held := &holding{UserID: "1"}
+	held := &holding{GuildID: "7", UserID: "1"}
 	held.Was = &held.Balance
-	args := manyArguments([]*holding{held, {UserID: "9"}}, []*change{{Change: batch.Change{By: event.System("7")}}})
+	args := manyArguments([]*holding{held, {GuildID: "7", UserID: "9"}}, []*change{{Change: batch.Change{By: event.System("7")}}})
 	for i := 6; i < len(args); i++ { // the statement runs several times, with new values each time
-		args[i] = "{}"
+		if i != 21 { // the guilds of the wallets
+			args[i] = "{}"
+		}
 	}
 	for _, asking := range []int{0, 64} {
 		wantNoScan(t, dbtest.Plan(t, d, manyWritten.For(asking), args...))
 	}
-	wantNoScan(t, dbtest.Plan(t, d, manyHeld, "7", db.Array([]string{"1", "2", "3"})))
+	wantNoScan(t, dbtest.Plan(t, d, manyHeld, "7", db.Array([]string{"7", "7", "7"}), db.Array([]string{"1", "2", "3"})))
 	for _, s := range forms() {
 		if s.alone { // as in the test above
 			continue

@@ -96,7 +96,7 @@ func transferAlone(ctx context.Context, tx *db.Tx, list []*payment, refused func
 	return nil
 }
 
-// transferAll makes transfers of one guild in their order. A refusal is passed to refused together
+// transferAll makes transfers in their order. A refusal is passed to refused together
 // with the index of the refused transfer.
 func transferAll(ctx context.Context, tx *db.Tx, list []*payment, refused func(i int, err error) error) error {
 	var changes []*change
@@ -129,7 +129,7 @@ func (m *many) judgeBoth(debit, credit *change) error {
 			f, _ := fault.As(err)
 			return f.With("Member %s: %s", c.entry.UserID, f.Message)
 		}
-		if next := m.wallets[c.entry.UserID].next(); next.After(at) {
+		if next := m.wallet(c).next(); next.After(at) {
 			at = next
 		}
 	}

@@ -32,34 +32,41 @@ func TestABatchOfTransfersIsMadeInItsOrder(t *testing.T) {
 	d, round := dbtest.New(t).DB, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		guild := strconv.Itoa(1000 + round)
-		dbtest.AddGuilds(t, d, guild)
-		have, used := map[string]int64{}, map[string]bool{}
-		for _, user := range []string{"1", "2", "3"} {
-			if balance := rapid.Int64Range(-1, 4).Draw(rt, "balance"); balance >= 0 { // member 4 has no wallet before
-				have[user] = balance
-				dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance, updated_at) VALUES ($1, $2, $3, now() + $4)`,
-					guild, user, balance, rapid.SampledFrom([]string{"0", "2 days", "-2 days"}).Draw(rt, "clock"))
+		guilds := []string{strconv.Itoa(1000 + round), strconv.Itoa(2000 + round)}
+		if d.Distributed() { // a batch holds one guild's transfers
+			guilds = guilds[:1]
+		}
+		dbtest.AddGuilds(t, d, guilds...)
+		have, used := map[of]int64{}, map[of]bool{}
+		for _, guild := range guilds {
+			for _, user := range []string{"1", "2", "3"} {
+				if balance := rapid.Int64Range(-1, 4).Draw(rt, "balance"); balance >= 0 { // member 4 has no wallet before
+					have[of{guild, user}] = balance
+					dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance, updated_at) VALUES ($1, $2, $3, now() + $4)`,
+						guild, user, balance, rapid.SampledFrom([]string{"0", "2 days", "-2 days"}).Draw(rt, "clock"))
+				}
 			}
 		}
-		if used["a"] = rapid.Bool().Draw(rt, "a is used"); used["a"] {
-			dbtest.Exec(t, d, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'a')`, guild)
+		if rapid.Bool().Draw(rt, "a is used") {
+			used[of{guilds[0], "a"}] = true
+			dbtest.Exec(t, d, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'a')`, guilds[0])
 		}
 		var list []*batched
 		var asked []*payment
-		for i := range rapid.IntRange(1, 10).Draw(rt, "transfers") {
+		for i := range rapid.IntRange(1, 12).Draw(rt, "transfers") {
+			guild := rapid.SampledFrom(guilds).Draw(rt, "guild")
 			b := drawn(rt, guild, i)
 			if b.claimed {
 				dbtest.Exec(t, d, `INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint) VALUES ($1, 't', $2, '')`, guild, b.Key.Key)
 			}
-			reference := ""
+			from, reference := of{guild, b.asked.FromUserID}, of{guild, ""}
 			if b.asked.Reference != nil {
-				reference = *b.asked.Reference
+				reference.name = *b.asked.Reference
 			}
-			if b.made = !b.claimed && (reference == "" || !used[reference]) && have[b.asked.FromUserID] >= b.asked.Amount; b.made {
-				have[b.asked.FromUserID] -= b.asked.Amount
-				have[b.asked.ToUserID] += b.asked.Amount
-				used[reference] = true
+			if b.made = !b.claimed && !used[reference] && have[from] >= b.asked.Amount; b.made {
+				have[from] -= b.asked.Amount
+				have[of{guild, b.asked.ToUserID}] += b.asked.Amount
+				used[reference] = reference.name != ""
 			}
 			list, asked = append(list, b), append(asked, &b.payment)
 		}
@@ -74,7 +81,9 @@ func TestABatchOfTransfersIsMadeInItsOrder(t *testing.T) {
 			}
 			wantAnswer(t, rt, d, b)
 		}
-		wantBalances(t, rt, d, guild, have)
+		for _, guild := range guilds {
+			wantBalances(t, rt, d, guild, have)
+		}
 	})
 }
 
@@ -115,7 +124,7 @@ func wantAnswer(t *testing.T, rt *rapid.T, d *db.DB, b *batched) {
 
 // wantBalances checks the wallets, and that the ledger of each wallet leads to its balance: entry by
 // entry, at instants that rise, and at the same instant as the other member's entry.
-func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guild string, have map[string]int64) {
+func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guild string, have map[of]int64) {
 	t.Helper()
 	wallets, err := db.Select[row](t.Context(), d.Reader(), `SELECT `+columns+` FROM wallets WHERE guild_id = $1`, guild)
 	if err != nil {
@@ -142,8 +151,8 @@ func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guild string, have map[st
 	}
 	for _, w := range wallets {
 		last, changed := after[w.UserID]
-		if w.Balance != have[w.UserID] || changed && (last != w.Balance || !at[w.UserID].Equal(*w.UpdatedAt)) {
-			rt.Fatalf("member %s has %d since %s, want %d; the ledger ends with %d at %s", w.UserID, w.Balance, w.UpdatedAt, have[w.UserID], last, at[w.UserID])
+		if w.Balance != have[of{guild, w.UserID}] || changed && (last != w.Balance || !at[w.UserID].Equal(*w.UpdatedAt)) {
+			rt.Fatalf("member %s has %d since %s, want %d; the ledger ends with %d at %s", w.UserID, w.Balance, w.UpdatedAt, have[of{guild, w.UserID}], last, at[w.UserID])
 		}
 	}
 }
