@@ -131,7 +131,7 @@ func TestCallsInTheTextOfDocumentsAreTheContracts(t *testing.T) {
 			}
 		}
 	}
-	if calls < 60 || values < 15 {
+	if calls < 50 || values < 15 {
 		t.Errorf("only %d calls and %d values were found", calls, values)
 	}
 }
