@@ -1,13 +1,8 @@
 -- A thousand further guilds with a hundred members each, and the other data of the guild that most
--- requests are about: XP of each member, and for some a case, a ticket or a network listing, one
--- second apart.
+-- requests are about: a case, a ticket or a network listing of some members, one second apart.
 CREATE TABLE loaded AS
 SELECT guild_id, user_id, n, now() - interval '2 years' + n * interval '1 s' AS at
 FROM (SELECT guild_id, user_id, row_number() OVER (ORDER BY user_id) AS n FROM wallets WHERE guild_id = '402187554310020096') AS numbered;
-
--- Most members have little XP, few have much.
-INSERT INTO levels (guild_id, user_id, total_xp)
-SELECT guild_id, user_id, exp(6 + 1.6 * sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()))::bigint FROM loaded;
 
 INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, created_at, updated_at)
 SELECT guild_id, 'case-' || n, n / 20, user_id, '7', (ARRAY['note', 'warn', 'mute', 'ban'])[1 + n / 20 % 4], 'loaded', 'bot', at, at
@@ -21,9 +16,6 @@ SELECT user_id, n / 100 % 100, 3, 'spam', 'low', at, at FROM loaded WHERE n % 10
 
 UPDATE guilds
 SET last_case = (SELECT count(*) FROM cases WHERE guild_id = guilds.id), last_ticket = (SELECT count(*) FROM tickets WHERE guild_id = guilds.id);
-
--- As an import does for a leaderboard that it has changed.
-INSERT INTO rank_requests (guild_id, board) SELECT DISTINCT guild_id, 'levels' FROM loaded;
 
 INSERT INTO guilds (id, name, owner_id) SELECT (500000000000000000 + g)::text, 'Bench', '1' FROM generate_series(1, 1000) g;
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"guildhall/bench/rig"
 )
@@ -24,11 +25,11 @@ const changesACall = 100
 type operation struct {
 	name    string
 	request call
-	plain   bool            // compared by throughput with the plainest program
-	page    call            // compare latency with this page of the same server instead
-	goals   map[int]float64 // required ratio, by number of clients
-	clients []int           // numbers of clients; empty: the numbers of the flag
-	prepare func(*rig.Place)
+	plain   bool                   // compared by throughput with the plainest program
+	page    call                   // compare latency with this page of the same server instead
+	goals   map[int]float64        // required ratio, by number of clients
+	clients []int                  // numbers of clients; empty: the numbers of the flag
+	prepare func(*rig.Place) error // fails for another build that does not have the operation
 }
 
 // call returns the nth request of a connection.
@@ -121,20 +122,21 @@ func operations(h *host) []operation {
 		// These two change what the rows above read.
 		{
 			name: "transferBalance with a key", request: post("/economy/transfers", true, m.transfer, h.token),
-			prepare: func(p *rig.Place) { // everybody can pay
+			prepare: func(p *rig.Place) error { // everybody can pay
 				p.Exec(`UPDATE wallets SET balance = balance + 1000000 WHERE guild_id = $1`, guildID)
+				return nil
 			},
 		},
 		{
 			name: "adjustXp, weeks are counted", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32},
-			prepare: func(p *rig.Place) {
-				p.Exec(`INSERT INTO guild_settings (guild_id, xp_periods) VALUES ($1, true) ON CONFLICT (guild_id) DO UPDATE SET xp_periods = true`, guildID)
+			prepare: func(p *rig.Place) error {
+				return p.ImportBy(strings.NewReader(`{"record":"guild","id":"`+guildID+`","name":"Bench","levelling":{"periods":true}}`), "--update")
 			},
 		},
 		// This comes last, since the receiver stays. Its deliveries count as a part of the change.
 		{
 			name: "adjustBalance, one listens", request: post(adjust, false, m.change, h.token), plain: true, goals: goals(0.6, 0.8),
-			prepare: func(p *rig.Place) { p.Register(guildID, p.Receiver().URL) },
+			prepare: func(p *rig.Place) error { p.Register(guildID, p.Receiver().URL); return nil },
 		},
 	}
 }

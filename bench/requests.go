@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -83,7 +84,8 @@ var besidesRows string
 // statistics, vacuumed tables, a checkpoint.
 func (h *host) start() {
 	begun := time.Now()
-	h.Say("imported %d records in %.1f s", h.Load(h.wealth), time.Since(begun).Seconds())
+	h.Load(h.wealth)
+	h.Say("imported %d wallets and level records in %.1f s", h.wallets, time.Since(begun).Seconds())
 	h.Exec(besidesRows)
 	if h.comparesPlainest() {
 		h.Exec(plainestTables)
@@ -99,9 +101,23 @@ func (h *host) start() {
 	h.Say("resident memory of the server: %d MB at rest after its start", h.node.Resident())
 	begun = time.Now()
 	h.Vacuum()
-	ready := h.wallets < 512 || h.Becomes(3*time.Minute, 2, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`)
-	h.Need(ready, "the server has made no maps of the leaderboards")
-	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
+	h.Need(h.wallets < 512 || h.indexed(), "the server has made no rank indexes")
+	h.Say("rank indexes and the rest ready after %.1f s", time.Since(begun).Seconds())
+}
+
+// indexed waits for the rank indexes of both leaderboards and reports whether they exist. The schema
+// of another build may have no table rank_indexes. The build counts as ready once it has stopped
+// working in the background.
+func (h *host) indexed() bool {
+	const limit = 3 * time.Minute
+	if h.Has("rank_indexes") {
+		return h.Becomes(limit, 2, `SELECT count(*) FROM rank_indexes WHERE state = 'live'`)
+	}
+	return h.Await(limit, func() bool {
+		const span = 5 * time.Second
+		spent := h.node.CPU() + h.CPU()
+		return rig.Pause(h, span) && h.node.CPU()+h.CPU()-spent < span/20
+	})
 }
 
 // beside returns the name of the side that the server is compared with.
@@ -115,7 +131,8 @@ func (h *host) beside() string {
 // comparesPlainest reports whether the server is compared with the plainest program.
 func (h *host) comparesPlainest() bool { return h.against == nil && !h.Foreign }
 
-// wealth writes the guild that most requests are about.
+// wealth writes the guild that most requests are about: a wallet and a level record of each member.
+// Most members have little, few have much.
 func (h *host) wealth(w io.Writer) {
 	fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guildID)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -125,6 +142,10 @@ func (h *host) wealth(w io.Writer) {
 			balance = 0
 		}
 		fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildID, member(i+1), balance)
+	}
+	for i := range h.wallets {
+		xp := int64(math.Exp(6 + 1.6*random.NormFloat64()))
+		fmt.Fprintf(w, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n", guildID, member(i+1), xp)
 	}
 }
 
@@ -177,11 +198,11 @@ func (h *host) measure() {
 			op.plain, op.page = false, nil
 		}
 		h.Part(func(p *rig.Place) {
+			if h.against != nil && !h.against.has(theirs) {
+				return
+			}
 			if op.prepare != nil {
-				op.prepare(p)
-				if h.against != nil {
-					theirs.prepare(h.against.Place)
-				}
+				h.Must(op.prepare(p))
 			}
 			clients := h.clients
 			if op.clients != nil {
@@ -193,6 +214,23 @@ func (h *host) measure() {
 		})
 	}
 	h.Say("resident memory of the server: %d MB after all requests", h.node.Resident())
+}
+
+// has prepares an operation of another build and reports whether the build has the operation. A
+// build from before the operation refuses the preparation, or answers 404 or 405.
+func (h *host) has(op operation) bool {
+	if op.prepare != nil {
+		if err := op.prepare(h.Place); err != nil {
+			h.Say("%-27s left out, the other program refuses what comes before it: %.160s", op.name, err)
+			return false
+		}
+	}
+	status := h.Send(h.node.HTTP, op.request(0, 0)).Status
+	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		h.Say("%-27s left out, the other program answers %d", op.name, status)
+		return false
+	}
+	return true
 }
 
 // load sends requests for a while. All must succeed.

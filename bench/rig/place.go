@@ -139,15 +139,19 @@ func (p *Place) Becomes(limit time.Duration, n int, query string, args ...any) b
 	return p.Await(limit, func() bool { return p.Count(query, args...) == n })
 }
 
+// Has reports whether the database has a table.
+func (p *Place) Has(table string) bool {
+	return p.Count(`SELECT count(to_regclass($1))`, table) == 1
+}
+
 // Vacuum does what autovacuum would do soon.
 func (p *Place) Vacuum() {
 	p.Exec(`VACUUM ANALYZE`)
 	p.Exec(`CHECKPOINT`)
 }
 
-// Load imports the guild file that write produces and returns the number of records, or 0 for a
-// foreign program, which does not report it.
-func (p *Place) Load(write func(io.Writer)) int64 {
+// Load imports the guild file that write produces.
+func (p *Place) Load(write func(io.Writer)) {
 	r, w := io.Pipe()
 	go func() {
 		out := bufio.NewWriterSize(w, 64<<10)
@@ -156,20 +160,22 @@ func (p *Place) Load(write func(io.Writer)) int64 {
 	}()
 	defer p.Vacuum()
 	if p.Foreign {
-		p.importBy(r)
-		return 0
+		p.Must(p.ImportBy(r))
+		return
 	}
-	sum, err := guildfile.Import(p, p.DB, r, nil)
+	_, err := guildfile.Import(p, p.DB, r, nil)
 	p.Must(err)
-	return sum.Records
 }
 
-// importBy imports a guild file by the program's own command.
-func (p *Place) importBy(file io.Reader) {
-	cmd := p.Command("import", "-")
+// ImportBy imports a guild file by the program's own command.
+func (p *Place) ImportBy(file io.Reader, flags ...string) error {
+	cmd := p.Command(append([]string{"import", "-"}, flags...)...)
 	cmd.Stdin = file
 	text, err := cmd.CombinedOutput()
-	p.Need(err == nil, "%s import: %w: %s", p.Program, err, text)
+	if err != nil {
+		return fmt.Errorf("%s import: %w: %s", p.Program, err, text)
+	}
+	return nil
 }
 
 // LoadText imports a guild file given as a format.
