@@ -27,10 +27,9 @@ CREATE INDEX api_tokens_expiring ON api_tokens (expires_at) WHERE revoked_at IS 
 -- An event was recorded for a token that expires within some days. This is not a column of
 -- api_tokens, because a change of that table is announced to every node.
 CREATE TABLE token_notices (
-    guild_id text COLLATE "C" NOT NULL REFERENCES guilds (id) ON DELETE CASCADE,
-    token_id text COLLATE "C" NOT NULL,
-    days     integer NOT NULL,
-    PRIMARY KEY (guild_id, token_id, days)
+    token_id text COLLATE "C" REFERENCES api_tokens (id) ON DELETE CASCADE,
+    days     integer,
+    PRIMARY KEY (token_id, days)
 );
 
 -- When a token was last used. This is not a column of api_tokens, because a change of that table is

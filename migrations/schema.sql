@@ -579,11 +579,10 @@ CREATE TABLE tickets (
 );
 
 CREATE TABLE token_notices (
-    guild_id text COLLATE "C" NOT NULL,
     token_id text COLLATE "C" NOT NULL,
     days integer NOT NULL,
-    CONSTRAINT token_notices_pkey PRIMARY KEY (guild_id, token_id, days),
-    CONSTRAINT token_notices_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+    CONSTRAINT token_notices_pkey PRIMARY KEY (token_id, days),
+    CONSTRAINT token_notices_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE
 );
 
 CREATE TABLE usage_addresses (

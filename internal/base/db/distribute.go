@@ -18,6 +18,7 @@ import (
 var SharedTables = map[string]string{
 	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
 	"api_token_uses":     "belongs to api_tokens",
+	"token_notices":      "belongs to api_tokens",
 	"bot_keys":           "a key of the bot serves several guilds",
 	"bot_key_uses":       "belongs to bot_keys",
 	"bot_streams":        "a stream is over all guilds",

@@ -44,7 +44,6 @@ var more = []string{
 	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
 	`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', '{case.created}', true)`,
 	`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now())`,
-	`INSERT INTO token_notices (guild_id, token_id, days) VALUES ($1, 't', 14)`,
 	`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at) VALUES ($1, 't', now(), 'a', 1, now())`,
 	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
 	`INSERT INTO usage_ended (guild_id, token_id, address, requests, first_at, seen_at) VALUES ($1, 't', 'a', 1, now(), now())`,

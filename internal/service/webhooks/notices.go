@@ -44,7 +44,7 @@ const findExpiring = `
 	JOIN api_tokens t ON t.expires_at > now() AND t.expires_at <= now() + l.days * interval '1 day'
 	 AND t.expires_at - t.created_at > l.days * interval '1 day'
 	WHERE t.revoked_at IS NULL
-	  AND NOT EXISTS (SELECT FROM token_notices n WHERE n.guild_id = t.guild_id AND n.token_id = t.id AND n.days <= l.days)
+	  AND NOT EXISTS (SELECT FROM token_notices n WHERE n.token_id = t.id AND n.days <= l.days)
 	ORDER BY t.guild_id, t.id
 	LIMIT $1`
 
@@ -93,10 +93,11 @@ const noteExpiring = `
 		FROM unnest($2::text[]) AS named (id)
 		GROUP BY 1
 	), noted AS (
-		INSERT INTO token_notices (guild_id, token_id, days)
-		SELECT home.id, due.token_id, due.days
+		INSERT INTO token_notices (token_id, days)
+		SELECT t.id, due.days
 		FROM due
-		JOIN guilds home ON home.id = $1
+		JOIN api_tokens t ON t.id = due.token_id
+		WHERE t.guild_id = $1
 		ON CONFLICT DO NOTHING
 		RETURNING token_id
 	)
