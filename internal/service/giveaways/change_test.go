@@ -77,7 +77,8 @@ func TestAResumeMovesTheEndByThePauseSinceTheEndWasSet(t *testing.T) {
 		} else {
 			s.Do(t, "updateGiveaway", `{"ends_at":"2040-01-01T00:00:00Z"}`, at).Want(t, 200, "")
 		}
-		dbtest.Exec(t, s.DB(), `UPDATE giveaways SET paused_at = paused_at - interval '5 minutes' WHERE id = $1`, id)
+		dbtest.Exec(t, s.DB(), `
+			UPDATE giveaways SET paused_at = (paused_at AT TIME ZONE 'UTC' - interval '5 minutes') AT TIME ZONE 'UTC' WHERE id = $1`, id)
 		ends, err := time.Parse(time.RFC3339, s.Do(t, "resumeGiveaway", "", at).Want(t, 200, "").Str(t, "data.ends_at"))
 		moved := ends.Sub(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))
 		if err != nil || moved < 5*time.Minute || moved > 10*time.Minute {
@@ -130,7 +131,8 @@ func TestCancelGiveaway(t *testing.T) {
 		} {
 			s.Do(t, operation, "", at).WantError(t, 422, code)
 		}
-		dbtest.Exec(t, s.DB(), `UPDATE giveaways SET created_at = created_at - interval '1 day' WHERE id = $1`, id)
+		dbtest.Exec(t, s.DB(), `
+			UPDATE giveaways SET created_at = (created_at AT TIME ZONE 'UTC' - interval '1 day') AT TIME ZONE 'UTC' WHERE id = $1`, id)
 	}
 	for _, status := range []string{"drawing", "ended"} {
 		s.Do(t, "cancelGiveaway", "", apitest.Path("id", s.giveaway(status, 1, 2))).WantError(t, 422, "giveaway_not_running")

@@ -188,12 +188,14 @@ var storingEntries = `
 			USING given g
 			WHERE e.guild_id = $1 AND e.giveaway_id = ANY ($3) AND e.user_id = ANY ($4)
 			  AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
+		), stored AS (
+			INSERT INTO giveaway_entries (` + entryMembers.Moved() + `)
+			SELECT ` + entryMembers.From("g", nil) + `
+			FROM given g JOIN guilds home ON home.id = $1
+			WHERE g.entries > 0
+			ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil) + `
 		)
-		INSERT INTO giveaway_entries (` + entryMembers.Moved() + `)
-		SELECT ` + entryMembers.From("g", nil) + `
-		FROM given g JOIN guilds home ON home.id = $1
-		WHERE g.entries > 0
-		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET ` + entryMembers.Set("excluded", nil)
+		SELECT`
 
 // counted are the counters of a giveaway's entries.
 type counted struct{ entrants, entries int64 }

@@ -204,7 +204,7 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 }
 
 var inserting = `
-		INSERT INTO giveaways (` + members.Moved() + `, post_id)
+		INSERT INTO giveaways AS stored (` + members.Moved() + `, post_id)
 		SELECT ` + members.From("g", map[string]string{
 	"created_at": "now()", "updated_at": "now()", "starts_at": "$4::timestamptz", "ends_at": "$5::timestamptz",
 }) + `, $3

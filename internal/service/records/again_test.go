@@ -77,8 +77,8 @@ func TestInstantsThatLieAheadChangeNothing(t *testing.T) {
 	for _, set := range []string{
 		`guilds SET joined_at = at, created_at = at`, `tickets SET closed_at = at, created_at = at`, `cases SET created_at = at`,
 		`ticket_messages SET created_at = at`, `giveaway_entries SET entered_at = at`,
-		`giveaways SET created_at = at, starts_at = at, paused_at = CASE WHEN paused_at IS NOT NULL THEN now() END,
-		 ended_at = CASE WHEN ended_at IS NOT NULL THEN now() END`,
+		`giveaways SET created_at = at, starts_at = at`,
+		`giveaways SET paused_at = now() WHERE paused_at IS NOT NULL`, `giveaways SET ended_at = now() WHERE ended_at IS NOT NULL`,
 	} {
 		dbtest.Exec(t, back.DB(), `UPDATE `+strings.ReplaceAll(set, "= at", "= now() + interval '1 minute'"))
 	}

@@ -156,12 +156,14 @@ var parts = []part{
 			FROM was, instant
 			WHERE c.guild_id = $1 AND c.id = was.id
 			RETURNING c.id, c.updated_at, was.status
+		), noted AS (
+			INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
+			SELECT home.id, forgotten.id, forgotten.updated_at, '` + auth.System("").Origin() + `',
+				jsonb_build_array(jsonb_build_object('field', 'status', 'before', forgotten.status, 'after', 'deleted'))
+			FROM forgotten JOIN guilds home ON home.id = $1
+			WHERE forgotten.status <> 'deleted'
 		)
-		INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
-		SELECT home.id, forgotten.id, forgotten.updated_at, '` + auth.System("").Origin() + `',
-			jsonb_build_array(jsonb_build_object('field', 'status', 'before', forgotten.status, 'after', 'deleted'))
-		FROM forgotten JOIN guilds home ON home.id = $1
-		WHERE forgotten.status <> 'deleted'`}},
+		SELECT`}},
 	replaced("authors of changes", "case_changes", "author_id", "at"),
 	changesOf("members of changes", "user_id", "user_before"),
 	changesOf("moderators of changes", "moderator_id", "moderator_before"),

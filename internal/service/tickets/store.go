@@ -359,7 +359,7 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 // insertingEntry takes the instant as a parameter, since the entry's JSON truncates it to the
 // millisecond.
 var insertingEntry = `
-		INSERT INTO ticket_messages (` + entryMembers.Moved() + `, posted)
+		INSERT INTO ticket_messages AS stored (` + entryMembers.Moved() + `, posted)
 		SELECT ` + entryMembers.From("g", map[string]string{"created_at": "$3"}) + `, $4
 		FROM jsonb_populate_record(NULL::ticket_messages, $2) g JOIN guilds home ON home.id = $1
 		RETURNING ` + entryColumns

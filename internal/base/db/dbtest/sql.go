@@ -21,8 +21,12 @@ import (
 //     clock's value: both depend on the session.
 //   - EXISTS with an empty SELECT list on a guild's table names the guild: a coordinator cannot
 //     plan an empty list for several workers.
-//   - The main query of a statement whose CTEs change rows is not an INSERT that selects from one
-//     guild's table alone: Citus would send both to a worker, which runs only one.
+//   - The main query of a statement whose CTEs change rows is not an INSERT that selects from a
+//     guild's table and from no subquery: Citus would send both to a worker, which refuses the
+//     tables of the CTEs.
+//   - An INSERT as the main query that joins a CTE or a function with tables and returns columns
+//     gives its table another name: Citus would return columns of a table that the worker does not
+//     know.
 //   - Entries and draws of giveaways are inserted and never changed.
 
 // token is a word, parameter, literal or symbol of a statement.
@@ -41,7 +45,7 @@ var (
 	updatePattern     = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
 	deletePattern     = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
 	insertPattern     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
-	copyPattern       = regexp.MustCompile(`^ with .* insert into [^()]*\([^()]*\) select [^()]* from ([a-z_]+) (?:[a-z_]+ )?where `)
+	mainInsertPattern = regexp.MustCompile(`^ (with .* )?insert into ([a-z_]+) (as [a-z_]+ )?\( [^()]* \) select .*?( from .*)$`)
 	selectFromPattern = regexp.MustCompile(` select from ([a-z_]+) `)
 	comparedPattern   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
 	tablePattern      = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
@@ -80,18 +84,27 @@ func broken(statement string) error {
 }
 
 // twofold returns an error for a statement whose main query, the last, inserts rows that it selects
-// from a guild's table alone, while one of its CTEs changes rows.
+// from a guild's table and no subquery, if one of its CTEs changes rows, or if the main query begins its join with a
+// CTE or a function and returns columns of a table that has only its own name.
 func twofold(all [][]token) error {
-	for i, q := range all {
-		m := copyPattern.FindStringSubmatch(spaced(q))
-		if m == nil || !guildTables()[m[1]] {
+	m := mainInsertPattern.FindStringSubmatch(spaced(all[len(all)-1]))
+	if m == nil || !guildTables()[m[2]] {
+		return nil
+	}
+	named, selected := m[3] != "", m[4]
+	for i, from := range tablePattern.FindAllStringSubmatch(selected, -1) {
+		if !guildTables()[from[1]+from[2]] {
 			continue
 		}
-		for _, step := range all[:i] {
-			if len(step) > 0 && slices.Contains([]token{"insert", "update", "delete"}, step[0]) {
-				return fmt.Errorf("it inserts what it selects from %s beside a step that changes rows", m[1])
-			}
+		if !strings.Contains(selected, " ( ) ") && slices.ContainsFunc(all[:len(all)-1], func(step []token) bool {
+			return len(step) > 0 && slices.Contains([]token{"insert", "update", "delete"}, step[0])
+		}) {
+			return fmt.Errorf("it inserts what it selects from %s beside a step that changes rows", from[1]+from[2])
 		}
+		if i > 0 && !named && strings.Contains(selected, " returning ") && !strings.Contains(selected, " on conflict ") {
+			return fmt.Errorf("it returns columns of %s, which has no other name, and selects from more than tables", m[2])
+		}
+		break
 	}
 	return nil
 }

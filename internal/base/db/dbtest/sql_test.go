@@ -85,6 +85,19 @@ func TestRulesForStatements(t *testing.T) {
 			INSERT INTO cases (guild_id, id) SELECT home.id, $2 FROM guilds home WHERE home.id = $1`, "beside a step that changes rows"},
 		{`WITH m AS (SELECT id FROM cases WHERE guild_id = $1)
 			INSERT INTO cases (guild_id, id) SELECT home.id, m.id FROM guilds home JOIN m ON true WHERE home.id = $1`, ""},
+		{`WITH m AS (DELETE FROM cases WHERE guild_id = $1 RETURNING id)
+			INSERT INTO cases (guild_id, id) SELECT home.id, m.id FROM m JOIN guilds home ON home.id = $1`, "beside a step that changes rows"},
+		{`WITH m AS (DELETE FROM cases WHERE guild_id = $1 RETURNING id), n AS (
+			INSERT INTO cases (guild_id, id) SELECT home.id, m.id FROM m JOIN guilds home ON home.id = $1 RETURNING id) SELECT count(*) FROM n`, ""},
+		{`WITH m AS (DELETE FROM cases WHERE guild_id = $1 RETURNING id)
+			INSERT INTO cases (guild_id, id) SELECT home.id, m.id FROM guilds home, (SELECT id FROM m UNION SELECT 'x') m WHERE home.id = $1`, ""},
+		{`INSERT INTO cases (guild_id, id) SELECT home.id, u FROM unnest($2::text[]) u JOIN guilds home ON home.id = $1
+			RETURNING id`, "has no other name"},
+		{`INSERT INTO cases AS c (guild_id, id) SELECT home.id, u FROM unnest($2::text[]) u JOIN guilds home ON home.id = $1 RETURNING id`, ""},
+		{`INSERT INTO cases (guild_id, id) SELECT home.id, u FROM unnest($2::text[]) u JOIN guilds home ON home.id = $1
+			ON CONFLICT DO NOTHING RETURNING id`, ""},
+		{`INSERT INTO cases (guild_id, id) SELECT c.guild_id, u FROM cases c JOIN unnest($2::text[]) u ON true
+			WHERE c.guild_id = $1 RETURNING id`, ""},
 	} {
 		err := broken(c.statement)
 		switch {
