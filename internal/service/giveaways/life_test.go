@@ -87,6 +87,8 @@ type giveawayLife struct {
 	gone   bool     // the message was deleted before drawing began
 	course course
 
+	extended int // how many updates of the end were made
+
 	bystanders string // all data of other giveaways
 }
 

@@ -185,7 +185,9 @@ func (l *giveawayLife) update(n *lifeNode) *lifeCommand {
 			return s
 		}
 	default:
-		at := wire.At(time.Now().Add(time.Duration(rapid.IntRange(90, 300).Draw(l.rt, "minutes")) * time.Minute))
+		l.extended++ // two updates of a round never set the same instant: the second would change nothing
+		minutes := time.Duration(rapid.IntRange(90, 300).Draw(l.rt, "minutes")) * time.Minute
+		at := wire.At(time.Now().Add(minutes + time.Duration(l.extended)*time.Millisecond))
 		body.EndsAt = &at
 	}
 	run := l.asked(n, func(ctx context.Context) error {
