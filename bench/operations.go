@@ -130,7 +130,7 @@ func operations(h *host) []operation {
 		{
 			name: "adjustXp, weeks are counted", request: post("/levelling/adjust", false, m.change, h.token), clients: []int{8, 32},
 			prepare: func(p *rig.Place) error {
-				return p.ImportBy(strings.NewReader(`{"record":"guild","id":"`+guildID+`","name":"Bench","levelling":{"periods":true}}`), "--update")
+				return p.ImportBy(strings.NewReader(`{"record":"settings","guild_id":"`+guildID+`","levelling":{"periods":true}}`), "--update")
 			},
 		},
 		// This comes last, since the receiver stays. Its deliveries count as a part of the change.
