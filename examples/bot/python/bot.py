@@ -17,7 +17,7 @@ import ssl
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Literal
 
 import aiohttp
@@ -226,8 +226,16 @@ class Bot(discord.Client):
         self.mirror(edit.message)
 
     async def on_raw_message_delete(self, deletion: discord.RawMessageDeleteEvent) -> None:
-        if deletion.guild_id and (ticket := ticket_of(self.get_channel(deletion.channel_id))):
-            self.books.record(deletion.guild_id, entry_of(ticket, deletion.message_id) | {"deleted_at": discord.utils.utcnow().isoformat()})
+        self.unmirror(deletion.guild_id, deletion.channel_id, [deletion.message_id])
+
+    async def on_raw_bulk_message_delete(self, deletion: discord.RawBulkMessageDeleteEvent) -> None:
+        self.unmirror(deletion.guild_id, deletion.channel_id, deletion.message_ids)
+
+    def unmirror(self, guild: int | None, channel: int, messages: Iterable[int]) -> None:
+        """Marks messages that were deleted in a ticket's channel; they stay in the transcript."""
+        if guild and (ticket := ticket_of(self.get_channel(channel))):
+            for message in messages:
+                self.books.record(guild, entry_of(ticket, message) | {"deleted_at": discord.utils.utcnow().isoformat()})
 
     def mirror(self, message: discord.Message) -> None:
         """Records a message of a ticket's channel, or its edit, in the transcript, where Guildhall's own posts are already."""

@@ -116,6 +116,11 @@ const people = {
     tell("MESSAGE_DELETE", { id, channel_id: channel, guild_id: channels.get(channel).guild_id });
     return {};
   },
+  purge: ({ channel, ids }) => {
+    for (const id of ids) messages.get(channel).delete(id);
+    tell("MESSAGE_DELETE_BULK", { ids, channel_id: channel, guild_id: channels.get(channel).guild_id });
+    return {};
+  },
   command: ({ channel, user, name, options = [], users = [] }) => {
     const resolved = { users: Object.fromEntries(users.map((id) => [id, person(id)])) };
     return interaction(channel, user, 2, { id: snowflake(), type: 1, name, options, resolved });

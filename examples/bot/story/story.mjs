@@ -439,6 +439,12 @@ async function tickets() {
   assert.ok(kept.edited_at && kept.original_content === "It does not wrok");
   await people("remove", { channel: at, id: asked.id });
   await until("the transcript marks the deletion", async () => (await entry()).deleted_at !== null);
+  const ids = [];
+  for (const content of ["Sorry", "Never mind"]) ids.push((await people("message", { channel: at, user: member(5), content })).id);
+  const purged = async () => (await guildhall(`/tickets/${opened.id}/messages`)).data.filter((m) => ids.includes(m.channel_message_id));
+  await until("the transcript has both messages", async () => (await purged()).length === 2);
+  await people("purge", { channel: at, ids });
+  await until("the transcript marks both as deleted", async () => (await purged()).every((m) => m.deleted_at !== null));
   const there = (await people("messages", { channel: at })).messages.map((m) => m.content);
   assert.ok(there.includes("Have you tried again?"), "the channel has what came over the API");
 

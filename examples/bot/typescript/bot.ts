@@ -392,6 +392,7 @@ client.on(Events.MessageCreate, guarded("a message", async (message: Message) =>
 }));
 client.on(Events.MessageUpdate, guarded("an edit", (_, message: Message | PartialMessage) => mirror(message)));
 client.on(Events.MessageDelete, guarded("a deletion", unmirror));
+client.on(Events.MessageBulkDelete, guarded("deletions", (messages) => messages.forEach(unmirror)));
 client.on(Events.InteractionCreate, guarded("an interaction", async (i: Interaction) => {
   if (i.isChatInputCommand() && i.inCachedGuild()) await command(i);
   else if (i.isButton() && i.inCachedGuild()) await pressed(i);
