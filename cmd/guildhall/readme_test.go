@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,8 +137,10 @@ func TestTheFirstProgramsWork(t *testing.T) {
 	} {
 		t.Run(c.section, func(t *testing.T) {
 			t.Parallel()
-			if needRegistry(t, c.language); c.language == "ts" {
-				testutil.Program(t, "node")
+			if c.language == "ts" {
+				needNode(t)
+			} else {
+				needRegistry(t, c.language)
 			}
 			blocks := codeOf(t, file, c.section)
 			own := strings.Replace(where, "../first", "../"+c.language, 2)
@@ -165,7 +168,6 @@ func lastLine(out string) string {
 func needRegistry(t *testing.T, language string) {
 	t.Helper()
 	ask := map[string][]string{
-		"ts":     {"npm", "ping"},
 		"python": {"python3", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", t.TempDir(), "openapi-python-client==0.29.1"},
 		"go":     {"go", "list", "-m", "github.com/oapi-codegen/oapi-codegen/v2@v2.8.2"},
 	}[language]
@@ -174,11 +176,19 @@ func needRegistry(t *testing.T, language string) {
 	}
 }
 
+// npmPing asks npm's registry once for all tests.
+var npmPing = sync.OnceValues(func() ([]byte, error) {
+	return exec.CommandContext(context.Background(), "npm", "ping").CombinedOutput()
+})
+
 // needNode skips a test without Node or its package registry.
 func needNode(t *testing.T) {
 	t.Helper()
 	testutil.Program(t, "node")
-	needRegistry(t, "ts")
+	testutil.Program(t, "npm")
+	if out, err := npmPing(); err != nil {
+		testutil.Without(t, "npm", string(out))
+	}
 }
 
 func writeFile(t *testing.T, dir, name, text string) {
