@@ -710,7 +710,7 @@ func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
 func TestNoAttemptOfWhatIsHeldOrFetchedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	id, _ := register(t, api, "https://127.0.0.1:9/")
 	ping := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, "").Str(t, "data.id")
