@@ -185,9 +185,12 @@ func (l *giveawayLife) update(n *lifeNode) *lifeCommand {
 			return s
 		}
 	default:
-		l.extended++ // two updates of a round never set the same instant: the second would change nothing
+		// Each update sets another second, since a second update of a round to the same end would change
+		// nothing. Nor may time that passes, by multiples of five seconds, lead back to the text that the
+		// message showed before: it moves the end, but not the hash of what is shown.
+		l.extended++
 		minutes := time.Duration(rapid.IntRange(90, 300).Draw(l.rt, "minutes")) * time.Minute
-		at := wire.At(time.Now().Add(minutes + time.Duration(l.extended)*time.Millisecond))
+		at := wire.At(time.Now().Add(minutes + time.Duration(l.extended)*1001*time.Millisecond))
 		body.EndsAt = &at
 	}
 	run := l.asked(n, func(ctx context.Context) error {
