@@ -124,6 +124,14 @@ func TestThePackageForDebian(t *testing.T) {
 		packages[i] = filepath.Join(to, "guildhall_26.12.0_amd64.deb")
 	}
 	run("cmp", packages[0], packages[1])
+	// Packages of two commits without a release have numbers by which apt sees which is newer.
+	for _, at := range []string{"1800000000", "1800000001"} {
+		run("env", "SOURCE_DATE_EPOCH="+at, ".ci/deb", "devel", "amd64", program, "CHANGELOG.md", folder)
+		number := run("dpkg-deb", "--field", filepath.Join(folder, "guildhall_devel_amd64.deb"), "Version")
+		if number != "0~devel."+at+"\n" {
+			t.Errorf("the package of a commit at %s has the version %s", at, number)
+		}
+	}
 	rootsAlone := regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`)
 	if list := run("dpkg-deb", "--contents", packages[0]); !rootsAlone.MatchString(list) {
 		t.Errorf("the package holds\n%s", list)
