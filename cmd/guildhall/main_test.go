@@ -234,6 +234,12 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a database that cannot be reached is said to be away", func(t *testing.T) {
+		t.Parallel()
+		for _, command := range [][]string{{"token", "list", "--guild", "1"}, {"serve", "--secret-key", someKey(t), "--discord-url", "off"}} {
+			call(t, "", append(command, "--database-url", "postgres://u:p@127.0.0.1:1/x")...).refused(t, 1, "the database does not answer: ")
+		}
+	})
 }
 
 // silent is an input that stays open and never provides data.

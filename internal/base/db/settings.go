@@ -57,7 +57,7 @@ var ErrEncoding = errors.New("the database cannot hold every text")
 func checkEncoding(ctx context.Context, q rowQuerier) error {
 	var encoding string
 	if err := q.QueryRowContext(ctx, `SELECT current_setting('server_encoding')`).Scan(&encoding); err != nil {
-		return fault.Wrap(err, "read the database's encoding")
+		return fault.Wrap(err, "the database does not answer") // no statement before this one has needed a connection
 	}
 	if encoding != "UTF8" {
 		return fmt.Errorf("%w: its encoding is %s; use one that was made with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0", ErrEncoding, encoding)
