@@ -235,6 +235,16 @@ func (c *checked) checkListeners(found *problems) {
 	}
 }
 
+// unreachable returns a warning if the API refuses every request: the node has no certificate, and
+// plain HTTP is only for trusted proxies.
+func (c checked) unreachable() string {
+	if !c.api() || c.HTTPSListen != "" || len(c.proxies) > 0 {
+		return ""
+	}
+	return "every request is refused (https_required): set GUILDHALL_TRUSTED_PROXIES to the address of the proxy that has the certificate, " +
+		"or GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"
+}
+
 // checkListenURL refuses a URL over which no notifications would arrive; empty stands for the database
 // URL.
 func (c checked) checkListenURL(listenURL string) error {

@@ -17,7 +17,9 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	url, key := withGuild(t), someKey(t)
 	examine := func(args ...string) result {
-		return call(t, "", append([]string{"doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off"}, args...)...)
+		return call(t, "", append([]string{
+			"doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off", "--trusted-proxies", "127.0.0.1",
+		}, args...)...)
 	}
 	type report struct {
 		Status   string
@@ -97,7 +99,9 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--discord-url", "https://discord.com/api/v10"}, "fail", "GUILDHALL_DISCORD_TOKEN: live needs"},
 		{[]string{"--discord-url", "https://discord.com/api/v10", "--env", "test"}, "ok", ""},
 	} {
-		args := []string{"doctor", "--json", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off"}
+		args := []string{
+			"doctor", "--json", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off", "--trusted-proxies", "127.0.0.1",
+		}
 		r := call(t, "", append(args, tt.args...)...)
 		all := read(r)
 		f := all.Findings[0]
@@ -108,6 +112,13 @@ func TestDoctor(t *testing.T) {
 			r.refused(t, 1, "1 of 1 checks failed: settings")
 		} else if len(all.Findings) != 17 {
 			t.Errorf("%v: %d findings: %s", tt.args, len(all.Findings), r.out)
+		}
+	}
+	// Without a certificate and a trusted proxy the API answers nobody.
+	for roles, want := range map[string]string{"api": "warn every request is refused (https_required)", "worker": "ok the settings can be used"} {
+		f := read(call(t, "", "doctor", "--json", "--database-url", url, "--secret-key", key, "--discord-url", "off", "--roles", roles)).Findings[0]
+		if said := f.Status + " " + f.Message; f.Check != "settings" || !strings.HasPrefix(said, want) {
+			t.Errorf("a node with the role %s without a way in: %q", roles, said)
 		}
 	}
 	r = call(t, "", "doctor", "--json", "--dir", t.TempDir())

@@ -15,7 +15,7 @@ func TestCommandsReadTheSettingsOfTheInstallation(t *testing.T) {
 	url := withGuild(t)
 	file := filepath.Join(t.TempDir(), "env")
 	text := "# settings\n\nGUILDHALL_DATABASE_URL='" + url + "'\nGUILDHALL_SECRET_KEY=" + someKey(t) +
-		"\nGUILDHALL_DISCORD_URL=off\nPATH=/nowhere\n"
+		"\nGUILDHALL_DISCORD_URL=off\nGUILDHALL_TRUSTED_PROXIES=127.0.0.1\nPATH=/nowhere\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
