@@ -5,6 +5,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -49,7 +50,7 @@ func (p patch) check(ctx context.Context) error {
 	}
 	for _, asked := range p.Events {
 		if !slices.Contains(event.Types, asked) {
-			return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type", asked)
+			return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type: %s", asked, strings.Join(event.Types, ", "))
 		}
 	}
 	if p.Events != nil && len(p.Events) == 0 {
