@@ -1855,7 +1855,7 @@ type CreatableCaseType string
 
 // CreateCaseRequest A note or a warning to create.
 type CreateCaseRequest struct {
-	// ExpiresAt When the case expires; if absent or null, never. A time in the past expires the case at once.
+	// ExpiresAt When the case expires; if absent or null, never. A case whose time is past is created active and expires within moments.
 	ExpiresAt *wire.Time `json:"expires_at,omitempty"`
 
 	// Metadata Values to store with the resource. Values that are named are set, null removes a value, all others stay. More than 20 values in all, or more than 8 KiB of JSON, return 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	errMissing     = fault.New(fault.Unauthenticated, "missing_token", "Send the token once, as Authorization: Bearer <API_KEY>.")
+	errMissing     = fault.New(fault.Unauthenticated, "missing_token", "Send the token once, as Authorization: Bearer <token>.")
 	errInvalid     = fault.New(fault.Unauthenticated, "invalid_token", "The token is unknown, revoked or expired.")
 	errAddress     = fault.New(fault.Forbidden, "ip_not_allowed", "This token may not be used from this address.")
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The token cannot be checked right now.")

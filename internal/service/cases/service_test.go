@@ -141,6 +141,13 @@ func TestGetCase(t *testing.T) {
 			t.Errorf("another guild's case answers %s, an absent one %s", theirs.Body, absent.Body)
 		}
 	})
+	t.Run("says how to find a case by its number", func(t *testing.T) {
+		t.Parallel()
+		number := api.Do(t, "getCase", "", apitest.Path("id", "248")).WantError(t, 404, "not_found")
+		if message := number.Str(t, "error.message"); !strings.Contains(message, "GET /cases?number=248 ") {
+			t.Errorf("a number in place of an id answers %q", message)
+		}
+	})
 	t.Run("wants no query", func(t *testing.T) {
 		t.Parallel()
 		api.Do(t, "getCase", "", apitest.Path("id", "ban-1"), apitest.Query("x", "")).WantError(t, 400, "invalid_request")

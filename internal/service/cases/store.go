@@ -2,6 +2,7 @@ package cases
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"guildhall/internal/access/auth"
@@ -174,11 +175,16 @@ func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	return c, found(err, guild, id)
 }
 
+// found returns NotFound if no row was read. People know a case by its number, so the message for
+// an id of digits names the query that finds a case by its number.
 func found(err error, guild, id string) error {
-	if db.Missing(err) {
-		return fault.New(fault.NotFound, "not_found", "No such case.")
+	if !db.Missing(err) {
+		return fault.Wrap(err, "read case", id, "of guild", guild)
 	}
-	return fault.Wrap(err, "read case", id, "of guild", guild)
+	if number, e := strconv.ParseInt(id, 10, 54); e == nil && number > 0 {
+		return fault.New(fault.NotFound, "not_found", "No case has this id. GET /cases?number=%d finds the case with this number.", number)
+	}
+	return fault.New(fault.NotFound, "not_found", "No such case.")
 }
 
 // insert gives the case the guild's next number and stores the case and its creation. The
