@@ -121,13 +121,13 @@ func TestTheCallsOfThePageAboutWritesWork(t *testing.T) {
 	body := strings.TrimSpace(one(t, codeOf(t, file, "References: once, for ever"), "json"))
 	pays := regexp.MustCompile(`-d '[^']*'`).ReplaceAllLiteralString(call, "-d '"+body+"'")
 	for _, c := range []struct{ key, pattern string }{
-		{"order-1001/2", `^HTTP/\S+ 200`}, {"order-1001/3", `(?i)(?s)^HTTP/\S+ 200.*Idempotent-Replay: true`},
+		{"order-1006/2", `^HTTP/\S+ 200`}, {"order-1006/3", `(?i)(?s)^HTTP/\S+ 200.*Idempotent-Replay: true`},
 	} {
-		wantMatch(t, "a payment", shell(t, dir, ". .guildhall/env", strings.Replace(pays, "order-1001/1", c.key, 1)), c.pattern)
+		wantMatch(t, "a payment", shell(t, dir, ". .guildhall/env", strings.Replace(pays, "order-1006/1", c.key, 1)), c.pattern)
 	}
 	out := shell(t, dir, ". .guildhall/env", `curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" `+
-		`"$GUILDHALL_URL/economy/ledger?reference=order-1001"`)
-	wantMatch(t, "the ledger", out, `"reference":"order-1001"`)
+		`"$GUILDHALL_URL/economy/ledger?reference=order-1006"`)
+	wantMatch(t, "the ledger", out, `"reference":"order-1006"`)
 	if strings.Count(out, `"reference"`) != 1 {
 		t.Errorf("the payment is booked more than once: %s", out)
 	}

@@ -143,6 +143,27 @@ func TestEveryBlockOfADocumentHasATest(t *testing.T) {
 	}
 }
 
+// No two calls of the documents share an idempotency key: whoever tries one page after the other
+// would get 409 for the second.
+func TestCallsOfTheDocumentsHaveTheirOwnKeys(t *testing.T) {
+	t.Parallel()
+	keys := map[string]string{}
+	for at, text := range documents(t) {
+		blocks, _ := blocksOf(text)
+		for _, b := range blocks {
+			for _, key := range regexp.MustCompile(`order-\d+/\d+`).FindAllString(b.text, -1) {
+				if other, known := keys[key]; known {
+					t.Errorf("%s and %s use the key %s", other, at, key)
+				}
+				keys[key] = at
+			}
+		}
+	}
+	if len(keys) < 6 {
+		t.Errorf("only the keys %v were found", keys)
+	}
+}
+
 // testNames returns the names of all tests and benchmarks of the repository.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()

@@ -218,6 +218,9 @@ func TestTheRecipesWork(t *testing.T) {
 			t.Errorf("the leaderboard is %s", page)
 		}
 	})
+	t.Run("a member's cases", func(t *testing.T) {
+		wantMatch(t, "cases.mts", k.run(t, "cases.mts "+buyer), `^(#\d+ [a-z]+, [a-z]+: [^\n]+\n){8}$`)
+	})
 	t.Run("a week", func(t *testing.T) {
 		k.send(t, "PATCH", "/guild/settings", `{"levelling":{"periods":false}}`)
 		wantMatch(t, "weekly.mts", k.run(t, "weekly.mts"), `^This guild does not count weeks\.\n$`)

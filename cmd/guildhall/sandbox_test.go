@@ -115,7 +115,7 @@ var pages = map[string]page{
 	"docs/integrate/webhooks.md": {
 		server: "node", before: theGuild, replace: []string{"shop.example", "localhost"}, prints: []string{`whsec_`},
 	},
-	"docs/integrate/writes.md": {server: "dev", prints: []string{`"data":{"balance":\d+,"ledger_entry":{.*"reason":"Order 1001"`}},
+	"docs/integrate/writes.md": {server: "dev", prints: []string{`"data":{"balance":\d+,"ledger_entry":{.*"reason":"Order 1006"`}},
 	"docs/operate/backup.md": { // the node's database is the old one
 		server: "node",
 		before: theGuild + `; guildhall token create --guild 402187554310020096 --name lost --all-scopes; mkdir -p /backup/base-DATE
