@@ -46,12 +46,12 @@ TESTS = bin/postgres with go test -p $(PACKAGES) -vet=off -timeout 60m -shuffle=
 test: postgres bin/postgres ## run the tests, beside a Postgres of their own
 	$(TESTS) $(TESTED)
 
-# Tests that judge wall time or replay a disaster stand in files with the build tag slow, and run alone, one
+# Tests that judge wall time, replay a disaster or install packages stand in files with the build tag slow, and run alone, one
 # after the other.
 SLOW = $(shell grep -rl --include='*_test.go' '^//go:build slow' bench cmd internal)
 
 .PHONY: test-slow
-test-slow: postgres bin/postgres ## run the tests that judge wall time or replay a disaster, on a machine with nothing else to do
+test-slow: postgres bin/postgres ## run the tests that judge wall time, replay a disaster or install packages, on a machine with nothing else to do
 	bin/postgres with go test -p 1 -parallel 1 -vet=off -count=1 -timeout 60m $(filter-out -tags browser,$(TESTFLAGS)) -tags slow \
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $(SLOW) | paste -sd'|' -))$$" $(addprefix ./,$(sort $(dir $(SLOW))))
 

@@ -84,8 +84,8 @@ func spansOf(prose string) (spans []string) {
 // another test runs, with the name of the test; or a reason why no test can.
 var readBy = map[string]map[string]string{
 	"ts": {
-		"README.md": "TestTheFirstCallsOfTheReadmeWork", "docs/integrate/first-program.md": "TestTheFirstProgramsWork",
-		"docs/integrate/webhooks.md": "TestTheReceiversOfTheDocumentsVerify", "docs/recipes.md": "TestTheRecipesWork",
+		"README.md": "TestTheTypeScriptOfTheReadmeWorks", "docs/integrate/first-program.md": "TestTheFirstProgramsWork",
+		"docs/integrate/webhooks.md": "TestTheTypeScriptReceiverVerifies", "docs/recipes.md": "TestTheRecipesWork",
 	},
 	"python": {
 		"README.md": "TestTheFirstCallsOfTheReadmeWork", "docs/integrate/first-program.md": "TestTheFirstProgramsWork",

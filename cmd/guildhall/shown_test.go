@@ -10,6 +10,9 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 )
 
+// buyer is the member of the demo guild whom the documents pay.
+const buyer = "190320984123768832"
+
 // endless lists commands that a text names and that no test can run to their end, with the reason.
 var endless = map[string]string{
 	"dev": "it serves", "serve": "it serves", "serve --migrate": "it serves", "listen": "it waits for events",

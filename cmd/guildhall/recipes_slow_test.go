@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -22,10 +24,7 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-const (
-	buyer  = "190320984123768832" // the member of the demo guild whom the documents pay
-	leaver = "190320984123768899" // a user id that Discord does not know
-)
+const leaver = "190320984123768899" // a user id that Discord does not know
 
 // kitchen is a folder with the programs of docs/recipes.md, beside that of guildhall dev.
 type kitchen struct {
