@@ -25,7 +25,7 @@ func textsFor(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "generated", "testdata", "bin", "dist"}, d.Name()) {
+		if d.IsDir() && slices.Contains([]string{".git", ".venv", "node_modules", "generated", "testdata", "bin", "build", "dist"}, d.Name()) {
 			return filepath.SkipDir
 		}
 		extensions := []string{".md", ".go", ".html", ".yaml", ".service", ".conf"}
