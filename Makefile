@@ -56,8 +56,8 @@ test-slow: postgres bin/postgres ## run the tests that judge wall time, replay a
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $(SLOW) | paste -sd'|' -))$$" $(addprefix ./,$(sort $(dir $(SLOW))))
 
 .PHONY: race
-race: postgres bin/postgres ## run the tests with the race detector: twice the time, and a C compiler is needed
-	$(TESTS) -race $(TESTED)
+race: postgres bin/postgres ## run the tests with the race detector and more rounds of property tests: a C compiler is needed
+	GUILDHALL_TEST_ROUNDS=100 $(TESTS) -race $(TESTED)
 
 .PHONY: check
 check: verify lint doclint vuln race ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
