@@ -40,7 +40,7 @@ func TestABatchOfTransfersIsMadeInItsOrder(t *testing.T) {
 		have, used := map[of]int64{}, map[of]bool{}
 		for _, guild := range guilds {
 			for _, user := range []string{"1", "2", "3"} {
-				if balance := rapid.Int64Range(-1, 4).Draw(rt, "balance"); balance >= 0 { // member 4 has no wallet before
+				if balance := rapid.Int64Range(-1, 9).Draw(rt, "balance"); balance >= 0 { // member 4 has no wallet before
 					have[of{guild, user}] = balance
 					dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance, updated_at) VALUES ($1, $2, $3, now() + $4)`,
 						guild, user, balance, rapid.SampledFrom([]string{"0", "2 days", "-2 days"}).Draw(rt, "clock"))
@@ -96,7 +96,7 @@ func drawn(rt *rapid.T, guild string, i int) *batched {
 			FromUserID: strconv.Itoa(1 + from), ToUserID: strconv.Itoa(1 + (from+on)%4), Amount: rapid.Int64Range(1, 3).Draw(rt, "amount"),
 		},
 	}}
-	if reference := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "reference"); reference != "" {
+	if reference := rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "reference"); reference != "" {
 		b.asked.Reference = &reference
 	}
 	if rapid.Bool().Draw(rt, "keyed") {
