@@ -84,7 +84,7 @@ func TestSecretKeyRotates(t *testing.T) {
 	s.end(t)
 
 	// A foreign key is refused, by commands too.
-	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off").
+	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off", "--trusted-proxies", "127.0.0.1").
 		refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
 	hook(newer, "rotate-secret", endpoint.ID).refused(t, 1, "this key opens nothing")
 	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "this key opens nothing")
@@ -113,7 +113,7 @@ func TestSecretKeyRotates(t *testing.T) {
 		t.Errorf("with the new key alone the replay is %d %s", res.StatusCode, again)
 	}
 	hook(newer, "rotate-secret", endpoint.ID).ok(t)
-	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off").refused(t, 1, "this key opens nothing")
+	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off", "--trusted-proxies", "127.0.0.1").refused(t, 1, "this key opens nothing")
 
 	// If no key opens a stored response, the write is not done again, and the error is no internal
 	// one.
