@@ -83,7 +83,9 @@ func TestOperations(t *testing.T) {
 		if _, twoPhase := op.Extensions["x-two-phase"]; twoPhase != (op.OperationID == "createTicketMessage") {
 			t.Error("createTicketMessage alone is x-two-phase")
 		}
-		together := []string{"adjustBalance", "transferBalance", "adjustXp", "getWallet", "getLevelRecord", "getEconomyLeaderboard", "getLevellingLeaderboard"}
+		together := []string{
+			"adjustBalance", "transferBalance", "adjustXp", "getWallet", "getLevelRecord", "getEconomyLeaderboard", "getLevellingLeaderboard",
+		}
 		if _, collected := op.Extensions["x-batched"]; collected != slices.Contains(together, op.OperationID) {
 			t.Errorf("%v alone are x-batched", together)
 		}

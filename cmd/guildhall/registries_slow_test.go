@@ -13,6 +13,7 @@ import (
 
 // README's TypeScript works when copied.
 func TestTheTypeScriptOfTheReadmeWorks(t *testing.T) {
+	t.Parallel()
 	needNode(t)
 	blocks, lines := firstCalls(t)
 	dir := started(t)
@@ -23,6 +24,7 @@ func TestTheTypeScriptOfTheReadmeWorks(t *testing.T) {
 
 // The TypeScript receiver of the documents accepts signed requests and no others.
 func TestTheTypeScriptReceiverVerifies(t *testing.T) {
+	t.Parallel()
 	needNode(t)
 	receives(t, "ts", "receiver.mts", "npm install --no-audit --no-fund tsx@4 >&2; exec node --import tsx receiver.mts")
 }

@@ -113,7 +113,8 @@ func TestSecretKeyRotates(t *testing.T) {
 		t.Errorf("with the new key alone the replay is %d %s", res.StatusCode, again)
 	}
 	hook(newer, "rotate-secret", endpoint.ID).ok(t)
-	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off", "--trusted-proxies", "127.0.0.1").refused(t, 1, "this key opens nothing")
+	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off", "--trusted-proxies", "127.0.0.1").
+		refused(t, 1, "this key opens nothing")
 
 	// If no key opens a stored response, the write is not done again, and the error is no internal
 	// one.

@@ -43,11 +43,8 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		return err
 	}
 	defer lines.Flush(lastLines)
-	if unknown != "" {
-		log.Warn(string(unknown))
-	}
-	for _, url := range []string{c.DatabaseURL, c.ListenURL} {
-		if note := db.Unneeded(url); note != "" {
+	for _, note := range []string{string(unknown), db.Unneeded(c.DatabaseURL), db.Unneeded(c.ListenURL), settings.unreachable()} {
+		if note != "" {
 			log.Warn(note)
 		}
 	}
@@ -70,9 +67,6 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		log.Warn(note)
 	}
 	warnOfSchema(log, schema)
-	if note := settings.unreachable(); note != "" {
-		log.Warn(note)
-	}
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
 		log.Warn("what is sealed in this database cannot be read: it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")

@@ -92,11 +92,13 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			`a.json: the leaderboard cannot be read (500); fetch it again`,
 		},
 		"another guild": {
-			Options{From: "mee6", Guild: "7"}, "a.json", players(player(quoted(ada), 1)),
+			Options{From: "mee6", Guild: "7"},
+			"a.json", players(player(quoted(ada), 1)),
 			`a.json: line 1: /guild/id: is of guild ` + g1 + `, and --guild says 7; to take one guild's rows: --source-guild ID`,
 		},
 		"another guild than the source": {
-			Options{From: "mee6", SourceGuild: "7"}, "a.json", players(player(quoted(ada), 1)),
+			Options{From: "mee6", SourceGuild: "7"},
+			"a.json", players(player(quoted(ada), 1)),
 			`a.json: names guild ` + g1 + ` and not 7; if that is the one to take, say so: --source-guild ID`,
 		},
 		"only members of another": {

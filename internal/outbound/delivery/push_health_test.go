@@ -124,7 +124,8 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
 	t.Parallel()
 	for what, kept := range map[string]time.Duration{
-		`still waiting %d days after its event becomes ` + "`failed`": keep, `deliveries of an event are deleted %d days after the event`: keep + expiredFor,
+		`still waiting %d days after its event becomes ` + "`failed`": keep,
+		`deliveries of an event are deleted %d days after the event`:  keep + expiredFor,
 	} {
 		want := fmt.Sprintf(what, kept/(24*time.Hour))
 		if document := strings.Join(strings.Fields(string(gen.OpenAPI)), " "); !strings.Contains(document, want) {

@@ -130,7 +130,8 @@ func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guild string, have map[of
 	if err != nil {
 		rt.Fatal(err)
 	}
-	rows, err := db.Select[entry](t.Context(), d.Reader(), `SELECT `+entryColumns+` FROM ledger_entries WHERE guild_id = $1 ORDER BY created_at, id`, guild)
+	rows, err := db.Select[entry](t.Context(), d.Reader(),
+		`SELECT `+entryColumns+` FROM ledger_entries WHERE guild_id = $1 ORDER BY created_at, id`, guild)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -152,7 +153,8 @@ func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guild string, have map[of
 	for _, w := range wallets {
 		last, changed := after[w.UserID]
 		if w.Balance != have[of{guild, w.UserID}] || changed && (last != w.Balance || !at[w.UserID].Equal(*w.UpdatedAt)) {
-			rt.Fatalf("member %s has %d since %s, want %d; the ledger ends with %d at %s", w.UserID, w.Balance, w.UpdatedAt, have[of{guild, w.UserID}], last, at[w.UserID])
+			rt.Fatalf("member %s has %d since %s, want %d; the ledger ends with %d at %s",
+				w.UserID, w.Balance, w.UpdatedAt, have[of{guild, w.UserID}], last, at[w.UserID])
 		}
 	}
 }

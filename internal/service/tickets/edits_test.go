@@ -111,7 +111,9 @@ func (s *story) wantTold(t *rapid.T, id string, told map[string]*message) {
 		}
 	}
 	if counted := dbtest.Value[bool](t, s.DB(), `
-		SELECT message_count = (SELECT count(*) FROM ticket_messages m WHERE m.guild_id = t.guild_id AND m.ticket_id = t.id AND m.kind = 'message')
+		SELECT message_count = (
+			SELECT count(*) FROM ticket_messages m WHERE m.guild_id = t.guild_id AND m.ticket_id = t.id AND m.kind = 'message'
+		)
 		FROM tickets t WHERE id = $1`, id); !counted {
 		t.Fatalf("the ticket counts other messages than %v", stored)
 	}
