@@ -31,10 +31,14 @@ func init() {
 }
 
 // Check validates a value that Read has returned against a schema. It removes members from
-// the value that mean the same as absent ones, and appends the problems to found.
+// the value that mean the same as absent ones, and appends the problems to found. It stops when
+// there are more problems than a message counts.
 func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
 	w := normalizer{found: found}
 	w.normalize(s, value)
+	if w.full() {
+		return w.found
+	}
 	all := problems{list: w.found}
 	for _, p := range Visit(s, value) {
 		all.add(p)

@@ -26,6 +26,9 @@ type normalizer struct {
 	found []Problem
 }
 
+// full reports whether more problems were found than a message counts. The rest is not looked for.
+func (w *normalizer) full() bool { return len(w.found) > maxPlaces+maxCounted }
+
 // wrong adds a problem at the present place, or at the named member below it.
 func (w *normalizer) wrong(problem Problem, member ...string) {
 	for _, name := range append(w.place, member...) {
@@ -52,6 +55,9 @@ func (w *normalizer) normalize(s *openapi3.Schema, value any) {
 			return
 		}
 		for i, item := range v {
+			if w.full() {
+				return
+			}
 			w.below(strconv.Itoa(i), s.Items.Value, item)
 		}
 	}
@@ -73,6 +79,8 @@ func (w *normalizer) object(s *openapi3.Schema, v map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		member, known := s.Properties[name]
 		switch {
+		case w.full():
+			return
 		case !known:
 			w.wrong(unknown(name, s), name)
 			delete(v, name)
