@@ -43,7 +43,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		return err
 	}
 	defer lines.Flush(lastLines)
-	for _, note := range []string{string(unknown), db.Unneeded(c.DatabaseURL), db.Unneeded(c.ListenURL), settings.unreachable()} {
+	for _, note := range []string{string(unknown), db.Unneeded(c.DatabaseURL), db.Unneeded(c.ListenURL)} {
 		if note != "" {
 			log.Warn(note)
 		}
@@ -67,6 +67,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		log.Warn(note)
 	}
 	warnOfSchema(log, schema)
+	if note := settings.unreachable(); note != "" {
+		log.Warn(note)
+	}
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
 		log.Warn("what is sealed in this database cannot be read: it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")
