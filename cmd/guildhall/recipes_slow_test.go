@@ -283,16 +283,11 @@ func TestTheRecipesWork(t *testing.T) {
 // answerOf reads a page.
 func answerOf(t *testing.T, client *http.Client, address string) (*http.Response, string) {
 	t.Helper()
-	res, err := client.Get(address)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res, string(body)
+	return respond(t, client, req)
 }
 
 // signsIn goes where a browser goes. Discord's page, where people agree, is left out.
