@@ -5,12 +5,12 @@
 // item that arrives while no batch is running starts a batch at once, and items that
 // arrive meanwhile wait for the next batch. A lone caller never waits.
 //
-//	Do            queue the item, in order within its subject, in turn by caller; or fall back at once
+//	Do            queue the item, in order within its subjects, in turn by caller; or fall back at once
 //	Acquire       get what a batch needs, such as a connection slot
 //	awaitCallers  wait for the callers of the previous batch, at most until the Window ends
 //	take          at most Most of the waiting items, each subject once
 //	Run           execute the batch; the next batch starts after it
-//	notify        Do returns the result, or a *Fallback, which occupies the subject until Release
+//	notify        Do returns the result, or a *Fallback, which occupies the subjects until Release
 //
 // The package promises:
 //
@@ -18,9 +18,9 @@
 //     item was done, and its caller does it (*Fallback).
 //   - While no batch is running, up to Few items fall back at once. When more arrive, batches
 //     follow each other until no item waits.
-//   - Two items of one subject never run concurrently, and they start in the order in which
-//     they arrived. An item that its caller does keeps its position: later items of the
-//     subject wait for it. An item without a subject waits for no other item.
+//   - Two items with a subject in common never run concurrently, and they start in the order in
+//     which they arrived. An item that its caller does keeps its position: later items of its
+//     subjects wait for it. An item without a subject waits for no other item.
 //   - Callers are served in turn, by group and within a group by name. However many items of
 //     one caller wait, the next batch has room for the items of others.
 //   - A caller whose context ends before its item runs withdraws the item, and so does a caller
@@ -47,7 +47,7 @@ import (
 var ErrFallback = errors.New("batcher: not batched, fall back")
 
 // Fallback is returned by Do for an item that its caller has to do; it wraps ErrFallback. It
-// occupies the item's subject, or one of the Few, until the caller calls Release, once. The
+// occupies the item's subjects, or one of the Few, until the caller calls Release, once. The
 // Fallback of an item that has waited in vain occupies no subject.
 type Fallback struct{ Release func() }
 
@@ -97,7 +97,7 @@ type Batcher[T any] struct {
 	cfg Config[T]
 
 	mu      sync.Mutex            // guards the fields below
-	lines   map[string][]*item[T] // queue of each subject; only its first item is ready or running
+	lines   map[string][]*item[T] // queue of each subject; an item that is not the first waits
 	turns   *turns[T]             // ready items by group and caller
 	waiting map[Caller]int
 	ready   int // items that a batch may take
@@ -115,7 +115,7 @@ type Batcher[T any] struct {
 type item[T any] struct {
 	value     T
 	by        Caller
-	subject   string
+	subjects  []string
 	arrivedAt time.Time
 
 	ready, taken bool // guarded by the batcher's mutex
@@ -134,14 +134,14 @@ func New[T any](cfg Config[T]) *Batcher[T] {
 }
 
 // Do runs value in a batch and returns its result. It returns a *Fallback when the caller has
-// to do the item.
-func (b *Batcher[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
+// to do the item. The subjects differ from each other.
+func (b *Batcher[T]) Do(ctx context.Context, by Caller, value T, subjects ...string) error {
 	if b.amongFew() {
 		return b.fallback(func() { b.few-- })
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.Timeout(ctx), b.cfg.Busy)
 	defer cancel()
-	it := &item[T]{value: value, by: by, subject: subject, arrivedAt: time.Now(), done: make(chan struct{}), err: context.Cause(ctx)}
+	it := &item[T]{value: value, by: by, subjects: subjects, arrivedAt: time.Now(), done: make(chan struct{}), err: context.Cause(ctx)}
 	if it.err == nil {
 		b.add(it)
 		select {
@@ -182,18 +182,19 @@ func (b *Batcher[T]) add(it *item[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting[it.by]++
-	if it.subject != "" {
-		b.lines[it.subject] = append(b.lines[it.subject], it)
-		if len(b.lines[it.subject]) > 1 {
-			return
-		}
+	for _, subject := range it.subjects {
+		b.lines[subject] = append(b.lines[subject], it)
 	}
 	b.offer(it)
 	b.start()
 }
 
-// offer makes an item ready, so that a batch may take it.
+// offer makes an item ready, so that a batch may take it, if the item is the first of each of
+// its subjects.
 func (b *Batcher[T]) offer(it *item[T]) {
+	if slices.ContainsFunc(it.subjects, func(subject string) bool { return b.lines[subject][0] != it }) {
+		return
+	}
 	it.ready = true
 	b.ready++
 	b.turns.push(it, it.by.Group, it.by.Name)
@@ -202,20 +203,22 @@ func (b *Batcher[T]) offer(it *item[T]) {
 	}
 }
 
-// leave removes an item from its subject's queue and offers the next item of the queue if
-// the removed one was the first.
+// leave removes an item from the queues of its subjects, and offers the next item of each queue
+// in which the removed one was the first.
 func (b *Batcher[T]) leave(it *item[T]) {
-	at := slices.Index(b.lines[it.subject], it)
-	if at < 0 { // the item has no subject
-		return
-	}
-	line := slices.Delete(b.lines[it.subject], at, at+1)
-	b.lines[it.subject] = line
-	switch {
-	case len(line) == 0:
-		delete(b.lines, it.subject)
-	case at == 0:
-		b.offer(line[0])
+	for _, subject := range it.subjects {
+		at := slices.Index(b.lines[subject], it)
+		if at < 0 { // the item was withdrawn, or its context had ended before
+			return
+		}
+		line := slices.Delete(b.lines[subject], at, at+1)
+		b.lines[subject] = line
+		switch {
+		case len(line) == 0:
+			delete(b.lines, subject)
+		case at == 0:
+			b.offer(line[0])
+		}
 	}
 }
 

@@ -17,11 +17,13 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// change is the item of these tests: an amount of coins for a member, with an optional key.
+// change is the item of these tests: an amount of coins for a member, which another member may
+// pay, with an optional key.
 type change struct {
 	number int // in the order of arrival
 	by     Caller
 	member string
+	other  string // the member that pays; empty: none
 	delta  int
 	key    string
 
@@ -32,6 +34,36 @@ type change struct {
 	err     error
 	refused bool
 	replay  bool
+}
+
+// members returns the subjects of a change.
+func (c *change) members() []string {
+	if c.other == "" {
+		return []string{c.member}
+	}
+	return []string{c.member, c.other}
+}
+
+// common returns a member that both changes concern, or "".
+func (c *change) common(other *change) string {
+	for _, m := range c.members() {
+		if slices.Contains(other.members(), m) {
+			return m
+		}
+	}
+	return ""
+}
+
+// makeIn makes the change, unless a balance forbids it.
+func (c *change) makeIn(balances map[string]int) (refused bool) {
+	if balances[c.member]+c.delta < 0 || c.other != "" && balances[c.other]-c.delta < 0 {
+		return true
+	}
+	balances[c.member] += c.delta
+	if c.other != "" {
+		balances[c.other] -= c.delta
+	}
+	return false
 }
 
 // bank is the database of the model: balances, keys, and the applied changes in their order. It
@@ -68,7 +100,7 @@ var errUnknown = errors.New("the connection broke")
 // do makes one change as a statement would, refused or applied, once for its key. It
 // reports whether the change was decided.
 func (b *bank) do(c *change, fallback bool) bool {
-	if !fallback && b.held[c.member] {
+	if !fallback && (b.held[c.member] || b.held[c.other]) {
 		return false
 	}
 	if first := b.keys[c.key]; c.key != "" && first != nil {
@@ -82,9 +114,7 @@ func (b *bank) do(c *change, fallback bool) bool {
 		b.keys[c.key] = c
 	}
 	b.done = append(b.done, c)
-	if c.refused = b.balances[c.member]+c.delta < 0; !c.refused {
-		b.balances[c.member] += c.delta
-	}
+	c.refused = c.makeIn(b.balances)
 	return true
 }
 
@@ -149,7 +179,7 @@ func (w *model) arrive(c *change) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	go func() {
-		err := doing(w.c.Do(ctx, c.by, c.member, c), func() error { return w.b.fallback(c) })
+		err := doing(w.c.Do(ctx, c.by, c, c.members()...), func() error { return w.b.fallback(c) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.ended, c.err = true, err
@@ -179,16 +209,18 @@ func (w *model) rest() {
 	busy := map[string]bool{}
 	for _, on := range slices.Concat(w.b.batches, w.b.fallbacks) {
 		for _, c := range on.changes {
-			if busy[c.member] {
-				w.t.Fatalf("two changes of %s are running", c.member)
+			for _, m := range c.members() {
+				if busy[m] {
+					w.t.Fatalf("two changes of %s are running", m)
+				}
+				busy[m] = true
 			}
-			busy[c.member] = true
 			if c.gone {
 				w.t.Fatalf("change %d is running without its caller", c.number)
 			}
 			for _, earlier := range w.asked[:c.number] {
-				if earlier.member == c.member && !earlier.gone && !w.over(earlier) {
-					w.t.Fatalf("change %d of %s has overtaken change %d", c.number, c.member, earlier.number)
+				if m := c.common(earlier); m != "" && !earlier.gone && !w.over(earlier) {
+					w.t.Fatalf("change %d of %s has overtaken change %d", c.number, m, earlier.number)
 				}
 			}
 		}
@@ -263,6 +295,9 @@ func TestBatchedChangesEqualOneByOne(t *testing.T) {
 					member: g + "/" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "member")),
 					delta:  rapid.IntRange(-2, 2).Draw(t, "delta"),
 				}
+				if other := g + "/" + strconv.Itoa(rapid.IntRange(1, 8).Draw(t, "other")); other != c.member && other < g+"/5" {
+					c.other = other
+				}
 				switch rapid.IntRange(0, 3).Draw(t, "kind") {
 				case 0:
 					number++
@@ -271,7 +306,7 @@ func TestBatchedChangesEqualOneByOne(t *testing.T) {
 					if len(w.asked) > 0 {
 						first := w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "of")]
 						if first.key != "" {
-							c.by, c.member, c.delta, c.key = first.by, first.member, first.delta, first.key
+							c.by, c.member, c.other, c.delta, c.key = first.by, first.member, first.other, first.delta, first.key
 						}
 					}
 				}
@@ -333,14 +368,14 @@ func (w *model) check() {
 	latest := map[string]int{}
 	for _, c := range w.b.done {
 		times[c]++
-		if n, ok := latest[c.member]; ok && n > c.number {
-			w.t.Fatalf("change %d of %s was done after change %d", c.number, c.member, n)
+		for _, m := range c.members() {
+			if n, ok := latest[m]; ok && n > c.number {
+				w.t.Fatalf("change %d of %s was done after change %d", c.number, m, n)
+			}
+			latest[m] = c.number
 		}
-		latest[c.member] = c.number
-		if refused := balances[c.member]+c.delta < 0; refused != c.refused {
-			w.t.Fatalf("change %d by %d of %d: refused is %v", c.number, c.delta, balances[c.member], c.refused)
-		} else if !refused {
-			balances[c.member] += c.delta
+		if refused := c.makeIn(balances); refused != c.refused {
+			w.t.Fatalf("change %d by %d: refused is %v", c.number, c.delta, c.refused)
 		}
 	}
 	for _, c := range w.asked {
@@ -390,7 +425,7 @@ func crowd(c *Batcher[*change], by Caller, n int) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range n {
 		it := &change{by: by, member: fmt.Sprint(by, i)}
-		all.Go(func() { it.err = c.Do(context.Background(), by, it.member, it) })
+		all.Go(func() { it.err = c.Do(context.Background(), by, it, it.member) })
 	}
 	return &all
 }
@@ -489,7 +524,7 @@ func TestASecondBatchBeginsWhenItIsFull(t *testing.T) {
 			arrive := func(n int, name string) {
 				for i := range n {
 					it := &change{}
-					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it) })
+					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{"1", name}, it, fmt.Sprint(name, i)) })
 				}
 				synctest.Wait()
 			}
@@ -537,7 +572,7 @@ func TestBatchesBesideEachOther(t *testing.T) {
 			for wave, group := range c.waves {
 				for i := range c.each {
 					it := &change{}
-					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{group, "a"}, fmt.Sprint(wave, i), it) })
+					all.Go(func() { it.err = batcher.Do(context.Background(), Caller{group, "a"}, it, fmt.Sprint(wave, i)) })
 					synctest.Wait() // items that a starting batch has not taken yet would count as waiting
 				}
 			}
@@ -574,7 +609,7 @@ func TestThoseBehindABatchBeginAnother(t *testing.T) {
 		come := func(members ...string) {
 			for _, m := range members {
 				all.Go(func() {
-					if err := c.Do(t.Context(), Caller{"1", "x"}, m, &change{member: m}); err != nil {
+					if err := c.Do(t.Context(), Caller{"1", "x"}, &change{member: m}, m); err != nil {
 						t.Error(err)
 					}
 				})
@@ -619,12 +654,12 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		start := time.Now()
 		one := &change{}
 		var done sync.WaitGroup
-		done.Go(func() { one.err = c.Do(context.Background(), Caller{"1", "one"}, "m", one) })
+		done.Go(func() { one.err = c.Do(context.Background(), Caller{"1", "one"}, one, "m") })
 		synctest.Wait()
 		flood := make([]*change, 100)
 		for i := range flood {
 			flood[i] = &change{}
-			done.Go(func() { flood[i].err = c.Do(context.Background(), Caller{"1", "flood"}, fmt.Sprint(i), flood[i]) })
+			done.Go(func() { flood[i].err = c.Do(context.Background(), Caller{"1", "flood"}, flood[i], fmt.Sprint(i)) })
 		}
 		done.Wait()
 		refused := map[error]int{}
@@ -636,7 +671,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 			t.Errorf("after %s: %v, %v", time.Since(start), one.err, refused)
 		}
 		late := &change{}
-		done.Go(func() { late.err = c.Do(context.Background(), Caller{"1", "one"}, "m", late) })
+		done.Go(func() { late.err = c.Do(context.Background(), Caller{"1", "one"}, late, "m") })
 		synctest.Wait()
 		close(open)
 		if done.Wait(); late.err != nil {
@@ -659,7 +694,7 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 				return ctx, func() {}, nil
 			},
 		}))
-		ask := func() error { return c.Do(context.Background(), Caller{"1", "a"}, "m", &change{}) }
+		ask := func() error { return c.Do(context.Background(), Caller{"1", "a"}, &change{}, "m") }
 		fallback, ok := errors.AsType[*Fallback](ask())
 		if !ok {
 			t.Fatal("an item that waits too long does not fall back")
@@ -700,7 +735,7 @@ func TestThoseWhoGaveUpTakeNoTurn(t *testing.T) {
 		ask := func(caller int, member string, value *change) context.CancelFunc {
 			ctx, cancel := context.WithCancel(t.Context())
 			all.Go(func() {
-				if err := c.Do(ctx, Caller{strconv.Itoa(caller), "a"}, member, value); ctx.Err() == nil && err != nil {
+				if err := c.Do(ctx, Caller{strconv.Itoa(caller), "a"}, value, member); ctx.Err() == nil && err != nil {
 					t.Error(err)
 				}
 			})
@@ -744,11 +779,11 @@ func TestWhoHasGoneAsksForNothing(t *testing.T) {
 			},
 			Run: func(context.Context, []*change) error { return nil },
 		}))
-		err := c.Do(gone, Caller{}, "m", &change{})
+		err := c.Do(gone, Caller{}, &change{}, "m")
 		if synctest.Wait(); !errors.Is(err, context.Canceled) || begun {
 			t.Errorf("it comes to %v, and a batch has begun: %t", err, begun)
 		}
-		fallback, ok := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, "m", &change{}))
+		fallback, ok := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, &change{}, "m"))
 		if synctest.Wait(); !ok || begun {
 			t.Fatalf("an item that may not wait falls back: %t, and a batch has started: %t", ok, begun)
 		}
@@ -779,7 +814,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 		},
 		Applied: func(*change) bool { return mode != "silent" },
 	}))
-	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}) }
+	ask := func() error { return c.Do(t.Context(), Caller{}, &change{}, "m") }
 	if err := ask(); err == nil {
 		t.Error("a batch that panics is a success")
 	}

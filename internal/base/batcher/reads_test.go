@@ -81,7 +81,7 @@ func (w *readers) arrive(by Caller) {
 	waited, batches, there := w.c.ready, w.c.running, w.c.few
 	w.c.mu.Unlock()
 	go func() {
-		err := doing(w.c.Do(ctx, by, "", l), func() error { return w.statement([]*look{l}, false) })
+		err := doing(w.c.Do(ctx, by, l), func() error { return w.statement([]*look{l}, false) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		l.ended, l.err = true, err
@@ -250,7 +250,7 @@ func TestFewFallBackAtOnce(t *testing.T) {
 			return nil
 		}}))
 		ask := func() *Fallback {
-			fallback, _ := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, "", &look{}))
+			fallback, _ := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, &look{}))
 			return fallback
 		}
 		first, second := ask(), ask()

@@ -29,7 +29,7 @@ func comeAgain(t *testing.T, c *Batcher[*change], n int) {
 	for i := range n {
 		all.Go(func() {
 			for range 20 {
-				if err := c.Do(t.Context(), Caller{"1", "a"}, fmt.Sprint(i), &change{}); err != nil {
+				if err := c.Do(t.Context(), Caller{"1", "a"}, &change{}, fmt.Sprint(i)); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(time.Duration(100+10*i) * time.Microsecond)
@@ -69,7 +69,7 @@ func TestNobodyIsWaitedForInVainForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, waits := timed(time.Millisecond)
 		ask := func(name string) {
-			if err := c.Do(t.Context(), Caller{"1", name}, name, &change{}); err != nil {
+			if err := c.Do(t.Context(), Caller{"1", name}, &change{}, name); err != nil {
 				t.Error(err)
 			}
 		}

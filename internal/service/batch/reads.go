@@ -63,7 +63,7 @@ func newReads[Q any](h Host, operation string, r Reads[Q], cfg batcher.Config[Q]
 // Do answers a query of by. The wait for other queries is charged to the request.
 func (r *Reads[Q]) Do(ctx context.Context, by auth.By, query Q) error {
 	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
-	err := r.batches.Do(ctx, batcher.Caller{Group: by.GuildID, Name: by.ID}, "", query)
+	err := r.batches.Do(ctx, batcher.Caller{Group: by.GuildID, Name: by.ID}, query)
 	fallback, ok := errors.AsType[*batcher.Fallback](err)
 	if !ok {
 		return err

@@ -74,7 +74,7 @@ func TestAReadAmongFewIsMadeAtOnce(t *testing.T) {
 func crowd(t *testing.T, r *Reads[*asked]) {
 	t.Helper()
 	for range fewReads {
-		fallback, ok := errors.AsType[*batcher.Fallback](r.batches.Do(t.Context(), batcher.Caller{}, "", &asked{}))
+		fallback, ok := errors.AsType[*batcher.Fallback](r.batches.Do(t.Context(), batcher.Caller{}, &asked{}))
 		if !ok {
 			t.Fatal("a read among few is batched")
 		}

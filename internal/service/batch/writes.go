@@ -21,6 +21,7 @@ const writeTimeout = 2 * time.Second
 type Change struct {
 	By      event.Origin
 	Key     *idempotency.Request // the request's key, which has no response yet
+	Other   string               // the other member that the change concerns; empty: none
 	Applied bool                 // a batch has made the change
 }
 
@@ -35,17 +36,16 @@ func (c *Change) Common() *Change { return c }
 // changing is a change of a domain, which embeds Change.
 type changing interface {
 	Common() *Change
-
-	// Member returns the member whose changes run one after the other. It returns "" if several
-	// changes of a member may be in one batch.
-	Member() string
+	Member() string // changes of one member run one after the other
 }
 
-func subject(c changing) string {
-	if c.Member() == "" {
-		return ""
+// subjects names the members that a change concerns.
+func subjects(c changing) []string {
+	guild, other := c.Common().By.GuildID, c.Common().Other
+	if other == "" {
+		return []string{guild + "/" + c.Member()}
 	}
-	return c.Common().By.GuildID + "/" + c.Member()
+	return []string{guild + "/" + c.Member(), guild + "/" + other}
 }
 
 // Row is the part of a statement's result that names an applied change: its position among
@@ -86,50 +86,18 @@ const Guild = "moved.guild_id /*: $9 */"
 // to answer that change. If two changes race for a key, the statement fails.
 func Columns[C changing](changes []C) []any {
 	texts := func(of func(C) string) any { return db.Array(Each(changes, of)) }
-	tokens, keys, fingerprints := KeysOf(changes)
+	tokens, keys, fingerprints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
+	for i, c := range changes {
+		if r := c.Common().Key; r != nil {
+			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
+		}
+	}
 	return []any{
 		texts(func(c C) string { return c.Common().By.GuildID }), texts(C.Member), texts(func(c C) string { return c.Common().By.JSON() }),
-		tokens, keys, fingerprints,
+		db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints),
 		texts(func(C) string { return db.NewID() }), texts(func(c C) string { return c.Common().By.Trace }), changes[0].Common().By.GuildID,
 	}
 }
-
-// KeysOf returns three parameters of a statement, as arrays: token, key and fingerprint of the
-// request of each change, null without a key.
-func KeysOf[C changing](changes []C) (tokens, keys, fingerprints any) {
-	ids, names, prints := make([]*string, len(changes)), make([]*string, len(changes)), make([][]byte, len(changes))
-	for i, c := range changes {
-		if r := c.Common().Key; r != nil {
-			ids[i], names[i], prints[i] = &r.TokenID, &r.Key, r.Fingerprint
-		}
-	}
-	return db.Texts(ids), db.Texts(names), db.ByteArray(prints)
-}
-
-// Unclaimed returns the changes whose keys have no row yet. idempotency.Claim has to answer the
-// others.
-func Unclaimed[C changing](ctx context.Context, q db.Querier, changes []C) ([]C, error) {
-	if !slices.ContainsFunc(changes, func(c C) bool { return c.Common().Key != nil }) {
-		return changes, nil
-	}
-	tokens, keys, _ := KeysOf(changes)
-	claimed, err := db.Select[int](ctx, q, claimedOf, changes[0].Common().By.GuildID, tokens, keys,
-		db.Array(Each(changes, func(c C) string { return c.Common().By.GuildID })))
-	left := slices.Clone(changes)
-	for _, number := range slices.Backward(claimed) {
-		left = slices.Delete(left, number-1, number)
-	}
-	return left, fault.Wrap(err, "look for the keys of a batch")
-}
-
-const claimedOf = `
-		SELECT g.number
-		FROM unnest((SELECT $2::text[]), $3::text[], $4::text[]) WITH ORDINALITY AS g (token_id, key, guild_id, number)
-		CROSS JOIN LATERAL (
-			SELECT FROM idempotency_keys WHERE guild_id = g.guild_id /*: $1 */ AND token_id = g.token_id AND key = g.key OFFSET 0
-		) k
-		WHERE $1::text IS NOT NULL
-		ORDER BY g.number`
 
 // Writes makes the changes of one operation in batches.
 type Writes[C changing] struct {
@@ -137,7 +105,6 @@ type Writes[C changing] struct {
 	batched func(ctx context.Context, q db.Querier, changes []C) error
 	inUnit  InUnit[C]
 	batches *batcher.Batcher[C]
-	units   bool // a batch is several statements
 }
 
 // window is about the time that a caller on the same machine needs to send its next request
@@ -145,37 +112,22 @@ type Writes[C changing] struct {
 // quarter less of Postgres' CPU.
 const window = time.Millisecond
 
-// InUnit makes changes in a unit, in their order. It passes a refusal through refused, with the index
-// of the refused change.
+// InUnit makes changes of one guild in a unit, in their order, and waits for whatever locks
+// they need. It passes a refusal through refused, with the index of the refused change.
 type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
 
-// NewWrites returns the Writes of an operation. batched makes several changes, each of another
-// member, in one transaction. It sets Applied of the changes that it makes; the others fall
+// NewWrites returns the Writes of an operation. batched makes several changes, which have no
+// member in common, in one transaction. It sets Applied of the changes that it makes; the others fall
 // back.
 func NewWrites[C changing](h Host, operation string, batched func(context.Context, db.Querier, []C) error, inUnit InUnit[C]) *Writes[C] {
-	w := &Writes[C]{Host: h, batched: batched, inUnit: inUnit, units: h.DB.Distributed()}
-	w.begin(operation)
-	return w
-}
-
-// NewUnits is NewWrites for an operation whose batch is several statements.
-func NewUnits[C changing](h Host, operation string, batched, inUnit InUnit[C]) *Writes[C] {
-	w := &Writes[C]{Host: h, inUnit: inUnit, units: true}
-	w.batched = func(ctx context.Context, _ db.Querier, changes []C) error {
-		return batched(ctx, db.Write(ctx), changes, func(int, error) error { return nil })
-	}
-	w.begin(operation)
-	return w
-}
-
-func (w *Writes[C]) begin(operation string) {
-	h := w.Host
+	w := &Writes[C]{Host: h, batched: batched, inUnit: inUnit}
 	w.batches = batcher.New(batcher.Config[C]{
 		Run: w.run, Applied: func(c C) bool { return c.Common().Applied },
 		Acquire: h.DB.Enter, Started: h.Started(operation), PerGroup: h.OneGuild, Window: window,
 		Timeout:  func(ctx context.Context) time.Duration { return writeTimeout - db.Spent(ctx) },
 		OwnShare: db.ErrOwnShare, Busy: db.ErrBusy,
 	})
+	return w
 }
 
 // Do makes a change in a batch. It returns a *batcher.Fallback when the batch has not made
@@ -186,7 +138,7 @@ func (w *Writes[C]) Do(ctx context.Context, c C) error {
 		return w.inUnit(ctx, tx, []C{c}, func(_ int, err error) error { return err })
 	}
 	by := c.Common().By
-	err := w.batches.Do(ctx, batcher.Caller{Group: by.GuildID, Name: by.ID}, subject(c), c)
+	err := w.batches.Do(ctx, batcher.Caller{Group: by.GuildID, Name: by.ID}, c, subjects(c)...)
 	if err == nil {
 		w.Wake(by.GuildID)
 	}
@@ -203,10 +155,9 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) error {
 	return err
 }
 
-// make runs batched in a transaction: as a statement of its own, or in a unit, which may be
-// repeated. On a coordinator it is always a unit.
+// make runs batched in a transaction; on a coordinator in a unit, which may be repeated.
 func (w *Writes[C]) make(ctx context.Context, changes []C) error {
-	if !w.units {
+	if !w.DB.Distributed() {
 		return w.batched(ctx, w.DB.Single(), changes)
 	}
 	return w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,14 +80,21 @@ func TestAChangeThatMayBeCommittedDoesNotFallBack(t *testing.T) {
 	}
 }
 
-// Changes of one member have one subject, so that they run one after the other.
-func TestTheSubjectOfAChangeIsItsMember(t *testing.T) {
+// Changes of one member have a subject in common, so that they run one after the other, and so do
+// changes that concern another member besides.
+func TestTheSubjectsOfAChangeAreItsMembers(t *testing.T) {
 	t.Parallel()
-	of := func(guild, user string) string {
-		return subject(&payment{Change: Change{By: event.System(guild)}, to: user})
+	common := func(guild, user, other, ofGuild, ofUser, ofOther string) bool {
+		one := subjects(&payment{Change: Change{By: event.System(guild), Other: other}, to: user})
+		return slices.ContainsFunc(subjects(&payment{Change: Change{By: event.System(ofGuild), Other: ofOther}, to: ofUser}),
+			func(subject string) bool { return slices.Contains(one, subject) })
 	}
-	if one := of("1", "23"); one != of("1", "23") || one == of("1", "24") || one == of("2", "23") || one == of("12", "3") {
-		t.Errorf("the subject of a change of 23 in guild 1 is %q", one)
+	if !common("1", "23", "", "1", "23", "") || !common("1", "23", "24", "1", "25", "23") || !common("1", "23", "24", "1", "24", "") {
+		t.Error("changes of one member have no subject in common")
+	}
+	if common("1", "23", "", "1", "24", "") || common("1", "23", "24", "2", "23", "24") || common("1", "23", "", "12", "3", "") ||
+		common("1", "23", "", "1", "24", "25") {
+		t.Error("changes of different members have a subject in common")
 	}
 }
 

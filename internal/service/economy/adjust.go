@@ -31,7 +31,10 @@ var (
 	//go:embed adjust_batch.sql
 	adjustBatchSQL string
 
-	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL, "emit", emitting(batch.Guild))
+	//go:embed store_batch.sql
+	storeBatchSQL string // the steps after moved, of this statement and of transferBatch
+
+	adjustBatch = leaderboard.Wallets.Noted("moved", batch.Guild, adjustBatchSQL+storeBatchSQL, "emit", emitting(batch.Guild))
 )
 
 // adjustedRow is the statement's result for an applied change: the columns of the ledger entry that
@@ -43,9 +46,12 @@ type adjustedRow struct {
 
 // adjustEach applies changes of several wallets in one statement.
 func adjustEach(ctx context.Context, q db.Querier, list []*change) error {
-	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, func(c *change, m adjustedRow) {
-		c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = m.ID, m.BalanceAfter, m.CreatedAt
-	})
+	return batch.Make(ctx, q, adjustBatch.For, list, ownColumns, (*change).entered)
+}
+
+// entered sets what the statement has set in the ledger entry of a change.
+func (c *change) entered(m adjustedRow) {
+	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = m.ID, m.BalanceAfter, m.CreatedAt
 }
 
 // ownColumns returns the parameters of adjustBatch that follow batch.Columns.

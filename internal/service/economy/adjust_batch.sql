@@ -1,5 +1,5 @@
 WITH given AS MATERIALIZED (
-	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
+	SELECT g.*, NULL::text AS counterparty_id, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
 	FROM unnest((SELECT $1::text[]), $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[],
 	            $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[])
 	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, minted, trace, delta, reason, note, reference, author_id, number)
@@ -15,20 +15,4 @@ WITH given AS MATERIALIZED (
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
 	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.minted, 23) AS event_id
-), entered AS (
-	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id)
-	SELECT m.guild_id /*: $9 */ /*: home.id */, m.event_id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
-), referenced AS (
-	INSERT INTO ledger_references (guild_id, reference, entry_id)
-	SELECT m.guild_id /*: $9 */ /*: home.id */, m.reference, m.event_id
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
-	WHERE m.reference IS NOT NULL
-), keyed AS (
-	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
-	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.event_id, m.updated_at
-	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
-	WHERE m.key IS NOT NULL
-), :rank, :emit
-SELECT number, event_id AS id, is_now AS balance_after, updated_at AS created_at
-FROM moved
+), 

@@ -1,7 +1,6 @@
 package economy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -75,22 +74,15 @@ func adjustAll(ctx context.Context, tx *db.Tx, list []*change, refused func(i in
 	return write(ctx, tx, m)
 }
 
-// many holds the changes of one call or batch, and their wallets and used references.
+// many holds the changes of one call, and their wallets and used references.
 type many struct {
 	list    []*change
-	uses    map[of]entry    // ledger entries by used reference
-	wallets map[of]*holding // by member
+	uses    map[string]entry    // ledger entries by used reference
+	wallets map[string]*holding // by member
 }
-
-// of names a member or a reference of a guild.
-type of struct{ guild, name string }
-
-// wallet returns the wallet that a change is about.
-func (m *many) wallet(c *change) *holding { return m.wallets[of{c.By.GuildID, c.entry.UserID}] }
 
 // holding is a wallet that is locked until the unit of work ends.
 type holding struct {
-	GuildID string    `db:"guild_id"`
 	UserID  string    `db:"user_id"`
 	Was     *int64    `db:"was"` // balance before the call; nil if the wallet does not exist
 	At      time.Time `db:"at"`  // instant for the next change; after a change, the instant of the last change
@@ -101,101 +93,59 @@ type holding struct {
 // hold locks the wallets, in the same order as every other statement, and reads the used
 // references. If another unit of work uses a reference after that, write finds the conflict.
 func hold(ctx context.Context, tx *db.Tx, list []*change) (*many, error) {
-	m := &many{list: list, wallets: map[of]*holding{}}
-	var references []of
+	m, guild := &many{list: list, wallets: map[string]*holding{}}, list[0].By.GuildID
+	var references []string
 	for _, c := range list {
-		m.wallets[of{c.By.GuildID, c.entry.UserID}] = nil
+		m.wallets[c.entry.UserID] = nil
 		if c.entry.Reference != nil {
-			references = append(references, of{c.By.GuildID, *c.entry.Reference})
+			references = append(references, *c.entry.Reference)
 		}
 	}
-	guilds, users := split(slices.SortedFunc(maps.Keys(m.wallets), of.compare))
-	rows, err := db.Select[holding](ctx, tx, manyHeld, list[0].By.GuildID, guilds, users)
+	rows, err := db.Select[holding](ctx, tx, manyHeld, guild, db.Array(slices.Sorted(maps.Keys(m.wallets))))
 	if err != nil {
-		return nil, fmt.Errorf("hold %d wallets: %w", len(m.wallets), err)
+		return nil, fmt.Errorf("hold %d wallets of guild %s: %w", len(m.wallets), guild, err)
 	}
 	for i := range rows {
-		m.wallets[of{rows[i].GuildID, rows[i].UserID}] = &rows[i]
+		m.wallets[rows[i].UserID] = &rows[i]
 	}
 	if len(references) > 0 {
-		m.uses, err = usesOf(ctx, tx, references)
+		m.uses, err = usesOf(ctx, tx, guild, references)
 	}
 	return m, err
 }
 
-func (o of) compare(other of) int {
-	return cmp.Or(cmp.Compare(o.guild, other.guild), cmp.Compare(o.name, other.name))
-}
-
-// split returns the guilds and the names of list as two parameters of a statement.
-func split(list []of) (guilds, names any) {
-	return db.Array(batch.Each(list, func(o of) string { return o.guild })), db.Array(batch.Each(list, func(o of) string { return o.name }))
-}
-
 // manyHeld finds and locks the wallets one by one: Postgres has no other plan for a subquery that
-// locks. The clock is read after the wallet is locked. On a coordinator all wallets are those of
-// the guild $1.
+// locks. The clock is read after the wallet is locked.
 var manyHeld = `
-		SELECT g.guild_id, g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
-		FROM unnest((SELECT $2::text[]), $3::text[]) AS g (guild_id, user_id)
+		SELECT g.user_id, w.balance AS was, coalesce(w.balance, 0) AS balance, ` + db.Next("clock_timestamp()", "w.updated_at") + ` AS at
+		FROM unnest((SELECT $2::text[])) AS g (user_id)
 		LEFT JOIN LATERAL (
-			SELECT balance, updated_at FROM wallets WHERE guild_id = g.guild_id /*: $1 */ AND user_id = g.user_id FOR NO KEY UPDATE
-		) w ON true
-		WHERE $1::text IS NOT NULL`
+			SELECT balance, updated_at FROM wallets WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
+		) w ON true`
 
-// judge decides an adjustment after the earlier changes of the call. judge returns a refusal if the
-// balance would leave its limits, or if the guild has used the reference for another change.
+// judge decides a change after the earlier changes of the call. judge returns a refusal if the
+// balance would leave its limits, or if the guild has used the reference for another change. The
+// ledger entries of one member are a millisecond apart.
 func (m *many) judge(c *change) error {
-	if repeated, err := m.repeated(c); repeated || err != nil {
-		return err
-	}
-	if err := m.covered(c); err != nil {
-		return err
-	}
-	m.make(m.wallet(c).next(), c)
-	return nil
-}
-
-// repeated reports whether an earlier request has made the change under the same reference. The
-// change then gets the ledger entry of that request. If the reference was used for another change,
-// repeated returns a refusal.
-func (m *many) repeated(c *change) (bool, error) {
-	if c.entry.Reference == nil {
-		return false, nil
-	}
-	was, used := m.uses[of{c.By.GuildID, *c.entry.Reference}]
-	if !used {
-		return false, nil
-	}
-	if err := otherThan(c.entry, was); err != nil {
-		return false, err
-	}
-	c.entry, c.replayed = was, true
-	return true, nil
-}
-
-// covered returns a refusal if the change would move the balance beyond its limits.
-func (m *many) covered(c *change) error {
-	return beyond(m.wallet(c).Balance, c.entry.Delta)
-}
-
-// next returns the instant of the wallet's next change. The ledger entries of one member are a
-// millisecond apart.
-func (w *holding) next() time.Time {
-	if w.changed {
-		return w.At.Add(time.Millisecond)
-	}
-	return w.At
-}
-
-// make makes a change at an instant, which write stores.
-func (m *many) make(at time.Time, c *change) {
-	w := m.wallet(c)
-	w.changed, w.At, w.Balance = true, at, w.Balance+c.entry.Delta
-	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt, c.made = db.NewIDAt(at), w.Balance, at, true
 	if c.entry.Reference != nil {
-		m.uses[of{c.By.GuildID, *c.entry.Reference}] = c.entry
+		if was, used := m.uses[*c.entry.Reference]; used {
+			if err := otherThan(c.entry, was); err != nil {
+				return err
+			}
+			c.entry, c.replayed = was, true
+			return nil
+		}
 	}
+	w := m.wallets[c.entry.UserID]
+	if err := beyond(w.Balance, c.entry.Delta); err != nil {
+		return err
+	}
+	if w.changed {
+		w.At = w.At.Add(time.Millisecond)
+	}
+	w.changed, w.Balance = true, w.Balance+c.entry.Delta
+	c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = db.NewIDAt(w.At), w.Balance, w.At
+	return nil
 }
 
 // beyond returns the refusal of a change that would move the balance beyond its limits.
@@ -230,33 +180,33 @@ func otherThan(c, was entry) error {
 	return nil
 }
 
-// write stores the wallets and ledger entries of the changes that were made, with the keys of their
-// requests, and emits an event for each. If another unit of work has inserted a wallet or used a
-// reference meanwhile, write returns db.Again.
+// write stores the wallets and ledger entries, and emits an event for each change. If another unit
+// of work has inserted a wallet or used a reference meanwhile, write returns db.Again.
 func write(ctx context.Context, tx *db.Tx, m *many) error {
-	var made []*change
+	var rows []entry
 	references := 0
 	for _, c := range m.list {
-		if !c.made {
+		if c.replayed {
 			continue
 		}
-		made = append(made, c)
+		rows = append(rows, c.entry)
 		if c.entry.Reference != nil {
 			references++
 		}
 	}
-	if len(made) == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
 	var wallets []*holding
-	for _, user := range slices.SortedFunc(maps.Keys(m.wallets), of.compare) {
+	for _, user := range slices.Sorted(maps.Keys(m.wallets)) {
 		if m.wallets[user].changed {
 			wallets = append(wallets, m.wallets[user])
 		}
 	}
-	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(wallets, made)...)
+	by := m.list[0].By
+	got, err := db.Get[manyStored](ctx, tx, manyWritten.For(len(wallets)), manyArguments(by, wallets, rows)...)
 	if err != nil {
-		return fmt.Errorf("adjust %d balances: %w", len(made), err)
+		return fmt.Errorf("adjust %d balances of guild %s: %w", len(rows), by.GuildID, err)
 	}
 	if got.Wallets != len(wallets) || got.References != references {
 		return db.Again
@@ -270,7 +220,7 @@ type manyStored struct {
 	References int `db:"refs"`
 }
 
-func manyArguments(wallets []*holding, made []*change) []any {
+func manyArguments(by event.Origin, wallets []*holding, rows []entry) []any {
 	users, instants, balances := make([]string, len(wallets)), make([]string, len(wallets)), make([]int64, len(wallets))
 	before, there := make([]int64, len(wallets)), make([]bool, len(wallets))
 	for i, w := range wallets {
@@ -279,66 +229,58 @@ func manyArguments(wallets []*holding, made []*change) []any {
 			before[i] = *w.Was
 		}
 	}
-	texts := func(value func(*change) string) any { return db.Array(batch.Each(made, value)) }
-	nullable := func(value func(*change) *string) any { return db.Texts(batch.Each(made, value)) }
-	tokens, keys, fingerprints := batch.KeysOf(made)
+	n := len(rows)
+	members, ids, ats := make([]string, n), make([]string, n), make([]string, n)
+	deltas, after, reasons, references := make([]int64, n), make([]int64, n), make([]*string, n), make([]*string, n)
+	authors, counterparties := make([]*string, n), make([]*string, n)
+	for i, e := range rows {
+		members[i], deltas[i], after[i], ids[i], reasons[i], references[i] = e.UserID, e.Delta, e.BalanceAfter, e.ID, e.Reason, e.Reference
+		authors[i], counterparties[i] = e.AuthorID, e.Counterparty
+		ats[i] = e.CreatedAt.Format(time.RFC3339Nano)
+	}
 	return []any{
-		made[0].By.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
-		texts((*change).Member), db.Integers(batch.Each(made, func(c *change) int64 { return c.entry.Delta })),
-		db.Integers(batch.Each(made, func(c *change) int64 { return c.entry.BalanceAfter })), texts(func(c *change) string { return c.entry.ID }),
-		nullable(func(c *change) *string { return c.entry.Reason }), nullable(func(c *change) *string { return c.entry.Reference }),
-		texts(func(c *change) string { return c.entry.CreatedAt.Format(time.RFC3339Nano) }), texts(func(c *change) string { return c.entry.Note }),
-		texts(func(c *change) string { return c.By.JSON() }), texts(func(c *change) string { return c.By.Trace }),
-		nullable(func(c *change) *string { return c.entry.AuthorID }), nullable(func(c *change) *string { return c.entry.Counterparty }),
-		tokens, keys, fingerprints,
-		db.Array(batch.Each(wallets, func(w *holding) string { return w.GuildID })), texts(func(c *change) string { return c.By.GuildID }),
+		by.GuildID, db.Array(users), db.Booleans(there), db.Integers(before), db.Integers(balances), db.Array(instants),
+		db.Array(members), db.Integers(deltas), db.Integers(after), db.Array(ids), db.Texts(reasons), db.Texts(references),
+		db.Array(ats), rows[0].Note, by.JSON(), by.Trace,
+		db.Texts(authors), db.Texts(counterparties),
 	}
 }
 
 // manyWritten writes the wallets after all changes, and a ledger entry and an event for each change
 // (step moved). In the rank index, each wallet moves once, from its first balance to its last (step
-// wallets_after). References are inserted in sorted order, so that two calls do not deadlock. On a
-// coordinator all changes are those of the guild $1.
-var manyWritten = leaderboard.Wallets.Noted("wallets_after", "wallets_after.guild_id /*: $1 */", `
+// wallets_after). References are inserted in sorted order, so that two calls do not deadlock.
+var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", `
 		WITH wallets_after AS MATERIALIZED (
-			SELECT guild_id, user_id, CASE WHEN there THEN was END AS was, is_now, at, $1::text AS one_guild
-			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $22::text[])
-			     AS g (user_id, there, was, is_now, at, guild_id)
+			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, at
+			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, at)
 		), moved AS MATERIALIZED (
-			SELECT g.*, g.id AS event_id
-			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::text[],
-			            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bytea[], $23::text[])
-			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, note,
-			           origin, trace, author_id, counterparty_id, token_id, key, fingerprint, guild_id)
+			SELECT g.*, g.id AS event_id, $14::text AS note, $15::text AS origin, $16::text AS trace
+			FROM unnest((SELECT $7::text[]), $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::timestamptz[], $17::text[], $18::text[])
+			     AS g (user_id, delta, is_now, id, reason, reference, updated_at, author_id, counterparty_id)
 		), changed AS (
 			UPDATE wallets w
 			SET balance = a.is_now, updated_at = a.at
 			FROM wallets_after a
-			WHERE w.guild_id = a.guild_id /*: $1 */ AND w.user_id = a.user_id AND a.was IS NOT NULL
+			WHERE w.guild_id = $1 AND w.user_id = a.user_id AND a.was IS NOT NULL
 			RETURNING w.user_id
 		), made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT a.guild_id /*: home.id */, a.user_id, a.is_now, a.at
+			SELECT $1 /*: home.id */, a.user_id, a.is_now, a.at
 			FROM wallets_after a /*: a JOIN guilds home ON home.id = $1 */
 			WHERE a.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), referenced AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT m.guild_id /*: home.id */, m.reference, m.id
+			SELECT $1 /*: home.id */, m.reference, m.id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.reference IS NOT NULL
-			ORDER BY m.guild_id, m.reference
+			ORDER BY m.reference
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference, author_id, counterparty_id)
-			SELECT m.guild_id /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
+			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference, m.author_id, m.counterparty_id
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-		), keyed AS (
-			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
-			SELECT m.guild_id /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
-			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-			WHERE m.key IS NOT NULL
 		), :rank, :emit
-		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("moved.guild_id /*: $1 */"))
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs`, "emit", emitting("$1"))

@@ -48,7 +48,6 @@ func FindEntry(ctx context.Context, q db.Querier, guild, id string) (LedgerEntry
 // EntryOfReference returns the id of the ledger entry that has a reference; empty when there
 // is no such entry.
 func EntryOfReference(ctx context.Context, q db.Querier, guild, reference string) (string, error) {
-	named := of{guild, reference}
-	uses, err := usesOf(ctx, q, []of{named})
-	return uses[named].ID, err
+	uses, err := usesOf(ctx, q, guild, []string{reference})
+	return uses[reference].ID, err
 }

@@ -32,7 +32,7 @@ type Service struct {
 func New(h batch.Host) *Service {
 	return &Service{
 		adjustments: batch.NewWrites(h, "adjustBalance", adjustEach, adjustAll),
-		transfers:   batch.NewUnits(h, "transferBalance", transferTogether, transferAlone),
+		transfers:   batch.NewWrites(h, "transferBalance", transferEach, transferAll),
 		wallets:     batch.NewReads(h, "getWallet", answer, answerEach),
 		pages:       batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
 	}
@@ -114,7 +114,6 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 type change struct {
 	batch.Change
 	entry    entry
-	made     bool // by this request, before it is written
 	replayed bool // an earlier request has made the change
 }
 

@@ -126,37 +126,33 @@ const entryWithin = `
 // use is a used reference with the ledger entry that used it. The entry is empty if it does not
 // exist: the reference was imported, or the member was forgotten.
 type use struct {
-	Guild string `db:"guild_id"`
-	Name  string `db:"name"`
+	Name string `db:"name"`
 	entry
 }
 
 // usesOf returns the ledger entries of the used ones among the references.
-func usesOf(ctx context.Context, q db.Querier, references []of) (map[of]entry, error) {
-	guilds, names := split(references)
-	rows, err := db.Select[use](ctx, q, usesBy, references[0].guild, guilds, names)
-	uses := make(map[of]entry, len(rows))
+func usesOf(ctx context.Context, q db.Querier, guild string, references []string) (map[string]entry, error) {
+	rows, err := db.Select[use](ctx, q, usesBy, guild, db.Array(references))
+	uses := make(map[string]entry, len(rows))
 	for _, u := range rows {
-		uses[of{u.Guild, u.Name}] = u.entry
+		uses[u.Name] = u.entry
 	}
-	return uses, fault.Wrap(err, "read who has used references")
+	return uses, fault.Wrap(err, "read who has used references of guild", guild)
 }
 
-// usesBy looks up references one by one. On a coordinator all are those of the guild $1.
 const usesBy = `
-		SELECT g.guild_id, r.reference AS name, coalesce(e.id, '') AS id, coalesce(e.user_id, '') AS user_id, coalesce(e.delta, 0) AS delta,
+		SELECT r.reference AS name, coalesce(e.id, '') AS id, coalesce(e.user_id, '') AS user_id, coalesce(e.delta, 0) AS delta,
 		       coalesce(e.balance_after, 0) AS balance_after, e.reason, e.reference, coalesce(e.note, '') AS note,
 		       coalesce(e.created_at, 'epoch') AS created_at, e.author_id, e.counterparty_id
-		FROM unnest((SELECT $2::text[]), $3::text[]) AS g (guild_id, reference)
+		FROM unnest((SELECT $2::text[])) AS g (reference)
 		CROSS JOIN LATERAL (
-			SELECT reference FROM ledger_references WHERE guild_id = g.guild_id /*: $1 */ AND reference = g.reference OFFSET 0
+			SELECT reference FROM ledger_references WHERE guild_id = $1 AND reference = g.reference OFFSET 0
 		) r
 		LEFT JOIN LATERAL (
 			SELECT ` + entryColumns + `
 			FROM ledger_entries
-			WHERE guild_id = g.guild_id /*: $1 */ AND reference = g.reference OFFSET 0
-		) e ON true
-		WHERE $1::text IS NOT NULL`
+			WHERE guild_id = $1 AND reference = g.reference OFFSET 0
+		) e ON true`
 
 // filter narrows the list of ledger entries. The zero value selects all entries.
 type filter struct {

@@ -2,7 +2,7 @@ package economy
 
 import (
 	"context"
-	"time"
+	_ "embed" // the statement
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
+	"guildhall/internal/service/leaderboard"
 )
 
 // TransferBalance moves coins from one member to another, in both wallets or in neither. Both
@@ -21,7 +22,7 @@ func (s *Service) TransferBalance(ctx context.Context, r gen.TransferBalanceRequ
 	if r.Body.FromUserID == r.Body.ToUserID {
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /to_user_id: must be another member than from_user_id")
 	}
-	p := &payment{Change: batch.ChangeOf(ctx, event.From(by)), asked: *r.Body, note: by.Note()}
+	p := asPayment(batch.ChangeOf(ctx, event.From(by)), by.Note(), *r.Body)
 	if err := s.transfers.Do(ctx, p); err != nil {
 		return nil, err
 	}
@@ -37,105 +38,107 @@ func showTransferred(debit, credit entry, replayed bool) gen.TransferBalanceResp
 	return response
 }
 
-// payment is a transfer: what was asked, and the changes of both members.
+// payment is a transfer: the changes of both members. The reference and the request's key belong to
+// the debit.
 type payment struct {
 	batch.Change
-	asked         gen.TransferBalanceRequest
-	note          string
 	debit, credit *change
 }
 
-// Member returns "": a batch makes several transfers of one member in their order.
-func (*payment) Member() string { return "" }
+// Member returns the paying member; the paid member is the Other of the change.
+func (p *payment) Member() string { return p.debit.entry.UserID }
 
-// changes returns both changes, of which none is made yet. The request's key belongs to the debit.
-func (p *payment) changes() []*change {
-	b := p.asked
-	p.debit = &change{Change: p.Change, entry: entry{
-		UserID: b.FromUserID, Delta: -b.Amount, Reason: b.Reason, Reference: b.Reference, Note: p.note, AuthorID: b.AuthorID, Counterparty: &b.ToUserID,
-	}}
-	p.credit = &change{Change: batch.Change{By: p.By}, entry: entry{
-		UserID: b.ToUserID, Delta: b.Amount, Reason: b.Reason, Note: p.note, AuthorID: b.AuthorID, Counterparty: &b.FromUserID,
-	}}
-	return []*change{p.debit, p.credit}
+func asPayment(of batch.Change, note string, asked gen.TransferBalanceRequest) *payment {
+	of.Other = asked.ToUserID
+	return &payment{
+		Change: of,
+		debit: &change{Change: of, entry: entry{
+			UserID: asked.FromUserID, Delta: -asked.Amount, Reason: asked.Reason, Reference: asked.Reference,
+			Note: note, AuthorID: asked.AuthorID, Counterparty: &asked.ToUserID,
+		}},
+		credit: &change{Change: batch.Change{By: of.By}, entry: entry{
+			UserID: asked.ToUserID, Delta: asked.Amount, Reason: asked.Reason,
+			Note: note, AuthorID: asked.AuthorID, Counterparty: &asked.FromUserID,
+		}},
+	}
 }
 
-// transferTogether makes those transfers of a batch that are neither refused nor repeats.
-func transferTogether(ctx context.Context, tx *db.Tx, list []*payment, refused func(i int, err error) error) error {
-	list, err := batch.Unclaimed(ctx, tx, list)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	if err := transferAll(ctx, tx, list, refused); err != nil {
-		return err
-	}
+// transferBatch applies a batch of transfers that have no member in common. Each side of a transfer
+// is a row of the parameters. Step held locks the wallets and reads them as they are then; decided
+// leaves out a transfer if a side of it is not allowed, or has no wallet. The reasons are those of
+// adjustBatch, which also explains the rest.
+var (
+	//go:embed transfer_batch.sql
+	transferBatchSQL string
+
+	transferBatch = leaderboard.Wallets.Noted("moved", batch.Guild, transferBatchSQL+storeBatchSQL, "emit", emitting(batch.Guild))
+)
+
+// transferEach makes transfers that have no member in common in one statement.
+func transferEach(ctx context.Context, q db.Querier, list []*payment) error {
+	changes := make([]*change, 0, 2*len(list))
 	for _, p := range list {
-		p.Applied = p.debit.made
+		changes = append(changes, p.debit, p.credit)
 	}
-	return nil
-}
-
-// transferAlone makes transfers, or finds the entries of those that an earlier request has made
-// under the same reference.
-func transferAlone(ctx context.Context, tx *db.Tx, list []*payment, refused func(i int, err error) error) error {
-	if err := transferAll(ctx, tx, list, refused); err != nil {
-		return err
-	}
+	err := batch.Make(ctx, q, transferBatch.For, changes, sideColumns, (*change).entered)
 	for _, p := range list {
-		if !p.debit.replayed {
-			continue
-		}
-		var err error
-		if p.credit.entry, err = creditOf(ctx, tx, p.By.GuildID, p.debit.entry); db.Missing(err) {
-			return fault.New(fault.Refused, "reference_already_used",
-				"The reference is that of the ledger entry %s, whose other member is forgotten.", p.debit.entry.ID)
-		} else if err != nil {
-			return err
-		}
+		p.Applied = p.debit.Applied
 	}
-	return nil
+	return err
 }
 
-// transferAll makes transfers in their order. A refusal is passed to refused together
-// with the index of the refused transfer.
+// sideColumns returns the parameters of transferBatch that follow batch.Columns.
+func sideColumns(sides []*change) []any {
+	return append(ownColumns(sides), db.Texts(batch.Each(sides, func(c *change) *string { return c.entry.Counterparty })))
+}
+
+// transferAll makes transfers of one guild in their order, or finds the entries of those that an
+// earlier request has made under the same reference. A refusal is passed to refused together with
+// the index of the refused transfer.
 func transferAll(ctx context.Context, tx *db.Tx, list []*payment, refused func(i int, err error) error) error {
-	var changes []*change
-	for _, p := range list {
-		changes = append(changes, p.changes()...)
+	for i, p := range list {
+		if err := transferBoth(ctx, tx, p.debit, p.credit); err != nil {
+			return refused(i, err)
+		}
 	}
-	m, err := hold(ctx, tx, changes)
+	return nil
+}
+
+// transferBoth makes the two changes of a transfer, or finds those of an earlier request with the
+// same reference.
+func transferBoth(ctx context.Context, tx *db.Tx, debit, credit *change) error {
+	m, err := hold(ctx, tx, []*change{debit, credit})
 	if err != nil {
 		return err
 	}
-	for i, p := range list {
-		if err := m.judgeBoth(p.debit, p.credit); err != nil {
-			if err := refused(i, err); err != nil {
-				return err
-			}
+	from, to := m.wallets[debit.entry.UserID], m.wallets[credit.entry.UserID]
+	if to.At.After(from.At) {
+		from.At = to.At
+	}
+	to.At = from.At
+	if err := m.judge(debit); err != nil {
+		return ofMember(debit, err)
+	}
+	if debit.replayed {
+		if credit.entry, err = creditOf(ctx, tx, debit.By.GuildID, debit.entry); db.Missing(err) {
+			return fault.New(fault.Refused, "reference_already_used",
+				"The reference is that of the ledger entry %s, whose other member is forgotten.", debit.entry.ID)
 		}
+		return err
+	}
+	if err := m.judge(credit); err != nil {
+		return ofMember(credit, err)
 	}
 	return write(ctx, tx, m)
 }
 
-// judgeBoth decides the two changes of a transfer after the earlier changes. It makes both at the
-// same instant, or returns a refusal that names the member.
-func (m *many) judgeBoth(debit, credit *change) error {
-	if repeated, err := m.repeated(debit); repeated || err != nil {
+// ofMember adds the member to a refusal.
+func ofMember(c *change, err error) error {
+	f, ok := fault.As(err)
+	if !ok || f.Code == "reference_already_used" {
 		return err
 	}
-	at := time.Time{}
-	for _, c := range []*change{debit, credit} {
-		if err := m.covered(c); err != nil {
-			f, _ := fault.As(err)
-			return f.With("Member %s: %s", c.entry.UserID, f.Message)
-		}
-		if next := m.wallet(c).next(); next.After(at) {
-			at = next
-		}
-	}
-	m.make(at, debit)
-	m.make(at, credit)
-	return nil
+	return f.With("Member %s: %s", c.entry.UserID, f.Message)
 }
 
 // creditOf returns the entry of the paid member of an earlier transfer. The error is Missing if that

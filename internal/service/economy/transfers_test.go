@@ -220,6 +220,7 @@ func TestATransferIsRepeatedUnderItsKey(t *testing.T) {
 	for _, forgotten := range []string{"42", "43"} {
 		api := apitest.New(t)
 		api.Do(t, "adjustBalance", `{"user_id":"42","delta":50}`).Want(t, 200, "")
+		api.Do(t, "adjustBalance", `{"user_id":"43","delta":1}`).Want(t, 200, "")
 		keyed := api.Key("rent")
 		first := keyed.Do(t, "transferBalance", transfer("42", "43", 20, "")).Want(t, 200, "")
 		again := keyed.Do(t, "transferBalance", transfer("42", "43", 20, "")).Want(t, 200, "")
