@@ -227,10 +227,8 @@ func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 	patient := strings.Replace(transferBatch.For(0), "'10ms'", "'1min'", 1)
 	made := make(chan []adjustedRow)
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `
-			UPDATE wallets
-			SET balance = CASE user_id WHEN '1' THEN 2 ELSE 5 END, updated_at = now() + interval '1 day'
-			WHERE guild_id = '1' AND user_id IN ('1', '4')`); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE wallets SET balance = balance - 3, updated_at = $1 WHERE guild_id = '1' AND user_id IN ('1', '4')`,
+			time.Now().Add(24*time.Hour)); err != nil {
 			return err
 		}
 		go func() {
@@ -250,7 +248,7 @@ func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 	got := dbtest.Value[string](t, d, `
 		SELECT string_agg(balance || CASE WHEN updated_at > now() + interval '1 day' - interval '1 hour' THEN ' tomorrow' ELSE '' END, ', ' ORDER BY user_id)
 		FROM wallets`)
-	if got != "2 tomorrow, 5, 2 tomorrow, 8 tomorrow" {
+	if got != "2 tomorrow, 5, 2 tomorrow, 5 tomorrow" {
 		t.Errorf("the wallets hold %s", got)
 	}
 }
