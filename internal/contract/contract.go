@@ -25,8 +25,21 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 		url := doc.Components.Schemas[name].Value.Properties["url"].Value
 		url.Pattern = strings.Replace(url.Pattern, "^https://", "^https?://", 1)
 	}
+	schema.SetKinds(doc.Components.Schemas["GuildRecord"].Value, "record", recordKinds(doc))
 	return doc, nil
 })
+
+// recordKinds returns the schemas of the kinds of record, RecordGuild and so on, by the kind's name.
+func recordKinds(doc *openapi3.T) map[string]*openapi3.Schema {
+	kinds := make(map[string]*openapi3.Schema)
+	for name, s := range doc.Components.Schemas {
+		if record := s.Value.Properties["record"]; record != nil && strings.HasPrefix(name, "Record") {
+			kind, _ := record.Value.Enum[0].(string)
+			kinds[kind] = s.Value
+		}
+	}
+	return kinds
+}
 
 // Bound returns the bound that the document has under name, such as x-max-body, for an
 // operation, or else for all.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -124,7 +125,7 @@ func beginning(s *openapi3.Schema, value any) (begin map[string]any, large bool)
 func visit(s *openapi3.Schema, value any) []Problem {
 	if s.Not != nil {
 		members := *s
-		members.Not = nil
+		members.Not, members.MinProps = nil, 0
 		if found := visit(&members, value); found != nil {
 			return found
 		}
@@ -150,6 +151,9 @@ func (all *problems) flatten(err error) {
 	if !ok {
 		all.add(Problem{Text: "does not match the schema"})
 		return
+	}
+	if object, _ := se.Value.(map[string]any); se.SchemaField == "minProperties" && !lacksOptional(se.Schema, object) {
+		return // a required member is absent, which is a problem of its own
 	}
 	at := ""
 	for _, key := range se.JSONPointer() {
@@ -192,12 +196,15 @@ func phrase(e *openapi3.SchemaError) string {
 	case "maxItems":
 		return "must have at most " + several(*s.MaxItems, "item")
 	case "minProperties":
-		return fmt.Sprintf("must have at least %d of the members %s", s.MinProps, members(s))
+		if s.Not != nil {
+			return mustChange(s)
+		}
+		return mustHave(s, "at least", s.MinProps)
 	case "maxProperties":
 		if len(s.Properties) == 0 {
 			return "must have at most " + several(*s.MaxProps, "member")
 		}
-		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
+		return mustHave(s, "at most", *s.MaxProps)
 	case "pattern":
 		if text, ok := e.Value.(string); ok && strings.HasPrefix(s.Pattern, `^https`) {
 			return wire.WrongURL(text).Error()
@@ -221,6 +228,32 @@ func phrase(e *openapi3.SchemaError) string {
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+// lacksOptional reports whether an object has fewer optional members than s demands: those of
+// minProperties that are not the required ones.
+func lacksOptional(s *openapi3.Schema, object map[string]any) bool {
+	optional := len(object)
+	for _, name := range s.Required {
+		if _, has := object[name]; has {
+			optional--
+		}
+	}
+	return optional+len(s.Required) < int(s.MinProps) //nolint:gosec // a number of members
+}
+
+// mustHave says how many of its optional members an object must have at least or at most, and names
+// them. n also counts the required members.
+func mustHave(s *openapi3.Schema, bound string, n uint64) string {
+	optional := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), func(name string) bool { return slices.Contains(s.Required, name) })
+	if s.MaxProps != nil && *s.MaxProps == s.MinProps {
+		bound = "exactly"
+	}
+	count := strconv.FormatUint(n-uint64(len(s.Required)), 10)
+	if count == "1" {
+		count = "one"
+	}
+	return "must have " + bound + " " + count + " of the members " + strings.Join(optional, ", ")
 }
 
 // mustChange names the members of a body that change something. The schema lists the others in its
@@ -296,10 +329,6 @@ func patternPhrase(pattern string) string {
 		return "must contain a character that is not blank, and no U+0000"
 	}
 	return "must match the pattern " + pattern
-}
-
-func members(s *openapi3.Schema) string {
-	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
 }
 
 func several(n uint64, thing string) string {

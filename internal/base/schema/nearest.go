@@ -19,6 +19,10 @@ const nullIsValue = "x-null-is-value"
 // keyword for it.
 const namesMatch = "x-property-names"
 
+// kindsOf is the key under which SetKinds stores the kinds of a schema. The document does not have
+// it: OpenAPI 3.0 allows a discriminator only beside oneOf, which generators read in different ways.
+const kindsOf = "x-kinds"
+
 // normalizer walks a value and its schema together. It finds the problems for which kin-openapi's
 // messages are not good enough, reports them and removes them from the value.
 type normalizer struct {
@@ -76,13 +80,14 @@ func (w *normalizer) object(s *openapi3.Schema, v map[string]any) {
 	if s.Type == nil || !s.Type.Is(openapi3.TypeObject) || s.AdditionalProperties.Has == nil || *s.AdditionalProperties.Has {
 		return
 	}
+	kind := kindOf(s, v)
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		member, known := s.Properties[name]
+		member := s.Properties[name]
 		switch {
 		case w.full():
 			return
-		case !known:
-			w.wrong(unknown(name, s), name)
+		case kind.Properties[name] == nil:
+			w.wrong(unknown(name, kind), name)
 			delete(v, name)
 		case v[name] == nil && !slices.Contains(s.Required, name) && member.Value.Extensions[nullIsValue] != true:
 			delete(v, name)
@@ -94,6 +99,38 @@ func (w *normalizer) object(s *openapi3.Schema, v map[string]any) {
 		}
 	}
 	w.oneOf(s, v)
+}
+
+// kinds are the schemas of the kinds of an object, by the value of the member that names the kind.
+type kinds struct {
+	member  string
+	schemas map[string]*openapi3.Schema
+}
+
+// SetKinds makes Check report the members of an object that its kind does not have. s has the
+// members of all kinds, and member is the one that names the object's kind.
+func SetKinds(s *openapi3.Schema, member string, schemas map[string]*openapi3.Schema) {
+	s.Extensions = maps.Clone(s.Extensions)
+	if s.Extensions == nil {
+		s.Extensions = make(map[string]any)
+	}
+	s.Extensions[kindsOf] = kinds{member, schemas}
+}
+
+// kindOf returns the schema of an object's kind, or s itself if s has no kinds. If the object names
+// no known kind, kindOf removes all other members: Visit reports the kind, and nobody can say what
+// the others must be.
+func kindOf(s *openapi3.Schema, object map[string]any) *openapi3.Schema {
+	k, has := s.Extensions[kindsOf].(kinds)
+	if !has {
+		return s
+	}
+	name, _ := object[k.member].(string)
+	if kind := k.schemas[name]; kind != nil {
+		return kind
+	}
+	maps.DeleteFunc(object, func(member string, _ any) bool { return member != k.member })
+	return s
 }
 
 // tooLong reports whether the value is an array of more items than s allows.

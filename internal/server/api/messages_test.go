@@ -39,7 +39,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 			"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400,
 			"body /status: is not a member of this object; its members are author_id, expires_at, metadata, reason",
 		},
-		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
+		{"PATCH /api/v1/cases/x", `{}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
 		{"PATCH /api/v1/cases/x", `{"author_id":"7"}`, 400, "body: must change something, by one of the members expires_at, metadata, reason"},
 		{
 			"PATCH /api/v1/tickets/x", `{"author_id":"7"}`, 400,
@@ -48,6 +48,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"\u001b[2J":1}`, 400, "body /?[2J: is not a member"},
+
+		// At least one of several members.
+		{"POST /api/v1/webhooks/x/events/ack", `{}`, 400, "body: must have at least one of the members event_ids, return_ids"},
+		{"POST /api/v1/webhooks/x/events/ack", `{"event_ids":null}`, 400, "body: must have at least one of the members event_ids, return_ids"},
+		{
+			"PATCH /api/v1/webhooks/x", `{}`, 400,
+			"body: must have at least one of the members delivery, description, enabled, events, url",
+		},
 
 		// Exactly one of two members.
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":5,"total_xp":5}`, 400, "body: must have exactly one of delta and total_xp"},

@@ -112,6 +112,33 @@ func TestEachWrongMemberIsNamedInItsPlace(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
+// A record's unknown member, and a member of another kind, are answered with the members of the
+// record's own kind. Of a record without a known kind only that is said.
+func TestAnUnknownMemberIsAnsweredWithTheMembersOfItsKind(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	const wallet = "is not a member of this object; its members are balance, guild_id, if_updated_at, record, updated_at, user_id"
+	const unknown = `body /records/0/record: must be one of ["guild","settings","case","wallet","level","ticket","ticket_message","giveaway",` +
+		`"giveaway_entry","reference","member"]`
+	for _, c := range []struct{ record, message string }{
+		{
+			`{"record":"wallet","user_id":"1","amount":5,"prize":"x"}`,
+			"body /records/0/amount: " + wallet + "; body /records/0/prize: " + wallet,
+		},
+		{`{"record":"wallet","userId":"1"}`, "body /records/0/userId: is not a member of this object; did you mean user_id?"},
+		{`{"record":"member","user_id":"1","nam":"x"}`, "body /records/0/nam: is not a member of this object; did you mean name?"},
+		{`{"user_id":"1","amount":5}`, "body /records/0/record: is required"},
+		{`{"kind":"wallet","user_id":"1","coins":5}`, "body /records/0/record: is required"},
+		{`{"record":"purse","user_id":"1","amount":5}`, unknown},
+		{`{"record":7,"amount":5}`, unknown},
+	} {
+		a := bot.Do(t, "writeRecords", records(c.record)).WantError(t, 400, "invalid_request")
+		if message := a.Str(t, "error.message"); message != c.message {
+			t.Errorf("%s is answered\n%s\nwant\n%s", c.record, message, c.message)
+		}
+	}
+}
+
 func wrong(t *testing.T, bot *apitest.API, good []string, kind, name string, value any, place int, refusal string) {
 	t.Helper()
 	r := maps.Clone(kinds[kind].good)

@@ -411,9 +411,15 @@ func TestWhatBreaksTheDocumentIsRefused(t *testing.T) {
 	for _, body := range []string{`{}`, `{"limit":5}`, `{"stream":"A"}`, `{"stream":"a b"}`, `{"stream":null}`} {
 		bot.Do(t, "pullBotEvents", body).WantError(t, 400, "invalid_request")
 	}
-	for _, body := range []string{
-		`{"stream":"work"}`, `{"event_ids":["x"]}`, `{"stream":"work","event_ids":[""]}`,
+	for body, message := range map[string]string{
+		`{"stream":"work"}`: "body: must have at least one of the members event_ids, return_ids",
+		`{"stream":"work","event_ids":null,"return_ids":null}`: "body: must have at least one of the members event_ids, return_ids",
+		`{"event_ids":["x"]}`:                "body /stream: is required",
+		`{"stream":"work","event_ids":[""]}`: "body /event_ids/0: must have at least 1 character",
 	} {
-		bot.Do(t, "ackBotEvents", body).WantError(t, 400, "invalid_request")
+		a := bot.Do(t, "ackBotEvents", body).WantError(t, 400, "invalid_request")
+		if got := a.Str(t, "error.message"); got != message {
+			t.Errorf("%s is answered %q, want %q", body, got, message)
+		}
 	}
 }

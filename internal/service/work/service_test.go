@@ -127,6 +127,12 @@ func TestAnswersThatDoNotFitAreRefused(t *testing.T) {
 	} {
 		answer(t, bot, a, body).WantError(t, 400, "invalid_request")
 	}
+	for _, body := range []string{`{}`, `{"done":null}`, `{"done":{},"refused":{"reason":"x"}}`} {
+		const want = "body: must have exactly one of the members done, refused"
+		if got := answer(t, bot, a, body).Str(t, "error.message"); got != want {
+			t.Errorf("the answer %s is answered %q, want %q", body, got, want)
+		}
+	}
 	posted := inBackground(t, api, ticket(t, api, "t"), `{"content":"Hello","author_id":"5"}`)
 	m := one(t, bot, "post_message")
 	answer(t, bot, m, `{"done":{}}`).WantError(t, 400, "invalid_request")
