@@ -50,7 +50,7 @@ const (
 // stored under an idempotency key: if the guild is created or restored, the same request must run.
 func (p Presence) Gone(guild string) *fault.Error {
 	why := map[Presence]string{
-		Absent:  "There is no guild %s.",
+		Absent:  "There is no guild %s. The operator's bot creates it with a guild record: POST /records with {\"records\":[{\"record\":\"guild\"}]}; so does `guildhall import` of a guild file.",
 		Leaving: "Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.",
 		Going:   "Guild %s is being removed, and what it had is being deleted.",
 	}

@@ -19,7 +19,8 @@ const guildHeader = "Guild-Id"
 // guild.
 const guildScheme = "guildId"
 
-var errNoGuild = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
+// errNotServed does not say whether the guild exists: that is not the key's to know.
+var errNotServed = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
 
 // mayCome is the refusal of a guild that does not exist or is leaving, and that the key may serve.
 // A guild record may create or restore the guild.
@@ -51,14 +52,12 @@ func chooseGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, 
 	case !by.IsKey():
 		return by, nil
 	case !by.Serves(named[0]):
-		return by, errNoGuild
+		return by, errNotServed
 	}
 	presence, err := tokens.Guild(ctx, named[0])
 	switch {
 	case err != nil:
 		return by, err
-	case presence == auth.Absent:
-		return by, mayCome{errNoGuild}
 	case presence != auth.Present:
 		return by, mayCome{presence.Gone(named[0])}
 	}

@@ -31,8 +31,11 @@ func TestARequestWithABotKeyNamesItsGuild(t *testing.T) {
 	for _, id := range []string{"", "0", "007", "1a", "-1", "123456789012345678901", "١"} {
 		refuse(every.In(id), 400, "invalid_request", "header Guild-Id: must be the id of a guild")
 	}
-	refuse(every.In("999"), 404, "not_found", "There is no such guild")
-	refuse(own.In("999"), 404, "not_found", "There is no such guild")
+	const absent = "There is no guild 999. The operator's bot creates it with a guild record: POST /records with " +
+		`{"records":[{"record":"guild"}]}; so does `
+	refuse(every.In("999"), 404, "not_found", absent)
+	refuse(own.In("999"), 404, "not_found", absent)
+	refuse(own.In("998"), 404, "not_found", "this key does not serve it") // and nothing says that there is none
 	refuse(own.In(next.Guild), 404, "not_found", "this key does not serve it")
 	refuse(server.In(next.Guild), 400, "invalid_request", "header Guild-Id: this token is bound to guild "+server.Guild)
 

@@ -197,7 +197,10 @@ func guildRecord(ctx context.Context, tx *db.Tx, c *transfer.Call, list []*callR
 	i := slices.IndexFunc(list, func(rec *callRecord) bool { return rec.kind == "guild" })
 	if i < 0 {
 		gone := presence.Gone(c.By.GuildID)
-		return nil, false, gone.With("%s No record of the call makes it or takes it back.", gone.Message)
+		if presence != auth.Going {
+			gone = gone.With("%s Send that record first, or in the same call.", gone.Message)
+		}
+		return nil, false, gone
 	}
 	taken, err = guilds.Restore(ctx, tx, c.By.GuildID)
 	if fault.Is(err, "not_found") {
