@@ -191,11 +191,11 @@ func (h *host) measure() {
 		if h.against != nil {
 			all := operations(h.against)
 			theirs = all[slices.IndexFunc(all, func(o operation) bool { return o.name == op.name })]
-			op.plain, op.page, op.goals = true, nil, nil
+			op.plain, op.beside, op.goals = true, nil, nil
 		}
 		if h.profile != "" {
 			h.Say("server process %d, profiles at http://%s/debug/pprof/", h.node.PID, h.node.Ops)
-			op.plain, op.page = false, nil
+			op.plain, op.beside = false, nil
 		}
 		h.Part(func(p *rig.Place) {
 			if h.against != nil && !h.against.has(theirs) {
@@ -247,15 +247,15 @@ func (h *host) line(op, other operation, clients int) {
 	switch {
 	case h.against != nil:
 		address, request = h.against.node.HTTP, other.request
-	case op.page != nil:
-		address, request = h.node.HTTP, op.page
+	case op.beside != nil:
+		address, request = h.node.HTTP, op.beside
 	}
 	var theirs, ours []*rig.Tally
 	var ratios []float64
 	var server, postgres time.Duration
 	n := 0
 	for range h.rounds {
-		if op.plain || op.page != nil {
+		if op.plain || op.beside != nil {
 			theirs = append(theirs, h.load(address, request, clients))
 		}
 		if h.against != nil && op.prepare != nil {
@@ -271,7 +271,7 @@ func (h *host) line(op, other operation, clients int) {
 		n += t.N()
 		if op.plain {
 			ratios = append(ratios, t.Rate()/theirs[len(theirs)-1].Rate())
-		} else if op.page != nil {
+		} else if op.beside != nil {
 			ratios = append(ratios, t.Ms(0.5)/theirs[len(theirs)-1].Ms(0.5))
 		}
 	}
