@@ -111,7 +111,8 @@ func Distribute(ctx context.Context, url string) (Distribution, error) {
 		return Distribution{}, err
 	}
 	defer unlock()
-	return distribute(ctx, pool)
+	d, err := distribute(ctx, pool)
+	return d, withRights(ctx, pool, err)
 }
 
 // inTheWay returns an error that names what prevents the tables from being distributed.

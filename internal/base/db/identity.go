@@ -115,5 +115,5 @@ func CheckIdentity(ctx context.Context, url string) error {
 		return err
 	}
 	defer pool.Close()
-	return known().checkIdentity(ctx, pool)
+	return withRights(ctx, pool, known().checkIdentity(ctx, pool))
 }

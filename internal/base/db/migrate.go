@@ -85,7 +85,7 @@ func (h history) migrate(ctx context.Context, url string, contract bool) error {
 		return h.up(ctx, pool, contract)
 	})
 	if err != nil {
-		return fault.Wrap(err, "migrate")
+		return fault.Wrap(withRights(ctx, pool, err), "migrate")
 	}
 	// With distributed tables, the tables that a migration has created are distributed here, before
 	// anything uses them.
@@ -93,7 +93,7 @@ func (h history) migrate(ctx context.Context, url string, contract bool) error {
 		return err
 	}
 	_, err = distribute(ctx, pool)
-	return err
+	return withRights(ctx, pool, err)
 }
 
 // migrationPool opens a pool that gives each attempt a new session: a migration that fails does not

@@ -175,7 +175,8 @@ func (h history) checkAt(ctx context.Context, url string) (Schema, error) {
 		return Schema{}, err
 	}
 	defer pool.Close()
-	return h.check(ctx, pool)
+	s, err := h.check(ctx, pool)
+	return s, withRights(ctx, pool, err)
 }
 
 func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) {
