@@ -201,10 +201,11 @@ func (n *node) start(standing, working context.Context, g *errgroup.Group, d, vi
 
 // closePublic closes the public listeners after the drain, when the running requests have ended or
 // shutdownTimeout is over. It closes all of them concurrently, so that slow callers of one listener
-// take no time from callers of another.
+// take no time from callers of another. There is no drain without a public listener, nor after an
+// error of the node's own.
 func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
-	n.log.Info("stopping", "drain", n.drain.String())
-	if ctx.Err() != nil && len(public) > 0 { // after an error of our own there is no drain
+	if n.drain > 0 && ctx.Err() != nil && len(public) > 0 {
+		n.log.Info("stopping", "drain", n.drain.String())
 		time.Sleep(n.drain)
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -222,6 +223,8 @@ func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
+	} else {
+		n.log.Info("stopping")
 	<-groupCtx.Done()
 	var err error
 	select {
