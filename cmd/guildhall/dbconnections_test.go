@@ -150,3 +150,19 @@ func TestANodeKeepsToItsConnections(t *testing.T) {
 		t.Errorf("%d connections are open (%v), want at most 8", open, err)
 	}
 }
+
+// A node that starts warns once where server, role and database admit fewer connections than it
+// takes.
+func TestAStartWarnsOfTooFewConnections(t *testing.T) {
+	t.Parallel()
+	const warning = "a node takes 29 connections (GUILDHALL_DB_CONNECTIONS), the database admits 28: raise max_connections"
+	for limit, warnings := range map[string]int{"28": 1, "29": 0} {
+		raw := withGuild(t)
+		url, role := asRole(t, raw, "CONNECTION LIMIT "+limit)
+		dbtest.Fill(t, dbtest.Open(t, raw).DB, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `+role, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `+role)
+		s := startNode(t, url)
+		if _, log := s.text(); strings.Count(log, warning) != warnings {
+			t.Errorf("where %s connections are admitted, the start says %s", limit, log)
+		}
+	}
+}

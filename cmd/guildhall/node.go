@@ -23,6 +23,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/operate/doctor"
 	"guildhall/internal/operate/monitor"
 	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
@@ -108,7 +109,22 @@ func (n *node) run(ctx context.Context) error {
 	}
 	defer vital.Close()
 	n.metrics.MustRegister(monitor.NewPools("vital", vital))
+	n.warnConnections(ctx, vital)
 	return n.live(ctx, vital)
+}
+
+// warnConnections logs a warning if the database admits fewer connections than the node takes. An
+// error does not stop the start: the database may be away for a moment.
+func (n *node) warnConnections(ctx context.Context, d *db.DB) {
+	if n.listenURL != n.databaseURL { // a pooler stands between
+		return
+	}
+	note, err := doctor.TooFewConnections(ctx, d.Reader(), n.share.sum(n.api()))
+	if err != nil {
+		n.log.Warn("the limit of connections is not known", "error", err)
+	} else if note != "" {
+		n.log.Warn(note)
+	}
 }
 
 // served is what a node serves so far.

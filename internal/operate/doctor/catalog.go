@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/migrations"
 )
 
@@ -74,10 +75,29 @@ func (x *examination) connections(ctx context.Context) Finding {
 	if x.ListenURL != x.DatabaseURL {
 		return ok("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), of a pooler, whose bounds are not known here", x.Connections)
 	}
-	admits, err := db.Get[struct {
-		Connections int `db:"connections"`
-		Nodes       int `db:"nodes"`
-	}](ctx, x.db.Reader(), `
+	l, err := readLimit(ctx, x.db.Reader())
+	if err != nil {
+		return fail("how many connections the database admits could not be read: %v", err)
+	}
+	text := l.compare(x.Connections)
+	switch {
+	case x.Connections > l.Connections:
+		return fail("%s", text)
+	case l.Nodes*x.Connections > l.Connections:
+		return warn("%s, and %d nodes with the role api run: raise max_connections, or let them take fewer", text, l.Nodes)
+	}
+	return ok("%s", text)
+}
+
+// limit is how many connections server, role and database admit, with the number of nodes with the
+// role api that run.
+type limit struct {
+	Connections int `db:"connections"`
+	Nodes       int `db:"nodes"`
+}
+
+func readLimit(ctx context.Context, q db.Querier) (limit, error) {
+	return db.Get[limit](ctx, q, `
 		SELECT least(
 				current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 					- coalesce(current_setting('reserved_connections', true), '0')::int,
@@ -85,15 +105,23 @@ func (x *examination) connections(ctx context.Context) Finding {
 				(SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
 			) AS connections,
 			(SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds') AS nodes`)
-	if err != nil {
-		return fail("how many connections the database admits could not be read: %v", err)
+}
+
+// compare returns a sentence that compares the connections that a node takes with the limit.
+func (l limit) compare(takes int) string {
+	text := fmt.Sprintf("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), the database admits %d", takes, l.Connections)
+	if takes > l.Connections {
+		text += ": raise max_connections, or the limit of the role or the database, or let nodes take fewer"
 	}
-	text := fmt.Sprintf("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), the database admits %d", x.Connections, admits.Connections)
-	switch {
-	case x.Connections > admits.Connections:
-		return fail("%s: raise max_connections, or the limit of the role or the database, or let nodes take fewer", text)
-	case admits.Nodes*x.Connections > admits.Connections:
-		return warn("%s, and %d nodes with the role api run: raise max_connections, or let them take fewer", text, admits.Nodes)
+	return text
+}
+
+// TooFewConnections returns a warning if server, role or database admit fewer connections than a
+// node takes, else "". The database must not be behind a pooler, which has limits of its own.
+func TooFewConnections(ctx context.Context, q db.Querier, takes int) (string, error) {
+	l, err := readLimit(ctx, q)
+	if err != nil || takes <= l.Connections {
+		return "", fault.Wrap(err, "read how many connections the database admits")
 	}
-	return ok("%s", text)
+	return l.compare(takes), nil
 }
