@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/access/seal"
+	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
@@ -208,8 +209,11 @@ func (p *problems) about(variable string, err error) {
 
 // checkListeners parses the listeners' addresses; empty: no listener.
 func (c *checked) checkListeners(found *problems) {
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		found.about("GUILDHALL_TLS_CERT", errors.New("the certificate and its key (GUILDHALL_TLS_KEY) belong together; one is missing"))
+	switch {
+	case c.TLSCert != "" && c.TLSKey == "":
+		found.about("GUILDHALL_TLS_KEY", errors.New("is missing: the certificate (GUILDHALL_TLS_CERT) is of no use without its private key"))
+	case c.TLSCert == "" && c.TLSKey != "":
+		found.about("GUILDHALL_TLS_CERT", errors.New("is missing: the private key (GUILDHALL_TLS_KEY) is of no use without its certificate"))
 	}
 	switch {
 	case c.HTTPSListen != "" && c.TLSCert == "":
@@ -233,6 +237,11 @@ func (c *checked) checkListeners(found *problems) {
 	default:
 		found.about("GUILDHALL_OPS_LISTEN", address(c.OpsListen))
 	}
+}
+
+// certificate returns the files of the certificate.
+func (s Settings) certificate() certificate.Files {
+	return certificate.Files{Cert: s.TLSCert, Key: s.TLSKey, CertSetting: "GUILDHALL_TLS_CERT", KeySetting: "GUILDHALL_TLS_KEY"}
 }
 
 // unreachable returns a warning if the API refuses every request: the node has no certificate, and

@@ -92,7 +92,7 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, report func
 	report(found)
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
-		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
+		Box: settings.box, RedisURL: c.RedisURL, Certificate: c.certificate(), Guard: settings.hooks.Guard,
 		Guilds: wire.Items(c.Guild...), Books: c.Books, Connections: settings.share.sum(c.api()),
 	}
 	if tracing.Wanted() {

@@ -223,6 +223,8 @@ func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	if n.drain > 0 && ctx.Err() != nil && len(public) > 0 {
 		n.log.Info("stopping", "drain", n.drain.String())
 		time.Sleep(n.drain)
+	} else {
+		n.log.Info("stopping")
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -239,8 +241,6 @@ func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
-	} else {
-		n.log.Info("stopping")
 	<-groupCtx.Done()
 	var err error
 	select {
@@ -320,9 +320,9 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, s *served) error {
 	connections := connlimit.New(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
-		pair, err := certificate.Load(n.TLSCert, n.TLSKey, n.log)
+		pair, err := certificate.Load(n.certificate(), n.log)
 		if err != nil {
-			return fault.Wrap(err, "GUILDHALL_TLS_CERT")
+			return err
 		}
 		n.metrics.MustRegister(pair.Metric())
 		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)

@@ -6,12 +6,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/base/fault"
 )
 
 // certificateInterval is how often the files are polled. The documents promise that a renewed
@@ -24,19 +31,72 @@ const RenewBefore = 14 * 24 * time.Hour
 // warnInterval is how often the log repeats that the certificate in use should be renewed.
 const warnInterval = 24 * time.Hour
 
+// Files are the paths of a certificate with its chain and of the certificate's private key, and the
+// names of the settings that say so. An error begins with the name of the setting whose file is
+// wrong.
+type Files struct {
+	Cert, Key               string
+	CertSetting, KeySetting string
+}
+
+// Read reads the files and returns the certificate with its key.
+func (f Files) Read() (tls.Certificate, error) {
+	cert, key, err := f.contents()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return f.parse(cert, key)
+}
+
+func (f Files) contents() (cert, key []byte, err error) {
+	if cert, err = os.ReadFile(f.Cert); err != nil {
+		return nil, nil, fault.Wrap(err, f.CertSetting)
+	}
+	key, err = os.ReadFile(f.Key)
+	return cert, key, fault.Wrap(err, f.KeySetting)
+}
+
+// parse parses the contents of the files. The error of tls.X509KeyPair does not say which of both is
+// wrong, so the certificate is parsed alone first.
+func (f Files) parse(cert, key []byte) (tls.Certificate, error) {
+	if err := checkCertificate(cert); err != nil {
+		return tls.Certificate{}, fmt.Errorf("%s: %s: %w", f.CertSetting, f.Cert, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	switch {
+	case err == nil:
+		return pair, nil
+	case strings.Contains(err.Error(), "does not match"):
+		return tls.Certificate{}, fmt.Errorf("%s: %s does not belong to the certificate of %s: %w", f.KeySetting, f.Key, f.CertSetting, err)
+	}
+	return tls.Certificate{}, fmt.Errorf("%s: %s: %w", f.KeySetting, f.Key, err)
+}
+
+// checkCertificate returns an error unless the PEM text has a certificate and its first certificate
+// can be parsed.
+func checkCertificate(text []byte) error {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			_, err := x509.ParseCertificate(block.Bytes)
+			return err
+		}
+	}
+	return errors.New("there is no certificate in it")
+}
+
 // Pair is a certificate with its key, reloaded when its files change.
 type Pair struct {
-	certFile, keyFile string
-	log               *slog.Logger
-	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
-	cert, key         []byte                          // last contents of the certificate and key files; only Watch uses them
-	warned            string                          // the last warning about expiry, and when it was logged; only Watch uses them
-	warnedAt          time.Time
+	files     Files
+	log       *slog.Logger
+	current   atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
+	cert, key []byte                          // last contents of the certificate and key files; only Watch uses them
+	warned    string                          // the last warning about expiry, and when it was logged; only Watch uses them
+	warnedAt  time.Time
 }
 
 // Load reads a certificate and its key from their files.
-func Load(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
-	c := &Pair{certFile: certFile, keyFile: keyFile, log: log}
+func Load(files Files, log *slog.Logger) (*Pair, error) {
+	c := &Pair{files: files, log: log}
 	if _, err := c.reload(); err != nil {
 		return nil, err
 	}
@@ -53,18 +113,14 @@ func (c *Pair) Metric() prometheus.Collector {
 
 // reload reads the files and reports whether their contents have changed.
 func (c *Pair) reload() (bool, error) {
-	cert, err := os.ReadFile(c.certFile)
-	if err != nil {
-		return false, err
-	}
-	key, err := os.ReadFile(c.keyFile)
+	cert, key, err := c.files.contents()
 	if err != nil {
 		return false, err
 	}
 	if bytes.Equal(cert, c.cert) && bytes.Equal(key, c.key) {
 		return false, nil
 	}
-	pair, err := tls.X509KeyPair(cert, key)
+	pair, err := c.files.parse(cert, key)
 	if err != nil {
 		return false, err
 	}

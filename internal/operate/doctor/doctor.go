@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/seal"
+	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/egress"
@@ -67,9 +68,8 @@ type Config struct {
 	RedisURL    string        // empty: each node counts for itself
 	Chat        *chat.Discord // nil: no bot token, or the platform is switched off
 	ChatOff     bool
-	ChatByBot   bool   // the operator's bot acts on the chat platform
-	CertFile    string // empty: no certificate
-	KeyFile     string
+	ChatByBot   bool                        // the operator's bot acts on the chat platform
+	Certificate certificate.Files           // without paths: no certificate
 	Hosts       []string                    // names that the certificate must be valid for
 	Probe       string                      // URL of an operation that needs a token, as callers reach it; empty: unknown
 	Client      *http.Client                // calls Probe; nil: a client with a timeout

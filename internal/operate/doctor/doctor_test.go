@@ -28,6 +28,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/seal"
 	"guildhall/internal/access/seal/sealtest"
+	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/operate/doctor"
 	"guildhall/internal/operate/secretkey"
@@ -123,10 +124,10 @@ func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.CertFile, s.KeyFile = filepath.Join(t.TempDir(), "crt"), filepath.Join(t.TempDir(), "key")
+	s.Certificate = certificate.Files{Cert: filepath.Join(t.TempDir(), "crt"), Key: filepath.Join(t.TempDir(), "key")}
 	for file, block := range map[string]*pem.Block{
-		s.CertFile: {Type: "CERTIFICATE", Bytes: der},
-		s.KeyFile:  {Type: "PRIVATE KEY", Bytes: keyDER},
+		s.Certificate.Cert: {Type: "CERTIFICATE", Bytes: der},
+		s.Certificate.Key:  {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -339,7 +340,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			doctor.Certificate, doctor.Fail, "other.example",
 		},
 		"one that is not there": {func(_ *testing.T, s *installed) {
-			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
+			s.Certificate = certificate.Files{Cert: "/no/such/file", Key: "/no/such/file"}
 		}, doctor.Certificate, doctor.Fail, "cannot be used"},
 
 		"no public URL": {nil, doctor.PublicURL, doctor.OK, "is not set"},

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,10 +134,10 @@ func (x *examination) platform(ctx context.Context) Finding {
 }
 
 func (x *examination) certificate(context.Context) Finding {
-	if x.CertFile == "" {
+	if x.Certificate.Cert == "" {
 		return ok("GUILDHALL_TLS_CERT is not set: a proxy has the certificate")
 	}
-	pair, err := tls.LoadX509KeyPair(x.CertFile, x.KeyFile)
+	pair, err := x.Certificate.Read()
 	if err != nil {
 		return fail("the certificate cannot be used: %v", err)
 	}
