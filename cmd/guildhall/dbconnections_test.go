@@ -159,7 +159,7 @@ func TestAStartWarnsOfTooFewConnections(t *testing.T) {
 	for limit, warnings := range map[string]int{"28": 1, "29": 0} {
 		raw := withGuild(t)
 		url, role := asRole(t, raw, "CONNECTION LIMIT "+limit)
-		dbtest.Fill(t, dbtest.Open(t, raw).DB, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `+role, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `+role)
+		dbtest.Fill(t, dbtest.Open(t, raw).DB, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `+role)
 		s := startNode(t, url)
 		if _, log := s.text(); strings.Count(log, warning) != warnings {
 			t.Errorf("where %s connections are admitted, the start says %s", limit, log)

@@ -446,7 +446,8 @@ func TestTheFileOfACertificateThatIsWrongIsNamed(t *testing.T) {
 	} {
 		for _, command := range []string{"serve", "doctor"} {
 			args := []string{
-				command, "--database-url", url, "--secret-key", key, "--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off",
+				command, "--database-url", url, "--secret-key", key, "--discord-url", "off",
+				"--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
 			}
 			if c.cert != "" {
 				args = append(args, "--tls-cert", c.cert)
