@@ -77,8 +77,9 @@ func refusing(t *testing.T) string {
 	return "http://" + conn.LocalAddr().String()
 }
 
-// The API, `guildhall webhook list`, `guildhall doctor`, and the dashboard's overview, list and
-// page of an endpoint say with the same sentence why the endpoint fails. A slow answer takes longer
+// The API, `guildhall webhook list`, `webhook deliveries` and `webhook test`, `guildhall doctor`, and
+// the dashboard's overview, list and page of an endpoint say with the same sentence why the endpoint
+// fails. A slow answer takes longer
 // than a test may: TestEachCauseHasItsSentence (internal/service/webhooks) has its sentence.
 func TestEachFailureHasOneSentenceEverywhere(t *testing.T) {
 	t.Parallel()
@@ -117,10 +118,16 @@ func TestEachFailureHasOneSentenceEverywhere(t *testing.T) {
 		"the list":     strings.Split(d.page("/webhooks"), "<tr>"),
 	}
 	for id, problem := range problems {
+		if r := call(t, "", "webhook", "test", id, "--database-url", d.database); r.code != 1 || !strings.Contains(r.err, problem) {
+			t.Errorf("webhook test says %q, want %q", r.err, problem)
+		}
 		places["getWebhookEndpoint"] = []string{ask(http.MethodGet, "/webhooks/"+id, "", 200, &struct{}{})}
+		places["webhook deliveries"] = strings.Split(call(t, "", "webhook", "deliveries", id, "--database-url", d.database).ok(t), "\n")
 		places["the endpoint's page"] = []string{d.page("/webhooks/" + id)}
 		for place, parts := range places {
-			if !slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(part, id) && strings.Contains(part, problem) }) {
+			if !slices.ContainsFunc(parts, func(part string) bool {
+				return (place == "webhook deliveries" || strings.Contains(part, id)) && strings.Contains(part, problem)
+			}) {
 				t.Errorf("%s does not say %q", place, problem)
 			}
 		}

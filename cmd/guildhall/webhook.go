@@ -186,14 +186,14 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		if err := c.printDelivery(io, sent); err != nil {
+		if err := c.printDelivery(io, sent.WebhookDelivery); err != nil {
 			return err
 		}
 		switch {
 		case sent.Status == "delivered":
 			return nil
 		case sent.AttemptCount > 0 || sent.Status == "failed":
-			return errors.New("the receiver did not accept the ping")
+			return errors.New(cmp.Or(sent.Problem, "the receiver did not accept the ping"))
 		case c.JSON:
 			return nil
 		}
@@ -243,9 +243,9 @@ func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
 		if c.JSON {
 			return output.JSON(io.out, all)
 		}
-		rows := [][]string{{"ID", "EVENT", "STATUS", "ATTEMPTS", "ANSWER", "CREATED"}}
+		rows := [][]string{{"ID", "EVENT", "STATUS", "ATTEMPTS", "ANSWER", "CREATED", "PROBLEM"}}
 		for _, d := range all {
-			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), receiverResponse(d), d.CreatedAt.String()})
+			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), receiverResponse(d.WebhookDelivery), d.CreatedAt.String(), d.Problem})
 		}
 		return output.Table(io.out, rows)
 	})

@@ -297,7 +297,7 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 		v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
 	}
 	if d.State != delivery.StateDelivered && !e.Pull() {
-		v.Problem = d.Problem(tries)
+		v.Problem = d.Problem()
 	}
 	if d.State == delivery.StatePending && d.Attempts == 0 && e.State() == webhooks.HealthFailing && !e.Pull() {
 		v.WaitsUntil = e.Health.NextAttemptAt

@@ -47,8 +47,16 @@ func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, e
 	return page.Each(rows, Standing.show), nil
 }
 
+// Delivery is a delivery with the sentence that says why it has not arrived; empty: nothing is wrong.
+type Delivery struct {
+	gen.WebhookDelivery
+	Problem string `json:"-"`
+}
+
+func withProblem(d Logged) Delivery { return Delivery{showDelivery(d), d.Problem()} }
+
 // Deliveries returns the endpoint's newest deliveries that match the filter, at most limit.
-func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit int) ([]gen.WebhookDelivery, error) {
+func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit int) ([]Delivery, error) {
 	for _, c := range []struct {
 		value, what string
 		known       []string
@@ -65,7 +73,7 @@ func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit
 	if err != nil {
 		return nil, err
 	}
-	return page.Each(rows, showDelivery), nil
+	return page.Each(rows, withProblem), nil
 }
 
 // Redeliver queues the event of a delivery again.
@@ -88,14 +96,14 @@ var ErrNoSecret = errors.New("the endpoint's signing secret cannot be read, so n
 // It returns the delivery with the receiver's response. If no attempt was made in time, it returns
 // ErrNoWorker or ErrNoSecret with the delivery, which stays queued. A pull endpoint's ping is not
 // attempted by a worker; it waits to be fetched.
-func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
+func Test(ctx context.Context, d *db.DB, guild, id string) (Delivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)
 	if err != nil {
-		return gen.WebhookDelivery{}, err
+		return Delivery{}, err
 	}
 	if e, err := get(ctx, d.Reader(), guild, id); err != nil || e.Delivery == delivery.Pull {
 		row, missing := oneDelivery(ctx, d.Reader(), guild, id, ping)
-		return showDelivery(row), errors.Join(err, missing)
+		return withProblem(row), errors.Join(err, missing)
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, egress.AttemptTimeout+5*time.Second, ErrNoWorker)
 	defer cancel()
@@ -106,5 +114,5 @@ func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery,
 	if err == nil && row.putOff() {
 		err = ErrNoSecret
 	}
-	return showDelivery(row), err
+	return withProblem(row), err
 }

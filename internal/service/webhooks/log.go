@@ -28,6 +28,8 @@ type Logged struct {
 	Excerpt       *string    `db:"excerpt"`
 	Error         *string    `db:"error"`
 	DurationMs    *int       `db:"duration_ms"`
+	Outcome       *string    `db:"outcome"`     // of the last attempt; nil: none was made
+	EndedEarly    bool       `db:"ended_early"` // Error is not the last attempt's, but why the delivery was given up
 }
 
 // Attempt is one row of the attempt log.
@@ -80,12 +82,13 @@ const (
 	deliveryColumns = `
 		SELECT d.id, d.event_id, coalesce(d.event_type, '') AS event_type, coalesce(d.event_at, d.created_at) AS occurred_at, d.cause, d.state, d.attempts,
 		       ` + nextAttempt + ` AS next_attempt_at,
-		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms`
+		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms,
+		       a.outcome, d.error IS NOT NULL AND d.error IS DISTINCT FROM a.error AS ended_early`
 
 	deliveryJoins = `
 		LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = d.endpoint_id
 		LEFT JOIN LATERAL (
-			SELECT status, excerpt, error, duration_ms
+			SELECT status, excerpt, error, duration_ms, outcome
 			FROM webhook_attempts a
 			WHERE a.guild_id = $1 AND a.delivery_id = d.id
 			ORDER BY number DESC

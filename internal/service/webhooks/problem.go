@@ -8,18 +8,15 @@ import (
 )
 
 // Problem returns one sentence that says why a delivery has not arrived and how to fix that, or ""
-// if nothing has gone wrong. tries are the attempts, oldest first.
-func (d Logged) Problem(tries []Attempt) string {
+// if nothing has gone wrong.
+func (d Logged) Problem() string {
 	if d.State == delivery.StateDelivered {
 		return ""
 	}
-	if len(tries) > 0 {
-		last := tries[len(tries)-1]
-		text := problem(last.Outcome, last.Status)
-		// A delivery that was given up for another reason shows that reason.
-		if text != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
+	if d.Outcome != nil && !d.EndedEarly {
+		if text := problem(*d.Outcome, d.Status); text != "" {
 			switch {
-			case last.Status == nil || last.Outcome != "client_error" && last.Outcome != "server_error":
+			case d.Status == nil || *d.Outcome != "client_error" && *d.Outcome != "server_error":
 			case d.NextAttemptAt != nil:
 				text += " It is tried again by itself."
 			case d.State == delivery.StateFailed:

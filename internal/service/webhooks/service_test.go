@@ -513,7 +513,7 @@ func TestCommandLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
+		return slices.ContainsFunc(done, func(d webhooks.Delivery) bool { return d.ID == again.ID })
 	})
 	if all, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
 		t.Errorf("Deliveries: %d, %v", len(all), err)
