@@ -190,6 +190,9 @@ func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
 		FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE d.event_type = 'economy.balance_changed'`)
 	holds("a giveaway was drawn", `SELECT count(*) > 0 FROM giveaway_draws`)
 	holds("a ticket has a file", `SELECT count(*) > 0 FROM ticket_messages WHERE attachments <> '[]'`)
+	if _, log := p.text(); strings.Contains(log, "status=4") {
+		t.Errorf("the log of the first start has a refused request: %s", log)
+	}
 	holds("a call was refused", `SELECT count(*) = 1 FROM usage_refusals WHERE operation = 'listCases' AND code = 'insufficient_scope'`)
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

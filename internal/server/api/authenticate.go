@@ -67,13 +67,14 @@ func (rs *reqState) onAccount(ctx context.Context) {
 func requireScope(next handler) handler {
 	return func(rs *reqState) error {
 		if need := rs.op.Scope; need != "" && !rs.by.Has(need) {
-			return lacksScope(need)
+			return LacksScope(need)
 		}
 		return next(rs)
 	}
 }
 
-func lacksScope(need string) error {
+// LacksScope returns the refusal of a token without the scope.
+func LacksScope(need string) *fault.Error {
 	f := fault.New(fault.Forbidden, "insufficient_scope", "This operation needs a token with the scope %s.", need)
 	if need == auth.ScopeBot {
 		f = fault.New(fault.Forbidden, "insufficient_scope", "This operation is for the bot: it needs a bot key, for no token has the scope bot.")
