@@ -254,6 +254,49 @@ func (c checked) unreachable() string {
 		"or GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"
 }
 
+// withoutEffect returns a warning about settings that another setting cancels, or "". dashboard says
+// whether there is a dashboard: that of dev has no public address.
+func (c checked) withoutEffect(dashboard bool) string {
+	var notes []string
+	cancels := func(cause string, settings ...[2]string) { // each setting with its value
+		var names []string
+		for _, s := range settings {
+			if s[1] != "" {
+				names = append(names, s[0])
+			}
+		}
+		switch len(names) {
+		case 0:
+			return
+		case 1:
+			notes = append(notes, names[0]+" has no effect, since "+cause)
+		default:
+			notes = append(notes, strings.Join(names, " and ")+" have no effect, since "+cause)
+		}
+	}
+	id, secret := [2]string{"GUILDHALL_DISCORD_CLIENT_ID", c.ClientID}, [2]string{"GUILDHALL_DISCORD_CLIENT_SECRET", c.ClientSecret}
+	if c.apart() {
+		cancels("GUILDHALL_DISCORD_URL is "+c.DiscordURL, [2]string{"GUILDHALL_DISCORD_TOKEN", c.DiscordToken})
+	}
+	switch {
+	case !c.api(): // nobody signs in at a worker, which may share the settings of the other nodes
+	case !dashboard:
+		cancels("GUILDHALL_DASHBOARD_URL is not set", id, secret)
+	case c.ClientID == "":
+		cancels("GUILDHALL_DISCORD_CLIENT_ID is not set", secret)
+	case c.apart():
+		cancels("GUILDHALL_DISCORD_URL is "+c.DiscordURL+" and nobody can sign in with Discord", id, secret)
+	}
+	if c.OpsListen == "" {
+		pprof := ""
+		if c.Pprof == "on" {
+			pprof = c.Pprof
+		}
+		cancels("GUILDHALL_OPS_LISTEN is off", [2]string{"GUILDHALL_OPS_HOSTS", strings.Join(wire.Items(c.OpsHosts...), "")}, [2]string{"GUILDHALL_PPROF", pprof})
+	}
+	return strings.Join(notes, "; ")
+}
+
 // checkListenURL refuses a URL over which no notifications would arrive; empty stands for the database
 // URL.
 func (c checked) checkListenURL(listenURL string) error {

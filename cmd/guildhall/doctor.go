@@ -78,7 +78,9 @@ func (c *doctorCommand) Run(ctx context.Context, io streams, unknown noSettings)
 
 func (c *doctorCommand) examine(ctx context.Context, unknown string, report func(doctor.Finding)) error {
 	f, settings, note, err := c.settings(ctx)
-	notes := slices.DeleteFunc([]string{note, unknown, settings.unreachable(), db.Unneeded(f.DatabaseURL), db.Unneeded(c.ListenURL)}, func(n string) bool { return n == "" })
+	notes := slices.DeleteFunc([]string{
+		note, unknown, settings.unreachable(), settings.withoutEffect(c.DashboardURL != "" || f.Env != ""), db.Unneeded(f.DatabaseURL), db.Unneeded(c.ListenURL),
+	}, func(n string) bool { return n == "" })
 	note = strings.Join(notes, "; ")
 	found := doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"}
 	switch {

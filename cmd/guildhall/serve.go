@@ -67,8 +67,10 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		log.Warn(note)
 	}
 	warnOfSchema(log, schema)
-	if note := settings.unreachable(); note != "" {
-		log.Warn(note)
+	for _, note := range []string{settings.unreachable(), settings.withoutEffect(c.DashboardURL != "")} {
+		if note != "" {
+			log.Warn(note)
+		}
 	}
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
