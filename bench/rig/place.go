@@ -220,7 +220,7 @@ func (p *Place) Register(guild, to string) {
 		return
 	}
 	guard := egress.NewGuard([]netip.Prefix{netip.MustParsePrefix(Loopback)}, nil)
-	_, err := webhooks.Add(p, webhooks.Config{DB: p.DB, Box: p.Box, Guard: guard}, guild, to, "", nil)
+	_, err := webhooks.Add(p, webhooks.Config{DB: p.DB, Box: p.Box, Guard: guard}, p.DB, guild, to, "", nil)
 	p.Must(err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 )
@@ -48,12 +49,14 @@ func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: wire.Items(c.Guild...), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
-	if err != nil {
-		return err
-	}
-	return io.result(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
-		k.Secret, k.ID, guildsOf(k), k.Name, output.Instant(k.ExpiresAt, "never"))
+	return showOnce(ctx, d, func(ctx context.Context, d db.Doer) error {
+		k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: wire.Items(c.Guild...), AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
+		if err != nil {
+			return err
+		}
+		return io.secret(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
+			k.Secret, k.ID, guildsOf(k), k.Name, output.Instant(k.ExpiresAt, "never"))
+	})
 }
 
 type botKeyList struct {

@@ -159,9 +159,11 @@ func (c *dashboardLink) Run(ctx context.Context, io streams) error {
 	if base == "" {
 		return errors.New("GUILDHALL_DASHBOARD_URL: say where the dashboard is, as in https://guildhall.example")
 	}
-	l, err := dashboard.NewLink(ctx, d, c.Guild, expiresIn)
-	if err != nil {
-		return err
-	}
-	return io.result(c.JSON, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)}, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
+	return showOnce(ctx, d, func(ctx context.Context, d db.Doer) error {
+		l, err := dashboard.NewLink(ctx, d, c.Guild, expiresIn)
+		if err != nil {
+			return err
+		}
+		return io.secret(c.JSON, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)}, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
+	})
 }

@@ -119,7 +119,7 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		return output.Say(io.out, "The database is at schema version %d. Its guilds lie in %d shards on %d nodes: %d tables are distributed, %d of them since now.",
+		return io.result(false, nil, "The database is at schema version %d. Its guilds lie in %d shards on %d nodes: %d tables are distributed, %d of them since now.",
 			db.SchemaVersion(), d.Shards, d.Nodes, d.Tables, len(d.Now))
 	}
 	if err := db.Migrate(ctx, direct); err != nil {
@@ -130,7 +130,7 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if left := schema.Unfinished(); left != "" {
-		return output.Say(io.out, "The database is at schema version %d: %s.", schema.Version, left)
+		return io.result(false, nil, "The database is at schema version %d: %s.", schema.Version, left)
 	}
-	return output.Say(io.out, "The database is at schema version %d.", schema.Version)
+	return io.result(false, nil, "The database is at schema version %d.", schema.Version)
 }

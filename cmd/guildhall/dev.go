@@ -119,33 +119,49 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		return err
 	}
 	defer lines.Flush(lastLines)
-	token, show, err := c.demo(ctx, databaseURL, settings.hooks, io.err)
+	return c.serveDemo(ctx, dir, io, &node{
+		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, lines: lines, fallback: true, local: true, caFile: ca,
+	})
+}
+
+// serveDemo prepares the demo guild and runs n until ctx ends. Once everything is served, it prints
+// where, with a token of the demo guild.
+func (c *devCommand) serveDemo(ctx context.Context, dir string, io streams, n *node) (err error) {
+	token, show, err := c.demo(ctx, n.databaseURL, n.hooks, io.err)
 	if err != nil {
 		return err
 	}
+	greeted := false
+	defer func() {
+		if !greeted {
+			err = errors.Join(err, withdraw(ctx, n.databaseURL, dir, token))
+		}
+	}()
 	show.receive(ctx)
-	warnOfOthers(log, settings.HTTPSListen, settings.HTTPListen)
+	if note := n.withoutEffect(true); note != "" {
+		n.log.Warn(note)
+	}
+	warnOfOthers(n.log, n.HTTPSListen, n.HTTPListen)
 	running := filepath.Join(dir, runningFile)
-	here := targetDatabase{DatabaseURL: databaseURL, Env: c.Env}
+	here := targetDatabase{DatabaseURL: n.databaseURL, Env: c.Env}
 	if err := here.write(running); err != nil {
 		return err
 	}
 	defer os.Remove(running)
-	n := &node{
-		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, lines: lines, fallback: true, local: true, caFile: ca,
-		ready: func(at addresses) error {
-			here.Dashboard = "https://localhost" + portOf(at.https)
-			if settings.pages != nil {
-				here.Dashboard = "https://" + settings.pages.Host
-			}
-			if err := errors.Join(here.write(running), writeEnv(dir, at, ca, token.Secret)); err != nil {
-				log.Warn("other programs will not find this server", "error", err)
-			}
-			if err := show.call(ctx, "https://localhost"+portOf(at.https), ca); err != nil {
-				log.Warn("the demo guild lacks the calls of its shop", "error", err)
-			}
-			return c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
-		},
+	n.ready = func(at addresses) error {
+		here.Dashboard = "https://localhost" + portOf(at.https)
+		if n.pages != nil {
+			here.Dashboard = "https://" + n.pages.Host
+		}
+		if err := errors.Join(here.write(running), writeEnv(dir, at, n.caFile, token.Secret)); err != nil {
+			n.log.Warn("other programs will not find this server", "error", err)
+		}
+		if err := show.call(ctx, "https://localhost"+portOf(at.https), n.caFile); err != nil {
+			n.log.Warn("the demo guild lacks the call of its shop", "error", err)
+		}
+		err := c.greet(io.out, at, n.caFile, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
+		greeted = err == nil
+		return err
 	}
 	return n.run(ctx)
 }
@@ -355,6 +371,23 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 	return auth.Create(ctx, d, auth.New{
 		GuildID: guildfile.DemoGuild, Env: c.Env, Name: startedByDev, Scopes: auth.Scopes, ExpiresIn: devTokenTime,
 	})
+}
+
+// withdraw revokes the token of a start that failed before the token was printed, and removes the
+// file for shells if it has that token.
+func withdraw(ctx context.Context, url, dir string, token auth.Token) error {
+	path := filepath.Join(dir, envFile)
+	if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), token.Secret) {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-dev"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fault.Wrap(auth.Revoke(context.WithoutCancel(ctx), d, token.GuildID, token.ID), "revoke the token", token.ID, "of this start")
 }
 
 // greet prints the URLs and example calls that can be copied.

@@ -57,14 +57,14 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return nothingKept(name, err)
 		}
-		return c.print(io, outcomes)
+		return unreported(c.print(io, outcomes))
 	}
 	sum, err := guildfile.Import(ctx, d, in, progress)
 	done()
 	if err != nil {
 		return nothingKept(name, err)
 	}
-	return output.Say(io.out, "Imported %s.", output.Count(sum.Records, "record"))
+	return io.result(false, nil, "Imported %s.", output.Count(sum.Records, "record"))
 }
 
 // Validate refuses flags that need --update.

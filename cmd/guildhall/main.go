@@ -113,12 +113,22 @@ func (s *stoppable) Read(p []byte) (int, error) {
 	}
 }
 
-// result prints the result of a command, as JSON or as a sentence.
-func (io streams) result(asJSON bool, v any, format string, args ...any) error {
+// print prints v as JSON, or a sentence.
+func (io streams) print(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
 		return output.JSON(io.out, v)
 	}
 	return output.Say(io.out, format, args...)
+}
+
+// result prints the result of a command that has changed something.
+func (io streams) result(asJSON bool, v any, format string, args ...any) error {
+	return unreported(io.print(asJSON, v, format, args...))
+}
+
+// unreported returns an error in writing the result of a change, which says that the change is made.
+func unreported(err error) error {
+	return fault.Wrap(err, "it is done, but the result could not be written")
 }
 
 // lastWords writes a line to standard error. The program ends even if nobody reads it.

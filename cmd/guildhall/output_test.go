@@ -2,14 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/output"
 )
@@ -40,13 +43,92 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
+	dir, url := t.TempDir(), dbtest.Empty(t, "")
 	code := run(t.Context(), []string{
 		"dev", "--https-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
-		"--dir", t.TempDir(), "--database-url", dbtest.Empty(t, ""),
+		"--dir", dir, "--database-url", url,
 	}, streams{strings.NewReader(""), fullDisk{}, &errs})
 	if code != 1 || !strings.HasSuffix(errs.String(), "guildhall: "+syscall.ENOSPC.Error()+"\n") {
 		t.Errorf("it ends with %d: %s", code, errs.String())
 	}
+	if n := dbtest.Value[int](t, dbtest.Open(t, url).DB, `
+		SELECT count(*) FROM api_tokens WHERE name = $1 AND revoked_at IS NULL`, startedByDev); n != 0 {
+		t.Errorf("%d tokens work that nobody has seen", n)
+	}
+	if _, err := os.Stat(filepath.Join(dir, envFile)); !os.IsNotExist(err) {
+		t.Errorf("a revoked token is left for the shell: %v", err)
+	}
+}
+
+// showsOnce lists commands that show a secret once, on a database with the guild and an endpoint.
+func showsOnce(url, key, endpoint string) map[string]string {
+	return map[string]string{
+		"token create":          "--guild " + guild + " --name x --all-scopes",
+		"bot-key create":        "--name x",
+		"webhook add":           "--guild " + guild + " --url https://192.0.2.1/ --webhook-allow 192.0.2.0/24 --all-events --secret-key " + key,
+		"webhook rotate-secret": endpoint + " --secret-key " + key,
+		"dashboard link":        "--guild " + guild + " --dashboard-url https://desk.example",
+	}
+}
+
+// secrets is everything that a secret opens, as text.
+const secrets = `
+	SELECT concat((SELECT string_agg(t::text, ' ') FROM api_tokens t), (SELECT string_agg(k::text, ' ') FROM bot_keys k),
+		(SELECT string_agg(e::text, ' ') FROM webhook_endpoints e), (SELECT string_agg(l::text, ' ') FROM dashboard_links l))`
+
+// A secret that was not shown does not work: a command that cannot write it changes nothing.
+func TestASecretThatCannotBeShownIsNotKept(t *testing.T) {
+	t.Parallel()
+	raw, key := withGuild(t), someKey(t)
+	add := []string{"webhook", "add", "--json", "--database-url", raw}
+	add = append(add, strings.Fields(showsOnce(raw, key, "")["webhook add"])...)
+	var e struct{ ID string }
+	if err := json.Unmarshal([]byte(call(t, "", add...).ok(t)), &e); err != nil {
+		t.Fatal(err)
+	}
+	d := dbtest.Open(t, raw)
+	before := dbtest.Value[string](t, d.DB, secrets)
+	for command, args := range showsOnce(raw, key, e.ID) {
+		line := strings.Fields(command + " " + args + " --database-url " + raw)
+		for _, line := range [][]string{line, append(line, "--json")} {
+			var errs bytes.Buffer
+			code := run(t.Context(), line, streams{strings.NewReader(""), fullDisk{}, &errs})
+			result{code, "", errs.String()}.refused(t, 1, "nothing was kept: the secret could not be written: "+syscall.ENOSPC.Error())
+		}
+		// Nobody reads the standard output of this process any more.
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.Close()
+		var errs bytes.Buffer
+		p := exec.CommandContext(t.Context(), os.Args[0], line...)
+		p.Env, p.Stdout, p.Stderr = append(os.Environ(), asProgram+"=1"), writer, &errs
+		_ = p.Run() // the exit code is checked below
+		writer.Close()
+		result{p.ProcessState.ExitCode(), "", errs.String()}.refused(t, 1, "nothing was kept: the secret could not be written: ")
+		if after := dbtest.Value[string](t, d.DB, secrets); after != before {
+			t.Errorf("%s has kept %s, want %s", command, after, before)
+		}
+	}
+}
+
+// A command whose change is made says so, though its result cannot be written.
+func TestAChangeWhoseResultCannotBeWrittenIsReported(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	for _, line := range []string{
+		"stream put x --event case.created", "stream delete x", "token revoke --all --every-guild", "dashboard end --all",
+		"dashboard link --revoke", "forget --user 1 --every-guild", "guild remove --yes --guild " + guild, "guild restore --guild " + guild, "migrate",
+	} {
+		var errs bytes.Buffer
+		code := run(t.Context(), strings.Fields(line+" --database-url "+url), streams{strings.NewReader(""), fullDisk{}, &errs})
+		result{code, "", errs.String()}.refused(t, 1, "it is done, but the result could not be written: "+syscall.ENOSPC.Error())
+	}
+	var errs bytes.Buffer
+	file := strings.NewReader(`{"record":"guild","id":"5"}`)
+	code := run(t.Context(), []string{"import", "-", "--database-url", url}, streams{file, fullDisk{}, &errs})
+	result{code, "", errs.String()}.refused(t, 1, "it is done, but the result could not be written: "+syscall.ENOSPC.Error())
 }
 
 // hostile is a text with characters that attack a terminal: escape sequences, a cleared line,
@@ -207,4 +289,27 @@ func TestAnExportFollowsALink(t *testing.T) {
 		}
 	}
 	call(t, "", "export", "--guild", guild, nowhere, "--database-url", url).refused(t, 1, "none")
+}
+
+// againDoer calls the function of a unit a second time, as DB.Do does after a deadlock.
+type againDoer struct{}
+
+func (againDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx) error) error {
+	if err := fn(ctx, nil); err != nil {
+		return err
+	}
+	return fn(ctx, nil)
+}
+
+// A secret is printed once at most, and the error says that the printed secret does not work.
+func TestASecretIsNotPrintedTwice(t *testing.T) {
+	t.Parallel()
+	printed := 0
+	err := showOnce(t.Context(), againDoer{}, func(context.Context, db.Doer) error {
+		printed++
+		return nil
+	})
+	if printed != 1 || err == nil || !strings.HasPrefix(err.Error(), "the printed secret does not work") {
+		t.Errorf("printed %d times, %v", printed, err)
+	}
 }

@@ -119,6 +119,7 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 			{"", "RESEALED", "WERE SO", "UNREADABLE"}, row("endpoints", done.Endpoints), row("stored answers", done.Answers),
 		})
 	}
+	err = unreported(err)
 	if left := done.Endpoints.Unreadable + done.Answers.Unreadable; err == nil && left > 0 {
 		err = fmt.Errorf("%d are sealed with a key that was not given, and were left as they are", left)
 	}

@@ -102,12 +102,17 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	t, err := auth.Create(ctx, d, auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn, Limits: auth.Limits{Read: c.RateRead, Write: c.RateWrite}})
-	if err != nil {
-		return err
-	}
-	return io.result(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
-		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
+	return showOnce(ctx, d, func(ctx context.Context, d db.Doer) error {
+		t, err := auth.Create(ctx, d, auth.New{
+			GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn,
+			Limits: auth.Limits{Read: c.RateRead, Write: c.RateWrite},
+		})
+		if err != nil {
+			return err
+		}
+		return io.secret(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+			t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
+	})
 }
 
 type tokenLimit struct {

@@ -58,11 +58,9 @@ func (c *webhookAdd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer cfg.DB.Close()
-	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, c.Description, events)
-	if err != nil {
-		return err
-	}
-	return c.printSecret(io, e)
+	return c.showSecret(ctx, io, cfg, func(ctx context.Context, d db.Doer) (gen.WebhookEndpointWithSecret, error) {
+		return webhooks.Add(ctx, cfg, d, c.Guild, c.URL, c.Description, events)
+	})
 }
 
 // config opens the database and returns what managing endpoints needs.
@@ -90,8 +88,17 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	return webhooks.Config{DB: d, Box: c.Box, Guard: c.Guard}, nil
 }
 
-func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
-	return io.result(r.JSON, e, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+// showSecret prints the endpoint that change returns with its new secret.
+func (r receivers) showSecret(
+	ctx context.Context, io streams, cfg webhooks.Config, change func(ctx context.Context, d db.Doer) (gen.WebhookEndpointWithSecret, error),
+) error {
+	return showOnce(ctx, cfg.DB, func(ctx context.Context, d db.Doer) error {
+		e, err := change(ctx, d)
+		if err != nil {
+			return err
+		}
+		return io.secret(r.JSON, e, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+	})
 }
 
 type webhookList struct {
@@ -150,11 +157,9 @@ func (c *webhookRotate) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	e, err := webhooks.Rotate(ctx, cfg, cfg.DB, guild, c.ID, overlap)
-	if err != nil {
-		return err
-	}
-	return c.printSecret(io, e)
+	return c.showSecret(ctx, io, cfg, func(ctx context.Context, d db.Doer) (gen.WebhookEndpointWithSecret, error) {
+		return webhooks.Rotate(ctx, cfg, d, guild, c.ID, overlap)
+	})
 }
 
 // parseOverlap parses how long a replaced secret also signs.

@@ -30,12 +30,12 @@ func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 }
 
 // Add registers an endpoint for the given event types, or for all if there are none. The result
-// shows its secret, which cannot be read later.
-func Add(ctx context.Context, cfg Config, guild, url, description string, events []string) (gen.WebhookEndpointWithSecret, error) {
+// shows its secret, which cannot be read later. doer runs the transaction.
+func Add(ctx context.Context, cfg Config, doer db.Doer, guild, url, description string, events []string) (gen.WebhookEndpointWithSecret, error) {
 	if len(events) == 0 {
 		events = event.Types
 	}
-	return Create(ctx, cfg, cfg.DB, guild, Settings{URL: url, Description: description, Events: events, Enabled: true})
+	return Create(ctx, cfg, doer, guild, Settings{URL: url, Description: description, Events: events, Enabled: true})
 }
 
 // List returns the guild's endpoints, newest first.

@@ -17,7 +17,6 @@ import (
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"guildhall/gen"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/fault"
@@ -471,17 +470,17 @@ func TestCommandLine(t *testing.T) {
 	ctx := t.Context()
 
 	register(t, api.Next(t), receiver.URL) // an endpoint of another guild, which comes first
-	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, "", nil)
+	added, err := webhooks.Add(ctx, cfg, cfg.DB, api.Guild, receiver.URL, "", nil)
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, "", nil); !fault.Is(err, "not_found") {
+	if _, err := webhooks.Add(ctx, cfg, cfg.DB, "1", receiver.URL, "", nil); !fault.Is(err, "not_found") {
 		t.Errorf("Add took an unknown guild: %v", err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, "", []string{"case.deleted"}); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, cfg.DB, api.Guild, receiver.URL, "", []string{"case.deleted"}); err == nil {
 		t.Error("Add took an unknown event")
 	}
-	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", "", nil); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, cfg.DB, api.Guild, "https://10.0.0.1", "", nil); err == nil {
 		t.Error("Add took a private address")
 	}
 	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err != nil || guild != api.Guild {
