@@ -30,8 +30,9 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 	return fault.Wrap(err, "make the channel of ticket", a.TicketID, "of guild", a.GuildID, "due")
 }
 
-// loseChannel removes the channel that the bot has deleted from a ticket, even if the ticket was
-// reopened meanwhile, since the channel cannot be restored.
+// loseChannel removes a deleted channel from the ticket for which it was deleted, even if the ticket
+// was reopened meanwhile, since the channel cannot be restored. It also removes the channel from a
+// ticket that was opened in it meanwhile.
 func loseChannel(ctx context.Context, tx *db.Tx, guild, ticket, channelID string) error {
 	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
@@ -39,7 +40,7 @@ func loseChannel(ctx context.Context, tx *db.Tx, guild, ticket, channelID string
 		SET channel_id = NULL, channel_due_at = NULL, channel_try_at = NULL, channel_lock = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
 		WHERE guild_id = $1
-		  AND id = $2
-		  AND channel_id = $3`, guild, ticket, channelID)
+		  AND channel_id = $3
+		  AND (id = $2 OR status = 'open')`, guild, ticket, channelID)
 	return fault.Wrap(err, "take the deleted channel from ticket", ticket, "of guild", guild)
 }

@@ -59,12 +59,18 @@ type channelWork struct {
 	Action    string           `db:"-"`
 }
 
-// leave is the action for a closed ticket whose channel has become that of another open ticket.
-const leave = "leave"
+// The actions for a closed ticket whose channel has become that of another open ticket: leave the
+// channel, or undo what was archived under the other ticket.
+const (
+	leave   = "leave"
+	restore = "restore"
+)
 
 // SyncChannel updates a ticket's channel to match the ticket. The channel of a closed ticket is
 // archived or deleted, as the guild's settings say, unless another open ticket has the channel by
-// now; the channel of an open ticket is restored. SyncChannel may be called at any time and
+// now; the channel of an open ticket is restored. A channel that was being archived while another
+// ticket was opened in it is restored, too, and one that was being deleted is lost to both tickets.
+// SyncChannel may be called at any time and
 // repeatedly. One call at a time works on a ticket, until nothing is left to do or the operator's
 // bot has been asked. A refusal is returned as an error, and the channel stays due for a day. A
 // channel of another guild is not changed.
@@ -125,6 +131,9 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 		err = channelFree(ctx, tx, row{GuildID: guild, ID: ticket, ChannelID: &work.ChannelID})
 		if fault.Is(err, "channel_in_use") {
 			work.Action, err = leave, nil
+			if work.Lock != nil { // archiving has begun
+				work.Action = restore
+			}
 		}
 		return err
 	})
@@ -148,7 +157,7 @@ func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error
 		}
 	}
 	switch {
-	case w.Status == open:
+	case w.Status == open, w.Action == restore:
 		return p.RestoreChannel(ctx, channel, lock)
 	case w.Action == leave:
 		return nil
@@ -193,7 +202,9 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 
 // finish ends the lease and reports whether there is new work: the ticket was closed or reopened
 // meanwhile, or the operator's bot has answered. If the channel is gone, the ticket loses it and is
-// not due any more. If the bot has meanwhile assigned another channel, the ticket keeps the new
+// not due any more, and so does another ticket that was opened in the channel meanwhile. If such a
+// ticket was opened while the channel was archived, the channel is made due again, to be restored.
+// If the bot has meanwhile assigned another channel, the ticket keeps the new
 // channel and the old due time. Work that the operator's bot was asked for waits for the answer. If
 // the lease was lost, it is unknown in which order this call and the next holder of the lease have
 // called the platform, so the ticket's present state is made due again.
@@ -221,20 +232,49 @@ func (w *channelWork) finish(ctx context.Context, d db.Doer, failed error) (agai
 			  AND id = $2
 			  AND channel_lease_gen = $3
 			RETURNING channel_try_at IS NOT NULL`,
-			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone, w.ChannelID, w.TryAt, errors.Is(failed, chat.ErrAsked))
-		if !db.Missing(err) {
+			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || w.Action == restore || gone, gone, w.ChannelID, w.TryAt,
+			errors.Is(failed, chat.ErrAsked))
+		switch {
+		case db.Missing(err):
+			again = true
+			return w.makeDue(ctx, tx)
+		case err != nil:
 			return err
+		case gone:
+			return loseChannel(ctx, tx, w.GuildID, w.TicketID, w.ChannelID)
+		case failed != nil || w.Status == open || w.Action == leave:
+			return nil
 		}
-		again = true
-		_, err = db.Exec(ctx, tx, `
-			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
-			UPDATE tickets
-			SET channel_due_at = instant.at, channel_try_at = instant.at
-			FROM instant
-			WHERE guild_id = $1
-			  AND id = $2
-			  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)
+		changed, err := w.overtaken(ctx, tx)
+		if changed {
+			again, err = true, w.makeDue(ctx, tx)
+		}
 		return err
 	})
 	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
+}
+
+// overtaken reports whether another ticket was opened in the channel while it was archived, or
+// closed while it was restored for that ticket. A ticket that is opened later finds the channel
+// as the call of the platform has left it.
+func (w *channelWork) overtaken(ctx context.Context, tx *db.Tx) (bool, error) {
+	err := channelFree(ctx, tx, row{GuildID: w.GuildID, ID: w.TicketID, ChannelID: &w.ChannelID})
+	taken := fault.Is(err, "channel_in_use")
+	if err != nil && !taken {
+		return false, err
+	}
+	return taken != (w.Action == restore), nil
+}
+
+// makeDue makes the ticket's channel due now.
+func (w *channelWork) makeDue(ctx context.Context, tx *db.Tx) error {
+	_, err := db.Exec(ctx, tx, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
+		UPDATE tickets
+		SET channel_due_at = instant.at, channel_try_at = instant.at
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)
+	return err
 }

@@ -103,6 +103,40 @@ func TestAMessageThatIsMirroredBeforeALateAnswerIsShown(t *testing.T) {
 	}
 }
 
+// The bot opens a ticket in the channel that it is asked to close for the ticket before. It is then asked
+// to open the channel again, or the opened ticket has no channel where the bot has deleted it.
+// RELIABILITY.md, Messages.
+func TestTheBotOpensATicketInAChannelThatItIsToClose(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"archive", "delete"} {
+		api := apitest.New(t, apitest.ByBot())
+		dbtest.Exec(t, api.DB(), `UPDATE guild_settings SET close_action = $1`, action)
+		bot, there := api.Bot(t), newWorld()
+		a := closing(t, api, bot)
+		bot.In(api.Guild).Do(t, "writeRecords",
+			`{"records":[{"record":"ticket","id":"second","number":9,"opener_id":"6","channel_id":"`+a.ChannelID+`"}]}`).
+			Want(t, 200, `{"data":[{"result":"created"}]}`)
+		want, last := `{"data":{"status":"open","channel_id":null}}`, "delete"
+		for _, kind := range map[string][]string{"archive": {"close_channel", "reopen_channel"}, "delete": {"close_channel"}}[action] {
+			if kind == "reopen_channel" {
+				want, last = `{"data":{"status":"open","channel_id":"`+a.ChannelID+`"}}`, "restore"
+				a = one(t, bot, kind)
+			}
+			answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+			if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, "closing"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := there.channels[a.ChannelID]; got != last {
+			t.Errorf("%s: the last action on the channel is %q", action, got)
+		}
+		api.Do(t, "getTicket", "", apitest.Path("id", "second")).Want(t, 200, want)
+		if list := fetch(t, bot, ""); len(list) != 0 || dbtest.Value[bool](t, api.DB(), `SELECT bool_or(channel_due_at IS NOT NULL) FROM tickets`) {
+			t.Errorf("%s: the bot is asked for %+v, or a channel is still due", action, list)
+		}
+	}
+}
+
 func TestTheSameKeyResumesTheSameWork(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
