@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // within is an open transaction as a db.Doer, whose units are parts of the transaction.
@@ -47,8 +48,27 @@ func showOnce(ctx context.Context, d db.Doer, run func(ctx context.Context, d db
 
 // secret prints a new secret within showOnce.
 func (io streams) secret(asJSON bool, v any, format string, args ...any) error {
-	if err := io.print(asJSON, v, format, args...); err != nil {
-		return fmt.Errorf("nothing was kept: the secret could not be written: %w", err)
+	err := io.unread()
+	if err == nil {
+		err = io.print(asJSON, v, format, args...)
 	}
-	return nil
+	return fault.Wrap(err, "nothing was kept: the secret could not be written")
+}
+
+// unread returns an error if nobody can read what is written to standard output. Go opens the null
+// device in place of a standard output that is closed.
+func (io streams) unread() error {
+	out, ok := io.out.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := out.Stat()
+	if err != nil {
+		return err
+	}
+	null, err := os.Stat(os.DevNull)
+	if err == nil && os.SameFile(info, null) {
+		err = errors.New("standard output is closed or leads to " + os.DevNull)
+	}
+	return err
 }

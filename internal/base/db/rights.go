@@ -37,8 +37,8 @@ func withRights(ctx context.Context, q rowQuerier, err error) error {
 	}
 	var remedies []string
 	if owners != "" {
-		remedies = append(remedies, fmt.Sprintf("the tables belong to %s. For the role of a node run "+
-			"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s. Only the owner may migrate: do so as %[1]s, or run ALTER TABLE ... OWNER TO %[3]s for each table",
+		remedies = append(remedies, fmt.Sprintf("the tables belong to %s, who can run GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s. "+
+			"Only the owner may migrate: do so as %[1]s, or run ALTER TABLE ... OWNER TO %[3]s for each table",
 			owners, schema, role))
 	}
 	switch {
@@ -46,7 +46,7 @@ func withRights(ctx context.Context, q rowQuerier, err error) error {
 		remedies = append(remedies, fmt.Sprintf("there is no schema for tables: run CREATE SCHEMA %s AUTHORIZATION %s, or GRANT USAGE, CREATE ON SCHEMA %[1]s TO %[2]s where it exists",
 			schema, role))
 	case !creates:
-		remedies = append(remedies, fmt.Sprintf("to create tables, %s needs GRANT USAGE, CREATE ON SCHEMA %s TO %[1]s", role, schema))
+		remedies = append(remedies, fmt.Sprintf("%s may create no tables: the schema's owner can run GRANT USAGE, CREATE ON SCHEMA %s TO %[1]s", role, schema))
 	}
 	if len(remedies) == 0 {
 		return err
