@@ -40,7 +40,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	}
 }
 
-// Otherwise dev would go on serving, and nobody would know its token.
+// Otherwise dev would go on serving, and nobody would know its token. RELIABILITY.md, Operation.
 func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
@@ -94,6 +94,7 @@ func unreadOutputs(t *testing.T) map[string]*os.File {
 }
 
 // A secret that was not shown does not work: a command that cannot write it changes nothing.
+// RELIABILITY.md, Operation.
 func TestASecretThatCannotBeShownIsNotKept(t *testing.T) {
 	t.Parallel()
 	raw, key := withGuild(t), someKey(t)
@@ -314,6 +315,7 @@ func (againDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx)
 }
 
 // A secret is printed once at most, and the error says that the printed secret does not work.
+// RELIABILITY.md, Operation.
 func TestASecretIsNotPrintedTwice(t *testing.T) {
 	t.Parallel()
 	printed := 0
