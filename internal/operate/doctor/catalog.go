@@ -60,11 +60,16 @@ func (x *examination) privileges(ctx context.Context) Finding {
 		WHERE NOT has_table_privilege(oid, privilege)
 		  AND (privilege = 'SELECT' OR relname <> 'oldest_program' AND relname NOT LIKE 'goose\_%')
 		ORDER BY 1`, db.Array(migrations.Tables()))
+	var grant string
+	if err == nil {
+		grant, err = db.Get[string](ctx, x.db.Reader(), `
+			SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %I TO %I', current_schema(), current_user)`)
+	}
 	switch {
 	case err != nil:
 		return fail("what the database's role may do could not be read: %v", err)
 	case len(lacking) > 0:
-		return fail("the database's role lacks privileges that a node needs").about(lacking)
+		return fail("the tables' owner can run %s: the database's role lacks privileges that a node needs", grant).about(lacking)
 	}
 	return ok("the database's role may read and write every table")
 }

@@ -182,6 +182,9 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a role that has lost a privilege": {func(t *testing.T, s *installed) {
 			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `REVOKE INSERT ON wallets FROM `)
 		}, doctor.Privileges, doctor.Fail, "role lacks privileges that a node needs: INSERT on wallets"},
+		"a role that is told the remedy": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT pg_read_all_data TO `)
+		}, doctor.Privileges, doctor.Fail, "can run GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "},
 		"a role that may make no temporary table": {func(t *testing.T, s *installed) {
 			dbtest.Fill(t, s.DB, `DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$`)
 			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
