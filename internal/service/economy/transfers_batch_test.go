@@ -213,7 +213,7 @@ func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guilds []string, have map
 
 // A batch that waits for a wallet decides by what the wallet holds afterwards: it makes neither side
 // of a transfer that is not covered any more, and it makes both sides of another at an instant after
-// the last change of either wallet.
+// the last change of either wallet. RELIABILITY.md, Writes.
 func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
