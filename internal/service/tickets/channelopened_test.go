@@ -139,6 +139,7 @@ func TestATicketIsOpenedWhileItsChannelIsClosed(t *testing.T) {
 
 // The ticket is opened while the platform is called: before a call has taken effect, or after. If it
 // is closed again while the channel is restored for it, the channel is archived at the end.
+// RELIABILITY.md, Messages.
 func TestATicketIsOpenedDuringACallThatClosesItsChannel(t *testing.T) {
 	t.Parallel()
 	n := newChannelNodes(t)
@@ -189,7 +190,7 @@ func TestATicketIsOpenedDuringACallThatClosesItsChannel(t *testing.T) {
 }
 
 // A node dies after it has archived the channel, and before it records that. The next one restores the
-// channel for the ticket that was opened meanwhile.
+// channel for the ticket that was opened meanwhile. RELIABILITY.md, Messages.
 func TestAChannelThatADeadNodeArchivedIsRestored(t *testing.T) {
 	t.Parallel()
 	n := newChannelNodes(t)
