@@ -235,6 +235,7 @@ func (b *Batcher[T]) withdraw(it *item[T], cause error) {
 	}
 	b.waitsNoMore(it)
 	b.leave(it)
+	b.start() // an item of two subjects may have waited for this one alone
 	close(it.done)
 }
 
@@ -249,9 +250,9 @@ func (b *Batcher[T]) waitsNoMore(it *item[T]) {
 	}
 }
 
-// start starts a goroutine that runs batches, if a batch is wanted.
+// start starts a goroutine for each batch that is wanted.
 func (b *Batcher[T]) start() {
-	if from := b.next(); from != nil {
+	for from := b.next(); from != nil; from = b.next() {
 		go b.batches(from)
 	}
 }

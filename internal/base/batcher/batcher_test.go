@@ -430,6 +430,75 @@ func crowd(c *Batcher[*change], by Caller, n int) *sync.WaitGroup {
 	return &all
 }
 
+// An item of two subjects that gives up frees both: another item that waited for it alone runs at
+// once, though no batch is running.
+func TestWhoGivesUpOfTwoSubjectsFreesBoth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(with(Config[*change]{
+			Run: func(context.Context, []*change) error { return nil }, Applied: func(c *change) bool { return c.applied }, Timeout: anHour,
+		}))
+		fallback, ok := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, &change{}, "a"))
+		if !ok {
+			t.Fatal("the change is applied")
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := c.Do(leaving, Caller{}, &change{}, "a", "b"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if err := c.Do(t.Context(), Caller{}, &change{applied: true}, "b", "c"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		all.Wait() // the item of b and c would wait for an hour
+		fallback.Release()
+		if n := c.kept(); n != 0 {
+			t.Errorf("the batcher keeps %d things of finished items", n)
+		}
+	})
+}
+
+// An item of two subjects that ends frees an item of each, and as many batches start as are wanted.
+func TestAnItemOfTwoSubjectsFreesTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var both sync.WaitGroup
+		both.Add(2)
+		c := New(with(Config[*change]{
+			Most: 1, Lanes: 2, Timeout: anHour, Applied: func(c *change) bool { return c.applied },
+			Run: func(_ context.Context, batch []*change) error {
+				if batch[0].applied {
+					both.Done()
+					both.Wait()
+				}
+				return nil
+			},
+		}))
+		fallback, ok := errors.AsType[*Fallback](c.Do(t.Context(), Caller{}, &change{}, "a", "b"))
+		if !ok {
+			t.Fatal("the change is applied")
+		}
+		var all sync.WaitGroup
+		for _, subject := range []string{"a", "b"} {
+			all.Go(func() {
+				if err := c.Do(t.Context(), Caller{}, &change{applied: true}, subject); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		fallback.Release()
+		all.Wait()
+	})
+}
+
 // However many changes of one token wait, the next batch takes changes of other tokens too.
 // RELIABILITY.md, Neighbours.
 func TestAFloodFillsNoBatch(t *testing.T) {

@@ -5,7 +5,8 @@ WITH given AS MATERIALIZED (
 	     WITH ORDINALITY AS g (guild_id, user_id, origin, token_id, key, fingerprint, minted, trace,
 	                           delta, reason, note, reference, author_id, counterparty_id, number)
 ), held AS MATERIALIZED (
-	SELECT g.*, least(greatest(clock_timestamp(), (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00') AS at,
+	SELECT g.*, w.balance,
+	       least(greatest(clock_timestamp(), (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00') AS at,
 	       w.balance + g.delta BETWEEN 0 AND 9007199254740991
 	       AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $9 */ AND r.reference = g.reference) IS NULL
 	       AND (g.reference IS NULL OR g.number = (SELECT min(e.number) FROM given e WHERE e.guild_id = g.guild_id AND e.reference = g.reference))
@@ -20,9 +21,9 @@ WITH given AS MATERIALIZED (
 	WINDOW transfer AS (PARTITION BY h.guild_id, least(h.user_id, h.counterparty_id))
 ), moved AS MATERIALIZED (
 	UPDATE wallets w
-	SET balance = w.balance + g.delta, updated_at = g.both_at
+	SET balance = g.balance + g.delta, updated_at = g.both_at
 	FROM decided g
 	WHERE w.guild_id = g.guild_id /*: $9 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000 AND g.sides = 2
-	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
+	RETURNING g.*, g.balance AS was, w.balance AS is_now, w.updated_at,
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.minted, 23) AS event_id
 ), 

@@ -40,10 +40,10 @@ func showTransferred(debit, credit entry, replayed bool) gen.TransferBalanceResp
 
 // payment is a transfer: the changes of both members. The reference and the request's key belong to
 // the debit.
-type payment struct {
-	batch.Change
-	debit, credit *change
-}
+type payment struct{ debit, credit *change }
+
+// Common returns the common part of the debit.
+func (p *payment) Common() *batch.Change { return p.debit.Common() }
 
 // Member returns the paying member; the paid member is the Other of the change.
 func (p *payment) Member() string { return p.debit.entry.UserID }
@@ -51,7 +51,6 @@ func (p *payment) Member() string { return p.debit.entry.UserID }
 func asPayment(of batch.Change, note string, asked gen.TransferBalanceRequest) *payment {
 	of.Other = asked.ToUserID
 	return &payment{
-		Change: of,
 		debit: &change{Change: of, entry: entry{
 			UserID: asked.FromUserID, Delta: -asked.Amount, Reason: asked.Reason, Reference: asked.Reference,
 			Note: note, AuthorID: asked.AuthorID, Counterparty: &asked.ToUserID,
@@ -64,9 +63,14 @@ func asPayment(of batch.Change, note string, asked gen.TransferBalanceRequest) *
 }
 
 // transferBatch applies a batch of transfers that have no member in common. Each side of a transfer
-// is a row of the parameters. Step held locks the wallets and reads them as they are then; decided
-// leaves out a transfer if a side of it is not allowed, or has no wallet. The reasons are those of
-// adjustBatch, which also explains the rest.
+// is a row of the parameters. Step held locks the wallets, in the order of the rows, and reads them
+// as they are then. Step decided counts the sides of each transfer that are allowed and have a
+// wallet, and moved leaves out a transfer that lacks one. What forbids a side is what makes
+// adjustBatch leave out a change.
+//
+// moved takes the balance from held and not from the row: if another transaction changed the wallet
+// while held waited for its lock, Postgres first computes the new row from the old balance, and
+// checks its constraints.
 var (
 	//go:embed transfer_batch.sql
 	transferBatchSQL string
@@ -80,11 +84,7 @@ func transferEach(ctx context.Context, q db.Querier, list []*payment) error {
 	for _, p := range list {
 		changes = append(changes, p.debit, p.credit)
 	}
-	err := batch.Make(ctx, q, transferBatch.For, changes, sideColumns, (*change).entered)
-	for _, p := range list {
-		p.Applied = p.debit.Applied
-	}
-	return err
+	return batch.Make(ctx, q, transferBatch.For, changes, sideColumns, (*change).entered)
 }
 
 // sideColumns returns the parameters of transferBatch that follow batch.Columns.

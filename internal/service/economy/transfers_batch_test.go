@@ -3,6 +3,7 @@ package economy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,8 +73,8 @@ func TestABatchOfTransfersFollowsTheModel(t *testing.T) {
 			return transferEach(ctx, tx, batch.Each(list, func(b *batched) *payment { return b.payment }))
 		})
 		for _, b := range list {
-			if b.Applied != b.made || b.credit.Applied != b.made {
-				rt.Fatalf("transfer %+v is made: %t and %t, want %t", b.asked, b.Applied, b.credit.Applied, b.made)
+			if b.debit.Applied != b.made || b.credit.Applied != b.made {
+				rt.Fatalf("transfer %+v is made: %t and %t, want %t", b.asked, b.debit.Applied, b.credit.Applied, b.made)
 			}
 			wantAnswer(t, rt, d, b)
 		}
@@ -84,7 +85,7 @@ func TestABatchOfTransfersFollowsTheModel(t *testing.T) {
 			}
 			from, to, reference := b.members()
 			want := !used[reference] && have[from] >= b.asked.Amount && have[to]+b.asked.Amount <= maxBalance
-			b.Key = nil // a unit's key is claimed before
+			b.debit.Key = nil // a unit's key is claimed before
 			err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 				return transferAll(ctx, tx, []*payment{b.payment}, func(_ int, err error) error { return err })
 			})
@@ -118,7 +119,7 @@ func drawn(t *testing.T, rt *rapid.T, d *db.DB, guild, from, to string) *batched
 }
 
 func (b *batched) members() (from, to, reference of) {
-	guild := b.By.GuildID
+	guild := b.debit.By.GuildID
 	if b.asked.Reference != nil {
 		reference = of{guild, *b.asked.Reference}
 	}
@@ -159,14 +160,14 @@ func expect(list []*batched, have map[of]int64, used map[of]bool) {
 // wantAnswer checks that the key of a transfer that was made names its answer.
 func wantAnswer(t *testing.T, rt *rapid.T, d *db.DB, b *batched) {
 	t.Helper()
-	if !b.made || b.Key == nil {
+	if !b.made || b.debit.Key == nil {
 		return
 	}
 	keys := idempotency.Keys{Answer: func(ctx context.Context, q db.Querier, guild string, m idempotency.Made) ([]byte, error) {
 		_, err := Answer(ctx, q, guild, *m.EntryID, *m.At)
 		return []byte(*m.EntryID), err
 	}}
-	response, err := keys.Replay(t.Context(), d.Reader(), *b.Key)
+	response, err := keys.Replay(t.Context(), d.Reader(), *b.debit.Key)
 	if err != nil || response == nil || string(response.Body) != b.debit.entry.ID {
 		rt.Fatalf("the key of %+v is answered %+v, %v", b.asked, response, err)
 	}
@@ -212,24 +213,29 @@ func wantBalances(t *testing.T, rt *rapid.T, d *db.DB, guilds []string, have map
 }
 
 // A batch that waits for a wallet decides by what the wallet holds afterwards: it makes neither side
-// of a transfer that is not covered any more, and it makes both sides of another at an instant after
-// the last change of either wallet. RELIABILITY.md, Writes.
+// of a transfer that is not covered any more, and both sides of a transfer that is covered only now,
+// at an instant after the last change of either wallet.
+// RELIABILITY.md, Writes.
 func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1")
-	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 4) n`)
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '1', 5), ('1', '2', 5), ('1', '3', 0), ('1', '4', 5), ('1', '5', $1), ('1', '6', 5)`,
+		int64(maxBalance))
 	var sides []*change
-	for _, from := range []int{1, 3} {
-		p := asPayment(system, "test", gen.TransferBalanceRequest{FromUserID: strconv.Itoa(from), ToUserID: strconv.Itoa(from + 1), Amount: 3})
+	for from, to := range map[string]string{"1": "2", "3": "4", "6": "5"} {
+		p := asPayment(system, "test", gen.TransferBalanceRequest{FromUserID: from, ToUserID: to, Amount: 3})
 		sides = append(sides, p.debit, p.credit)
 	}
+	slices.SortFunc(sides, func(a, b *change) int { return strings.Compare(a.entry.UserID, b.entry.UserID) })
 	patient := strings.Replace(transferBatch.For(0), "'10ms'", "'1min'", 1)
 	made := make(chan []adjustedRow)
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE wallets SET balance = balance - 3, updated_at = $1 WHERE guild_id = '1' AND user_id IN ('1', '4')`,
-			time.Now().Add(24*time.Hour)); err != nil {
-			return err
+		for user, balance := range map[string]int64{"1": 2, "3": 3, "5": 5} {
+			if _, err := tx.ExecContext(ctx, `UPDATE wallets SET balance = $1, updated_at = $2 WHERE guild_id = '1' AND user_id = $3`,
+				balance, time.Now().Add(24*time.Hour), user); err != nil {
+				return err
+			}
 		}
 		go func() {
 			defer close(made)
@@ -242,13 +248,13 @@ func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 		testutil.Eventually(t, "the batch waits for the wallet", func() bool { return dbtest.Waiting(t, d) > 0 })
 		return nil
 	})
-	if rows := <-made; len(rows) != 2 {
-		t.Errorf("sides made: %+v, want those of the transfer by member 3", rows)
+	if rows := <-made; len(rows) != 4 {
+		t.Errorf("sides made: %+v, want those of the transfers by members 3 and 6", rows)
 	}
 	got := dbtest.Value[string](t, d, `
 		SELECT string_agg(balance || CASE WHEN updated_at > now() + interval '1 day' - interval '1 hour' THEN ' tomorrow' ELSE '' END, ', ' ORDER BY user_id)
 		FROM wallets`)
-	if got != "2 tomorrow, 5, 2 tomorrow, 5 tomorrow" {
+	if got != "2 tomorrow, 5, 0 tomorrow, 8 tomorrow, 8 tomorrow, 2 tomorrow" {
 		t.Errorf("the wallets hold %s", got)
 	}
 }
