@@ -33,7 +33,9 @@ func TestMakersAreNamedAndLinkedBothWays(t *testing.T) {
 	b.get(page(guildID, "tokens", token)).wants(200, "not known: the audit log keeps a year")
 	b.get(hook).wants(200, "Mara Manager")
 	// The audit log of another guild shows nothing.
-	dbtest.Exec(t, s.DB, `UPDATE audit_log SET guild_id = $1 WHERE target_id = $2`, neighbourID, id)
+	dbtest.Exec(t, s.DB, `DELETE FROM audit_log WHERE target_id = $1`, id)
+	s.record(t, audit.Actor{Type: audit.Token, ID: token, Name: "Shop"},
+		audit.Change{Guild: neighbourID, Action: audit.WebhookCreated, Target: id, Name: "https://moved.example/"})
 	b.get(hook).wants(200, "not known: the audit log keeps a year")
 }
 
