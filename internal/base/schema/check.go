@@ -239,7 +239,7 @@ func lacksOptional(s *openapi3.Schema, object map[string]any) bool {
 			optional--
 		}
 	}
-	return optional+len(s.Required) < int(s.MinProps) //nolint:gosec // a number of members
+	return optional+len(s.Required) < int(s.MinProps)
 }
 
 // mustHave says how many of its optional members an object must have at least or at most, and names
