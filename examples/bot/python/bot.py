@@ -68,14 +68,15 @@ class Books:
                 if response.status in (401, 403):
                     raise SystemExit(f"GUILDHALL_BOT_KEY is refused ({response.status}): {await response.text()}")
 
-    def add(self, guild: int, path: str, key: str, body: Any) -> None:
+    def add(self, guild: int, path: str, key: str, body: Any, opens: Any = None) -> None:
+        """opens says for which ticket a channel is made when the change has been answered, also after a restart."""
         self.last += 1
-        change = {"id": self.last, "guild": str(guild), "path": path, "key": key, "body": body}
+        change = {"id": self.last, "guild": str(guild), "path": path, "key": key, "body": body, "opens": opens}
         self.write(change)
         self.queue(change)
 
-    def record(self, guild: int, record: Any) -> None:
-        self.add(guild, "/records", "", {"records": [record]})  # a record names its thing and needs no key
+    def record(self, guild: int, record: Any, opens: Any = None) -> None:
+        self.add(guild, "/records", "", {"records": [record]}, opens)  # a record names its thing and needs no key
 
     def write(self, line: Any) -> None:
         with FILE.open("a") as file:
@@ -129,6 +130,8 @@ class Books:
             status, answer = await self.call("POST", change["path"], change["guild"], change["key"], change["body"])
             if status >= 300:
                 print(f"{change['path']} is refused:", answer["error"]["message"], file=sys.stderr)
+            if opens := change.get("opens"):
+                await until_done(lambda: open_channel(change["guild"], opens, answer["error"]["message"] if status >= 300 else None))
             self.write({"done": change["id"]})
             self.answering.discard(change["path"])
 
@@ -152,6 +155,18 @@ class Books:
                 print(f"{path} has to wait:", repr(error), file=sys.stderr)
             await asyncio.sleep(max(wait, pause * random.uniform(0.5, 1)))
             pause = min(2 * pause, 30)
+
+
+async def until_done(act: Callable[[], Awaitable[None]]) -> None:
+    """Acts on the platform until the platform has done it, or refuses it."""
+    while True:
+        try:
+            return await act()
+        except (discord.HTTPException, aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+            print("the platform does not do it:", repr(error), file=sys.stderr)
+            if isinstance(error, discord.HTTPException) and error.status in (400, 403, 404):
+                return
+        await asyncio.sleep(5)
 
 
 def watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -265,6 +280,30 @@ def ticket_of(channel: Any) -> str | None:
     """Returns the id of the ticket in a channel, which the channel's topic names."""
     named = re.fullmatch(r"ticket:(\d+)", getattr(channel, "topic", None) or "")
     return named and named[1]
+
+
+async def open_channel(guild_id: str, opens: Any, refusal: str | None) -> None:
+    """Makes the channel of a ticket that has been recorded, and tells the opener. It may be called again after a kill, and then finds the channel by its topic."""
+    if refusal is None:
+        guild: Any = await bot.fetch_guild(int(guild_id))
+        there = next((c for c in await guild.fetch_channels() if ticket_of(c) == opens["ticket"]), None)
+        try:
+            channel = there or await make_channel(guild, opens)
+            bot.books.record(guild.id, {"record": "ticket", "id": opens["ticket"], "channel_id": str(channel.id)})
+        except discord.HTTPException as error:
+            if error.status >= 500:
+                raise
+            refusal = error.text  # the bot may not, or the server has as many channels as it may have; staff sees the ticket
+    text = f"Your ticket is {channel.mention}." if refusal is None else f"That did not work: {refusal}"
+    interaction: Any = discord.Webhook.partial(bot.application_id or 0, opens["token"], client=bot)
+    await interaction.edit_message("@original", content=text)
+
+
+async def make_channel(guild: Any, opens: Any) -> Any:
+    allowed = discord.PermissionOverwrite(view_channel=True, send_messages=True)
+    who = {discord.Object(user, type=discord.Member): allowed for user in (opens["opener"], bot.user.id)}  # type: ignore[union-attr]
+    overwrites = {guild.default_role: discord.PermissionOverwrite(view_channel=False)} | who
+    return await guild.create_text_channel(f"ticket-{opens['ticket'][-4:]}", topic=f"ticket:{opens['ticket']}", overwrites=overwrites)
 
 
 def entry_of(ticket: str, message: int) -> Any:
@@ -445,16 +484,10 @@ async def daily(i: discord.Interaction) -> None:
 @app_commands.guild_only()
 async def ticket(i: discord.Interaction) -> None:
     await i.response.defer(ephemeral=True)
-    guild: Any = i.guild
-    allowed = discord.PermissionOverwrite(view_channel=True, send_messages=True)
-    overwrites = {guild.default_role: discord.PermissionOverwrite(view_channel=False), i.user: allowed, guild.me: allowed}
-    # The channel comes first: a kill in between leaves an empty channel, and no open ticket that staff cannot answer.
-    channel = await guild.create_text_channel(f"ticket-{i.id % 10000:04}", topic=f"ticket:{i.id}", overwrites=overwrites)
-    bot.books.record(guild.id, {
-        "record": "ticket", "id": str(i.id), "opener_id": str(i.user.id), "subject": f"Ticket of {i.user.name}", "category": "help",
-        "status": "open", "channel_id": str(channel.id),
-    })
-    await i.edit_original_response(content=f"Your ticket is {channel.mention}.")
+    # The ticket is recorded first. A kill after that leaves a ticket whose channel is made at the next start.
+    bot.books.record(i.guild_id or 0, {
+        "record": "ticket", "id": str(i.id), "opener_id": str(i.user.id), "subject": f"Ticket of {i.user.name}", "category": "help", "status": "open",
+    }, {"ticket": str(i.id), "opener": i.user.id, "token": i.token})
 
 
 @tree.command(description="Say how urgent this ticket is")

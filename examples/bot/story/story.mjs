@@ -406,9 +406,15 @@ async function draws() {
 
 /** A ticket is opened by button (the whole bot) or by command (the short bot). Its channel is mirrored: messages, and their edits and deletions after a kill. */
 async function tickets() {
+  await people("fault", { methods: ["POST"], path: `^/guilds/${guild}/channels$`, how: "hangs" });
   const opened = extent === "whole" ? await pressed() : await order(member(5), "ticket");
+  await taken(opened);
+  const made = async () => (await people("channels", { guild })).channels.filter((c) => c.topic === `ticket:${opened.id}`);
+  await until("its channel is made, and the bot does not know", async () => (await made()).length === 1);
+  await killBot();
+  await startBot();
   await said(opened, /Your ticket is/);
-  const mine = (await people("channels", { guild })).channels.filter((c) => c.topic === `ticket:${opened.id}`);
+  const mine = await made();
   assert.equal(mine.length, 1, "one channel");
   const at = mine[0].id;
   const ticket = async () => (await guildhall(`/tickets/${opened.id}`)).data;
@@ -459,18 +465,14 @@ async function tickets() {
     const { permission_overwrites: of } = (await people("channels", { guild })).channels.find((c) => c.id === at);
     return (BigInt(of.find((o) => o.id === member(5)).deny) & 2048n) !== 0n;
   });
-  console.log("ticket: one channel, both ways, with a priority, an attachment, an edit and a deletion, closed, with a kill in between");
+  console.log("ticket: one channel, both ways, with a priority, an attachment, an edit and a deletion, closed, with two kills in between");
 }
 
-/** Opens a ticket by the button of the panel, with a kill before its channel is made. */
+/** Opens a ticket by the button of the panel. */
 async function pressed() {
   await said(await order(member(9), "tickets"), /There it is/);
   const posted = (await people("messages", { channel })).messages.at(-1);
-  const opened = await people("press", { channel, user: member(5), message: posted.id, id: "ticket" });
-  await taken(opened);
-  await killBot();
-  await startBot();
-  return opened;
+  return people("press", { channel, user: member(5), message: posted.id, id: "ticket" });
 }
 
 async function giveaway() {
