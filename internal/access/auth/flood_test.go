@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"testing"
+
+	"github.com/maypok86/otter/v2"
 )
 
 // Guessed tokens must not use up the cache's memory or evict known tokens. RELIABILITY.md, Tokens.
@@ -19,10 +21,21 @@ func TestGuessesTakeLittleOfTheCache(t *testing.T) {
 		rand.Read(guess[:])
 		wantCode(t, n, "svc_test_"+base64.RawURLEncoding.EncodeToString(guess[:]), "invalid_token")
 	}
-	if n.cache.EstimatedSize() != 1 || n.refused.EstimatedSize() != 20 {
-		t.Errorf("%d rows and %d refusals are remembered, want 1 and 20", n.cache.EstimatedSize(), n.refused.EstimatedSize())
+	rows, refused := otterCache(t, n.cache), otterCache(t, n.refused)
+	if rows.EstimatedSize() != 1 || refused.EstimatedSize() != 20 {
+		t.Errorf("%d rows and %d refusals are remembered, want 1 and 20", rows.EstimatedSize(), refused.EstimatedSize())
 	}
-	if n.refused.GetMaximum() > 5_000 {
-		t.Errorf("up to %d refusals are remembered", n.refused.GetMaximum())
+	if refused.GetMaximum() > 5_000 {
+		t.Errorf("up to %d refusals are remembered", refused.GetMaximum())
 	}
+}
+
+// otterCache returns a cache of Tokens with all methods of otter.Cache.
+func otterCache(t *testing.T, c evictingCache[digest, *entry]) *otter.Cache[digest, *entry] {
+	t.Helper()
+	o, ok := c.(*otter.Cache[digest, *entry])
+	if !ok {
+		t.Fatalf("the cache is a %T", c)
+	}
+	return o
 }

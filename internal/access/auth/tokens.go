@@ -55,6 +55,14 @@ type Config struct {
 	Metrics   prometheus.Registerer // nil: no metrics
 }
 
+// evictingCache is the part of otter.Cache that Tokens uses. It is an interface because the compiler compiles
+// otter's generic code again for each package that uses a struct with an otter.Cache.
+type evictingCache[K comparable, V any] interface {
+	GetIfPresent(key K) (V, bool)
+	Set(key K, value V) (V, bool)
+	Invalidate(key K) (V, bool)
+}
+
 // Tokens authenticates bearer tokens. While Run runs and its connection to the database works, rows
 // are cached for up to a minute; otherwise each request reads its row. In both cases a token is
 // refused once its revocation has returned.
@@ -70,11 +78,11 @@ type Tokens struct {
 	met       *metrics
 
 	// The caches are filled by requests, and the listener drops entries.
-	cache *otter.Cache[digest, *entry]
+	cache evictingCache[digest, *entry]
 	// refused holds the entries for texts that are no token. It is separate, so that guesses evict
 	// no token from the cache.
-	refused  *otter.Cache[digest, *entry]
-	guilds   *otter.Cache[string, there] // guilds that requests with bot keys have named
+	refused  evictingCache[digest, *entry]
+	guilds   evictingCache[string, there] // guilds that requests with bot keys have named
 	gens     generations
 	lookups  *lookups
 	narrow   chan struct{}

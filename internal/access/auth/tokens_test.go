@@ -132,7 +132,7 @@ func TestCache(t *testing.T) {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
-		if e, ok := n.refused.GetEntryQuietly(hash); ok && e.ExpiresAfter() > 5*time.Second {
+		if e, ok := otterCache(t, n.refused).GetEntryQuietly(hash); ok && e.ExpiresAfter() > 5*time.Second {
 			t.Errorf("it is remembered for %v more", e.ExpiresAfter())
 		}
 		dbtest.Exec(t, s.DB, `
