@@ -54,9 +54,17 @@ const (
 	retryInterval = 500 * time.Millisecond
 )
 
+// client is the part of redis.Client that the limits use. It is an interface because redis.Client has
+// generic fields, whose methods the compiler compiles again for each package that uses the limits.
+type client interface {
+	redis.Scripter
+	AddHook(hook redis.Hook)
+	Close() error
+}
+
 // shared holds buckets in Redis or Valkey, with a circuit breaker.
 type shared struct {
-	client  *redis.Client
+	client  client
 	budget  time.Duration
 	slack   string
 	started time.Time
