@@ -12,6 +12,6 @@ entered AS (
 	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.event_id, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
-), :rank, :emit
+), :emit
 SELECT number, event_id AS id, is_now AS balance_after, updated_at AS created_at
 FROM moved

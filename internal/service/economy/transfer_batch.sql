@@ -26,4 +26,4 @@ WITH given AS MATERIALIZED (
 	WHERE w.guild_id = g.guild_id /*: $9 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000 AND g.sides = 2
 	RETURNING g.*, g.balance AS was, w.balance AS is_now, w.updated_at,
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at AT TIME ZONE 'UTC') * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.minted, 23) AS event_id
-), 
+), :rank, 
