@@ -62,7 +62,7 @@ func TestDevEndsWhereItsGreetingCannotBeWritten(t *testing.T) {
 }
 
 // showsOnce lists commands that show a secret once, on a database with the guild and an endpoint.
-func showsOnce(url, key, endpoint string) map[string]string {
+func showsOnce(key, endpoint string) map[string]string {
 	return map[string]string{
 		"token create":          "--guild " + guild + " --name x --all-scopes",
 		"bot-key create":        "--name x",
@@ -99,14 +99,14 @@ func TestASecretThatCannotBeShownIsNotKept(t *testing.T) {
 	t.Parallel()
 	raw, key := withGuild(t), someKey(t)
 	add := []string{"webhook", "add", "--json", "--database-url", raw}
-	add = append(add, strings.Fields(showsOnce(raw, key, "")["webhook add"])...)
+	add = append(add, strings.Fields(showsOnce(key, "")["webhook add"])...)
 	var e struct{ ID string }
 	if err := json.Unmarshal([]byte(call(t, "", add...).ok(t)), &e); err != nil {
 		t.Fatal(err)
 	}
 	d := dbtest.Open(t, raw)
 	before := dbtest.Value[string](t, d.DB, secrets)
-	for command, args := range showsOnce(raw, key, e.ID) {
+	for command, args := range showsOnce(key, e.ID) {
 		line := strings.Fields(command + " " + args + " --database-url " + raw)
 		for _, line := range [][]string{line, append(line, "--json")} {
 			var errs bytes.Buffer
@@ -132,7 +132,8 @@ func TestAChangeWhoseResultCannotBeWrittenIsReported(t *testing.T) {
 	url := withGuild(t)
 	for _, line := range []string{
 		"stream put x --event case.created", "stream delete x", "token revoke --all --every-guild", "dashboard end --all",
-		"dashboard link --revoke", "forget --user 1 --every-guild", "guild remove --yes --guild " + guild, "guild restore --guild " + guild, "migrate",
+		"dashboard link --revoke", "forget --user 1 --every-guild", "guild remove --yes --guild " + guild, "guild restore --guild " + guild,
+		"migrate",
 	} {
 		var errs bytes.Buffer
 		code := run(t.Context(), strings.Fields(line+" --database-url "+url), streams{strings.NewReader(""), fullDisk{}, &errs})

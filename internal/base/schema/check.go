@@ -211,16 +211,7 @@ func phrase(e *openapi3.SchemaError) string {
 		}
 		return patternPhrase(s.Pattern)
 	case "format":
-		if s.Format == "date-time" {
-			text, _ := e.Value.(string)
-			if _, err := wire.ParseTime(text); err != nil {
-				return err.Error()
-			}
-		}
-		if s.Type.Is(openapi3.TypeInteger) {
-			return "must be an integer" + Bounds(s)
-		}
-		return "must be in the format " + s.Format
+		return formatPhrase(e)
 	case "not":
 		return mustChange(s)
 	case "uniqueItems":
@@ -228,6 +219,19 @@ func phrase(e *openapi3.SchemaError) string {
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+func formatPhrase(e *openapi3.SchemaError) string {
+	if e.Schema.Format == "date-time" {
+		text, _ := e.Value.(string)
+		if _, err := wire.ParseTime(text); err != nil {
+			return err.Error()
+		}
+	}
+	if e.Schema.Type.Is(openapi3.TypeInteger) {
+		return "must be an integer" + Bounds(e.Schema)
+	}
+	return "must be in the format " + e.Schema.Format
 }
 
 // lacksOptional reports whether an object has fewer optional members than s demands: those of

@@ -33,8 +33,10 @@ func arguments(changes []*change) []any {
 // forms returns all statements that change wallets.
 func forms() map[string]form {
 	return map[string]form{
-		"together":  {text: adjustBatch, arguments: arguments},
-		"transfers": {text: transferBatch, arguments: func(changes []*change) []any { return append(batch.Columns(changes), sideColumns(changes)...) }},
+		"together": {text: adjustBatch, arguments: arguments},
+		"transfers": {text: transferBatch, arguments: func(changes []*change) []any {
+			return append(batch.Columns(changes), sideColumns(changes)...)
+		}},
 		"alone": {alone: true, text: manyWritten, arguments: func(changes []*change) []any {
 			c := changes[0]
 			held := &holding{UserID: c.entry.UserID, Was: new(int64)}

@@ -220,8 +220,9 @@ func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1")
-	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '1', 5), ('1', '2', 5), ('1', '3', 0), ('1', '4', 5), ('1', '5', $1), ('1', '6', 5)`,
-		int64(maxBalance))
+	dbtest.Exec(t, d, `
+		INSERT INTO wallets (guild_id, user_id, balance)
+		VALUES ('1', '1', 5), ('1', '2', 5), ('1', '3', 0), ('1', '4', 5), ('1', '5', $1), ('1', '6', 5)`, int64(maxBalance))
 	var sides []*change
 	for from, to := range map[string]string{"1": "2", "3": "4", "6": "5"} {
 		p := asPayment(system, "test", gen.TransferBalanceRequest{FromUserID: from, ToUserID: to, Amount: 3})
@@ -252,7 +253,7 @@ func TestABatchOfTransfersDecidesByLockedWallets(t *testing.T) {
 		t.Errorf("sides made: %+v, want those of the transfers by members 3 and 6", rows)
 	}
 	got := dbtest.Value[string](t, d, `
-		SELECT string_agg(balance || CASE WHEN updated_at > now() + interval '1 day' - interval '1 hour' THEN ' tomorrow' ELSE '' END, ', ' ORDER BY user_id)
+		SELECT string_agg(balance || CASE WHEN updated_at > now() + interval '23 hours' THEN ' tomorrow' ELSE '' END, ', ' ORDER BY user_id)
 		FROM wallets`)
 	if got != "2 tomorrow, 5, 0 tomorrow, 8 tomorrow, 8 tomorrow, 2 tomorrow" {
 		t.Errorf("the wallets hold %s", got)

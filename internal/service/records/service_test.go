@@ -105,7 +105,8 @@ func TestARefusedRecordIsAnsweredWithTheIDThatItNames(t *testing.T) {
 func TestAGuildThatIsNotThereIsNotFound(t *testing.T) {
 	t.Parallel()
 	back := apitest.New(t)
-	absent := back.Bot(t).In("5").Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")
+	absent := back.Bot(t).In("5").Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).
+		WantError(t, 404, "not_found")
 	for _, want := range []string{"There is no guild 5.", `{"records":[{"record":"guild"}]}`, "Send that record first, or in the same call."} {
 		if got := absent.Str(t, "error.message"); !strings.Contains(got, want) {
 			t.Errorf("of a guild that does not exist is said %q, want %q in it", got, want)

@@ -118,8 +118,8 @@ func TestAnUnknownMemberIsAnsweredWithTheMembersOfItsKind(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
 	const wallet = "is not a member of this object; its members are balance, guild_id, if_updated_at, record, updated_at, user_id"
-	const unknown = `body /records/0/record: must be one of ["guild","settings","case","wallet","level","ticket","ticket_message","giveaway",` +
-		`"giveaway_entry","reference","member"]`
+	const unknown = `body /records/0/record: must be one of ["guild","settings","case","wallet","level","ticket","ticket_message",` +
+		`"giveaway","giveaway_entry","reference","member"]`
 	for _, c := range []struct{ record, message string }{
 		{
 			`{"record":"wallet","user_id":"1","amount":5,"prize":"x"}`,

@@ -242,14 +242,14 @@ func (w *channelWork) finish(ctx context.Context, d db.Doer, failed error) (agai
 			return err
 		case gone:
 			return loseChannel(ctx, tx, w.GuildID, w.TicketID, w.ChannelID)
-		case failed != nil || w.Status == open || w.Action == leave:
-			return nil
+		case failed == nil && w.Status != open && w.Action != leave:
+			changed, err := w.overtaken(ctx, tx)
+			if changed {
+				again, err = true, w.makeDue(ctx, tx)
+			}
+			return err
 		}
-		changed, err := w.overtaken(ctx, tx)
-		if changed {
-			again, err = true, w.makeDue(ctx, tx)
-		}
-		return err
+		return nil
 	})
 	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
 }
