@@ -91,7 +91,7 @@ func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 			url := withGuild(t)
 			s := serve(t, url, "GUILDHALL_DASHBOARD_URL=https://pages.example", "GUILDHALL_DISCORD_CLIENT_ID=1",
 				"GUILDHALL_DISCORD_CLIENT_SECRET=x", "GUILDHALL_DISCORD_TOKEN=x", "GUILDHALL_DISCORD_URL="+platform)
-			if _, log := s.text(); strings.Count(log, "GUILDHALL_DISCORD_URL is "+platform) != 1 {
+			if _, log := s.text(); strings.Count(log, "GUILDHALL_DISCORD_URL is "+platform+": ") != 1 {
 				t.Errorf("the log does not say once what %s does not do:\n%s", platform, log)
 			}
 			client := s.client(t)
