@@ -70,10 +70,9 @@ const (
 // archived or deleted, as the guild's settings say, unless another open ticket has the channel by
 // now; the channel of an open ticket is restored. A channel that was being archived while another
 // ticket was opened in it is restored, too, and one that was being deleted is lost to both tickets.
-// SyncChannel may be called at any time and
-// repeatedly. One call at a time works on a ticket, until nothing is left to do or the operator's
-// bot has been asked. A refusal is returned as an error, and the channel stays due for a day. A
-// channel of another guild is not changed.
+// SyncChannel may be called at any time and repeatedly. One call at a time works on a ticket, until
+// nothing is left to do or the operator's bot has been asked. A refusal is returned as an error, and
+// the channel stays due for a day. A channel of another guild is not changed.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
 	for {
 		work, err := takeChannel(ctx, d, guild, ticket)
@@ -204,10 +203,10 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 // meanwhile, or the operator's bot has answered. If the channel is gone, the ticket loses it and is
 // not due any more, and so does another ticket that was opened in the channel meanwhile. If such a
 // ticket was opened while the channel was archived, the channel is made due again, to be restored.
-// If the bot has meanwhile assigned another channel, the ticket keeps the new
-// channel and the old due time. Work that the operator's bot was asked for waits for the answer. If
-// the lease was lost, it is unknown in which order this call and the next holder of the lease have
-// called the platform, so the ticket's present state is made due again.
+// If the bot has meanwhile assigned another channel, the ticket keeps the new channel and the old
+// due time. Work that the operator's bot was asked for waits for the answer. If the lease was lost,
+// it is unknown in which order this call and the next holder of the lease have called the platform,
+// so the ticket's present state is made due again.
 func (w *channelWork) finish(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
 	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {
