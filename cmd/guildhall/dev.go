@@ -19,7 +19,6 @@ import (
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
-	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/guilds"
@@ -111,6 +110,14 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 	if err != nil {
 		return err
 	}
+	schema, err := db.CheckSchema(ctx, databaseURL)
+	if err != nil {
+		return err
+	}
+	note, err := settings.distribution(schema.Distributed)
+	if err != nil {
+		return err
+	}
 	if err := checkKey(ctx, databaseURL, settings.box); err != nil {
 		return err
 	}
@@ -119,6 +126,9 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		return err
 	}
 	defer lines.Flush(lastLines)
+	if note != "" {
+		log.Warn(note)
+	}
 	return c.serveDemo(ctx, dir, io, &node{
 		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, lines: lines, fallback: true, local: true, caFile: ca,
 	})
@@ -127,7 +137,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 // serveDemo prepares the demo guild and runs n until ctx ends. Once everything is served, it prints
 // where, with a token of the demo guild.
 func (c *devCommand) serveDemo(ctx context.Context, dir string, io streams, n *node) (err error) {
-	token, show, err := c.demo(ctx, n.databaseURL, n.hooks, io.err)
+	token, show, err := c.demo(ctx, n, io.err)
 	if err != nil {
 		return err
 	}
@@ -271,13 +281,9 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 	return files.CA, nil
 }
 
-// demo prepares the demo guild and its showcase.
-func (c *devCommand) demo(ctx context.Context, url string, hooks delivery.Config, progress io.Writer) (auth.Token, showcase, error) {
-	schema, err := db.CheckSchema(ctx, url)
-	if err != nil {
-		return auth.Token{}, showcase{}, err
-	}
-	d, err := db.Open(db.Config{URL: url, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: schema.Distributed})
+// demo prepares the demo guild and its showcase for n.
+func (c *devCommand) demo(ctx context.Context, n *node, progress io.Writer) (auth.Token, showcase, error) {
+	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: n.DBDistributed == "on"})
 	if err != nil {
 		return auth.Token{}, showcase{}, err
 	}
@@ -286,7 +292,7 @@ func (c *devCommand) demo(ctx context.Context, url string, hooks delivery.Config
 	if err != nil {
 		return auth.Token{}, showcase{}, err
 	}
-	show, err := addShowcase(ctx, d, c.Env, hooks)
+	show, err := addShowcase(ctx, d, c.Env, n.hooks)
 	return token, show, fault.Wrap(err, "add to the demo guild")
 }
 

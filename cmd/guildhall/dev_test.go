@@ -187,7 +187,8 @@ func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
 	holds("the mirror has taken it, and the old panel has not", `
 		SELECT count(*) FILTER (WHERE e.description = 'Mirror' AND d.state = 'delivered') = 1
 		   AND count(*) FILTER (WHERE e.description = 'Old panel' AND d.response_class = '4xx') = 1
-		FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE d.event_type = 'economy.balance_changed'`)
+		FROM webhook_deliveries d JOIN webhook_endpoints e ON e.guild_id = d.guild_id AND e.id = d.endpoint_id
+		WHERE d.event_type = 'economy.balance_changed'`)
 	holds("a giveaway was drawn", `SELECT count(*) > 0 FROM giveaway_draws`)
 	holds("a ticket has a file", `SELECT count(*) > 0 FROM ticket_messages WHERE attachments <> '[]'`)
 	if _, log := p.text(); strings.Contains(log, "status=4") {
@@ -202,7 +203,8 @@ func TestDevShowsWhatItsPagesAreFor(t *testing.T) {
 	dbtest.Exec(t, base.DB, `UPDATE webhook_deliveries SET state = 'pending', due_at = now(), lease_until = NULL WHERE state = 'delivered'`)
 	dbtest.Exec(t, base.DB, `UPDATE webhook_schedule SET next_due = now()`)
 	holds("the mirror takes deliveries again", `
-		SELECT min(attempts) > 1 FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id WHERE e.description = 'Mirror' AND
-			d.event_type = 'economy.balance_changed'`)
+		SELECT min(attempts) > 1
+		FROM webhook_deliveries d JOIN webhook_endpoints e ON e.guild_id = d.guild_id AND e.id = d.endpoint_id
+		WHERE e.description = 'Mirror' AND d.event_type = 'economy.balance_changed'`)
 	holds("the second start creates no second shop", `SELECT count(*) = 1 FROM api_tokens WHERE name = 'Shop'`)
 }
