@@ -11,7 +11,7 @@ import (
 // rounds is how many rounds the property tests of a package with a database make. A round over a
 // database costs a hundred times as much as one without. make race makes more, and so does the flag
 // -rapid.checks.
-const rounds = "40"
+const rounds = "30"
 
 func init() {
 	if err := flag.Set("rapid.checks", cmp.Or(os.Getenv("GUILDHALL_TEST_ROUNDS"), rounds)); err != nil {
