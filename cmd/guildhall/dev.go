@@ -126,9 +126,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		return err
 	}
 	defer lines.Flush(lastLines)
-	if note != "" {
-		log.Warn(note)
-	}
+	warnOf(log, note)
 	return c.serveDemo(ctx, dir, io, &node{
 		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, lines: lines, fallback: true, local: true, caFile: ca,
 	})
@@ -144,13 +142,11 @@ func (c *devCommand) serveDemo(ctx context.Context, dir string, io streams, n *n
 	greeted := false
 	defer func() {
 		if !greeted {
-			err = errors.Join(err, withdraw(ctx, n.databaseURL, dir, token))
+			err = errors.Join(err, withdraw(ctx, n, dir, token))
 		}
 	}()
 	show.receive(ctx)
-	if note := n.withoutEffect(true); note != "" {
-		n.log.Warn(note)
-	}
+	warnOf(n.log, n.withoutEffect(true))
 	warnOfOthers(n.log, n.HTTPSListen, n.HTTPListen)
 	running := filepath.Join(dir, runningFile)
 	here := targetDatabase{DatabaseURL: n.databaseURL, Env: c.Env}
@@ -281,9 +277,14 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 	return files.CA, nil
 }
 
+// openForDemo opens n's database to change the demo guild and its token.
+func openForDemo(n *node) (*db.DB, error) {
+	return db.Open(db.Config{URL: n.databaseURL, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: n.DBDistributed == "on"})
+}
+
 // demo prepares the demo guild and its showcase for n.
 func (c *devCommand) demo(ctx context.Context, n *node, progress io.Writer) (auth.Token, showcase, error) {
-	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: 2, Readers: 1, Name: "guildhall-dev", Distributed: n.DBDistributed == "on"})
+	d, err := openForDemo(n)
 	if err != nil {
 		return auth.Token{}, showcase{}, err
 	}
@@ -381,14 +382,14 @@ func (c *devCommand) token(ctx context.Context, d *db.DB) (auth.Token, error) {
 
 // withdraw revokes the token of a start that failed before the token was printed, and removes the
 // file for shells if it has that token.
-func withdraw(ctx context.Context, url, dir string, token auth.Token) error {
+func withdraw(ctx context.Context, n *node, dir string, token auth.Token) error {
 	path := filepath.Join(dir, envFile)
 	if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), token.Secret) {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
-	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-dev"})
+	d, err := openForDemo(n)
 	if err != nil {
 		return err
 	}

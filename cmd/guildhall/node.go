@@ -122,9 +122,8 @@ func (n *node) warnConnections(ctx context.Context, d *db.DB) {
 	note, err := doctor.TooFewConnections(ctx, d.Reader(), n.share.sum(n.api()))
 	if err != nil {
 		n.log.Warn("the limit of connections is not known", "error", err)
-	} else if note != "" {
-		n.log.Warn(note)
 	}
+	warnOf(n.log, note)
 }
 
 // served is what a node serves so far.

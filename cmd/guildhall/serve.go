@@ -43,11 +43,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		return err
 	}
 	defer lines.Flush(lastLines)
-	for _, note := range []string{string(unknown), db.Unneeded(c.DatabaseURL), db.Unneeded(c.ListenURL)} {
-		if note != "" {
-			log.Warn(note)
-		}
-	}
+	warnOf(log, string(unknown), db.Unneeded(c.DatabaseURL), db.Unneeded(c.ListenURL))
 	if withoutKey {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
@@ -60,18 +56,13 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	if err != nil {
 		return err
 	}
-	switch note, err := settings.distribution(schema.Distributed); {
-	case err != nil:
+	note, err := settings.distribution(schema.Distributed)
+	if err != nil {
 		return err
-	case note != "":
-		log.Warn(note)
 	}
+	warnOf(log, note)
 	warnOfSchema(log, schema)
-	for _, note := range []string{settings.unreachable(), settings.withoutEffect(c.DashboardURL != "")} {
-		if note != "" {
-			log.Warn(note)
-		}
-	}
+	warnOf(log, settings.unreachable(), settings.withoutEffect(c.DashboardURL != ""))
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, secretkey.ErrOther) && withoutKey:
 		log.Warn("what is sealed in this database cannot be read: it was sealed with a GUILDHALL_SECRET_KEY, which is not set now")
@@ -101,6 +92,15 @@ const lastLines = time.Second
 func openLog(w io.Writer, setting string) (*slog.Logger, *logging.Writer, error) {
 	signal.Ignore(syscall.SIGPIPE)
 	return logging.Open(w, setting)
+}
+
+// warnOf logs notes as warnings; an empty note says nothing.
+func warnOf(log *slog.Logger, notes ...string) {
+	for _, note := range notes {
+		if note != "" {
+			log.Warn(note)
+		}
+	}
 }
 
 // warnOfSchema logs what an operator should know about the schema.
