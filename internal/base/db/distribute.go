@@ -111,8 +111,7 @@ func Distribute(ctx context.Context, url string) (Distribution, error) {
 		return Distribution{}, err
 	}
 	defer unlock()
-	d, err := distribute(ctx, pool)
-	return d, withRights(ctx, pool, err)
+	return distribute(ctx, pool)
 }
 
 // inTheWay returns an error that names what prevents the tables from being distributed.
@@ -157,6 +156,7 @@ func inTheWay(ctx context.Context, pool *sql.DB) error {
 }
 
 func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
+	defer func() { err = withRights(ctx, pool, err) }()
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
 		return d, err

@@ -93,7 +93,7 @@ func (h history) migrate(ctx context.Context, url string, contract bool) error {
 		return err
 	}
 	_, err = distribute(ctx, pool)
-	return withRights(ctx, pool, err)
+	return err
 }
 
 // migrationPool opens a pool that gives each attempt a new session: a migration that fails does not

@@ -20,9 +20,7 @@ import (
 func TestALongPollSendsWhatItsRepeatedTransactionHasFound(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)
-	if a.DB().Distributed() {
-		t.Skip("a distributed table has no triggers")
-	}
+	dbtest.NeedTriggers(t, a.DB())
 	made := a.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "")
 	at := apitest.Path("id", made.Str(t, "data.id"))
 	a.Do(t, "createCase", `{"user_id":"7","type":"note","moderator_id":"8","reason":"x"}`).Want(t, 201, "")

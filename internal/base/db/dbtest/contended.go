@@ -71,14 +71,21 @@ func (b *begun) Do(ctx context.Context, f func(context.Context, *db.Tx) error) e
 	})
 }
 
-// Changed records the order in which the rows of a table change from now on. The returned function
-// reads the order: the values of an SQL expression over NEW, separated by spaces. The test is
-// skipped if the table is distributed, since such a table cannot have triggers.
-func Changed(t *testing.T, d *db.DB, table, expression string) (order func() string) {
+// NeedTriggers skips a test that puts a trigger on a guild's table if the tables are distributed,
+// since such a table cannot have triggers.
+func NeedTriggers(t *testing.T, d *db.DB) {
 	t.Helper()
 	if d.Distributed() {
 		t.Skip("a distributed table has no triggers")
 	}
+}
+
+// Changed records the order in which the rows of a table change from now on. The returned function
+// reads the order: the values of an SQL expression over NEW, separated by spaces. It needs triggers
+// (NeedTriggers).
+func Changed(t *testing.T, d *db.DB, table, expression string) (order func() string) {
+	t.Helper()
+	NeedTriggers(t, d)
 	Exec(t, d, `CREATE TABLE seen (n serial, said text)`)
 	Exec(t, d, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql
 		AS $$BEGIN INSERT INTO seen (said) VALUES (`+expression+`); RETURN NULL; END$$`)
