@@ -93,7 +93,7 @@ func unreadOutputs(t *testing.T) map[string]*os.File {
 	return map[string]*os.File{"write /dev/stdout: broken pipe": pipe, "standard output is closed or leads to /dev/null": null}
 }
 
-// A secret that was not shown does not work: a command that cannot write it changes nothing.
+// A secret that was not shown does not work: a command that cannot write the secret changes nothing.
 // RELIABILITY.md, Operation.
 func TestASecretThatCannotBeShownIsNotKept(t *testing.T) {
 	t.Parallel()

@@ -55,8 +55,8 @@ type Config struct {
 	Metrics   prometheus.Registerer // nil: no metrics
 }
 
-// evictingCache is the part of otter.Cache that Tokens uses. It is an interface because the compiler compiles
-// otter's generic code again for each package that uses a struct with an otter.Cache.
+// evictingCache is the part of otter.Cache that Tokens uses. It is an interface because the compiler
+// compiles otter's generic code again for each package that uses a struct with an otter.Cache.
 type evictingCache[K comparable, V any] interface {
 	GetIfPresent(key K) (V, bool)
 	Set(key K, value V) (V, bool)

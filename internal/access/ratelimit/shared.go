@@ -54,8 +54,9 @@ const (
 	retryInterval = 500 * time.Millisecond
 )
 
-// client is the part of redis.Client that the limits use. It is an interface because redis.Client has
-// generic fields, whose methods the compiler compiles again for each package that uses the limits.
+// client is the part of redis.Client that the limits use. It is an interface because redis.Client
+// has generic fields, whose methods the compiler compiles again for each package that uses the
+// limits.
 type client interface {
 	redis.Scripter
 	AddHook(hook redis.Hook)

@@ -19,8 +19,8 @@
 //   - While no batch is running, up to Few items fall back at once. When more arrive, batches
 //     follow each other until no item waits.
 //   - Two items with a subject in common never run concurrently, and they start in the order in
-//     which they arrived. An item that its caller does keeps its position: later items of its
-//     subjects wait for it. An item without a subject waits for no other item.
+//     which they arrived. After a fallback, an item keeps its position until Release: later items of
+//     its subjects wait. An item without a subject waits for no other item.
 //   - Callers are served in turn, by group and within a group by name. However many items of
 //     one caller wait, the next batch has room for the items of others.
 //   - A caller whose context ends before its item runs withdraws the item, and so does a caller

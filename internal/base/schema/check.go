@@ -234,8 +234,8 @@ func formatPhrase(e *openapi3.SchemaError) string {
 	return "must be in the format " + e.Schema.Format
 }
 
-// lacksOptional reports whether an object has fewer optional members than s demands: those of
-// minProperties that are not the required ones.
+// lacksOptional reports whether an object has fewer optional members than s demands. minProperties
+// also counts the required members.
 func lacksOptional(s *openapi3.Schema, object map[string]any) bool {
 	optional := len(object)
 	for _, name := range s.Required {

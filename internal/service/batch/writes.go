@@ -117,8 +117,8 @@ const window = time.Millisecond
 type InUnit[C changing] func(ctx context.Context, tx *db.Tx, changes []C, refused func(i int, err error) error) error
 
 // NewWrites returns the Writes of an operation. batched makes several changes, which have no
-// member in common, in one transaction. It sets Applied of the changes that it makes; the others fall
-// back.
+// member in common, in one transaction, and sets Applied of each change that is made; a change
+// without Applied falls back.
 func NewWrites[C changing](h Host, operation string, batched func(context.Context, db.Querier, []C) error, inUnit InUnit[C]) *Writes[C] {
 	w := &Writes[C]{Host: h, batched: batched, inUnit: inUnit}
 	w.batches = batcher.New(batcher.Config[C]{
