@@ -70,10 +70,6 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, err := serveDocuments(cfg.About, cfg.Limits, cfg.Quotas.Login)
-	if err != nil {
-		return nil, err
-	}
 	numbers, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
@@ -97,7 +93,7 @@ func New(cfg Config) (http.Handler, error) {
 	e.Use(chain(append(middlewares,
 		accessLog(cfg.Log, numbers, cfg.Count, cfg.Wrote),
 		requireHTTPS(cfg.Proxies),
-		public,
+		serveDocuments(cfg.About, cfg.Limits, cfg.Quotas.Login),
 		authenticateToken(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
 		limitRate(cfg.Limits, cfg.Quotas),
 		requireOperation,

@@ -23,8 +23,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// page is a document in both its forms, prepared at start, so that no request compresses,
-// decompresses or copies it.
+// page is a document in both its forms, prepared once, so that no request compresses, decompresses
+// or copies it.
 type page struct {
 	contentType  string
 	etag         string // a weak ETag, since the plain and the gzip form share it
@@ -33,21 +33,27 @@ type page struct {
 
 // serveDocuments serves the contract and its reference, outside the versioned prefix, without a
 // token but only over HTTPS. Requests count against their address's bucket, as all requests without
-// a token do.
-func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
-	pages, err := allPages(about)
-	if err != nil {
-		return nil, err
-	}
+// a token do. The first of them prepares the documents: a third of what a start would cost, and many
+// nodes are never asked.
+func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quota) middleware {
+	prepared := sync.OnceValues(func() (map[string]*page, error) { return allPages(about) })
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			p := pages[rs.Request().URL.Path]
-			if p == nil && (rs.Request().URL.Path != "/" || !gets(rs)) {
+			path := rs.Request().URL.Path
+			if strings.HasPrefix(path, Prefix+"/") {
+				return next(rs)
+			}
+			pages, err := prepared()
+			if err != nil {
+				return err
+			}
+			p := pages[path]
+			if p == nil && (path != "/" || !gets(rs)) {
 				return next(rs)
 			}
 			return serveDocument(rs, p, limits, quota)
 		}
-	}, nil
+	}
 }
 
 func gets(rs *reqState) bool {
@@ -139,33 +145,19 @@ func (a About) guide(page string) string { return a.Guides + "/docs/integrate/" 
 // allPages returns the documents by path.
 func allPages(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
-	assets, err := referenceAssets()
-	if err != nil {
-		return nil, err
+	for _, some := range []func(About) (map[string]*page, error){contractPages, referencePages} {
+		own, err := some(about)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(pages, own)
 	}
-	maps.Copy(pages, assets)
-	contract := contractPages
-	if about.PublicURL != "" || about.Guides != "" {
-		contract = func() (map[string]*page, error) { return contractOf(about) }
-	}
-	own, err := contract()
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(pages, own)
-	own, err = referencePages(about)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(pages, own)
 	return pages, nil
 }
 
-var contractPages = sync.OnceValues(func() (map[string]*page, error) { return contractOf(About{}) })
-
-// contractOf returns the contract in its four forms, with the server's URL and a link to the
+// contractPages are the contract in its four forms, with the server's URL and a link to the
 // guides.
-func contractOf(about About) (map[string]*page, error) {
+func contractPages(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
 		before, after, found := bytes.Cut(source, []byte("\nservers:\n  - url: "+Prefix+"\n"))
@@ -181,9 +173,7 @@ func contractOf(about About) (map[string]*page, error) {
 		if err != nil {
 			return nil, fault.Wrap(err, "read", name)
 		}
-		for path, p := range map[string]*page{name + ".yaml": newPage("application/yaml", source), name + ".json": newPage(contentType, asJSON)} {
-			pages[path] = p
-		}
+		pages[name+".yaml"], pages[name+".json"] = newPage("application/yaml", source), newPage(contentType, asJSON)
 	}
 	return pages, nil
 }

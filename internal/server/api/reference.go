@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
-	"sync"
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/contract"
@@ -26,21 +25,6 @@ const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 //
 //go:embed viewer
 var viewerFiles embed.FS
-
-// referenceAssets are the files that the reference's page loads, compressed once.
-var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
-	pages := map[string]*page{}
-	for name, contentType := range map[string]string{
-		"rapidoc-min.js": "text/javascript; charset=utf-8", "begin.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
-	} {
-		body, err := viewerFiles.ReadFile("viewer/" + name)
-		if err != nil {
-			return nil, fault.Wrap(err, "read the reference")
-		}
-		pages[referencePath+"/"+name] = newPage(contentType, body)
-	}
-	return pages, nil
-})
 
 var referencePage = template.Must(template.ParseFS(viewerFiles, "viewer/page.html"))
 
@@ -76,7 +60,7 @@ func listedTags() ([]listedTag, error) {
 }
 
 // referencePages are the page of the browsable reference, below the path that the public
-// URL has.
+// URL has, and the files that it loads.
 func referencePages(about About) (map[string]*page, error) {
 	var links []struct{ Name, URL string }
 	for _, g := range guides {
@@ -97,5 +81,15 @@ func referencePages(about About) (map[string]*page, error) {
 		return nil, fault.Wrap(err, "write the reference")
 	}
 	shown := newPage("text/html; charset=utf-8", body.Bytes())
-	return map[string]*page{referencePath: shown, referencePath + "/": shown}, nil
+	pages := map[string]*page{referencePath: shown, referencePath + "/": shown}
+	for name, contentType := range map[string]string{
+		"rapidoc-min.js": "text/javascript; charset=utf-8", "begin.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
+	} {
+		file, err := viewerFiles.ReadFile("viewer/" + name)
+		if err != nil {
+			return nil, fault.Wrap(err, "read the reference")
+		}
+		pages[referencePath+"/"+name] = newPage(contentType, file)
+	}
+	return pages, nil
 }
