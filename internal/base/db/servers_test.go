@@ -2,7 +2,6 @@ package db_test
 
 import (
 	"context"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -16,10 +15,7 @@ import (
 func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t).URL
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := dbtest.OverTCP(t, base)
 	u.Host = testutil.Refusing(t) + "," + u.Host // a first host that refuses connections
 	raw := u.String() + "&target_session_attrs=read-write"
 	d, err := db.Open(db.Config{URL: raw, Writers: 1, Readers: 1})

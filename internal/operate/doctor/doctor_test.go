@@ -250,11 +250,9 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { gone.Close() })
-			u, err := url.Parse(s.DatabaseURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.DatabaseURL = strings.Replace(s.DatabaseURL, u.Host, gone.Addr().String()+","+u.Host, 1) + "&target_session_attrs=read-write"
+			u := dbtest.OverTCP(t, s.DatabaseURL)
+			u.Host = gone.Addr().String() + "," + u.Host
+			s.DatabaseURL = u.String() + "&target_session_attrs=read-write"
 		}, doctor.Clock, doctor.OK, "clock is 0s|clock is 100ms|clock is -100ms|clock is 200ms|clock is -200ms|clock is 300ms|clock is -300ms"},
 
 		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},

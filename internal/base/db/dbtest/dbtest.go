@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -95,6 +96,24 @@ func Empty(t testing.TB, from string) string {
 	return urlOfDatabase(s.url, name)
 }
 
+// OverTCP returns the URL of a test's database with an address and a port, for tests that put something between
+// the program and its database. Other tests use the server's Unix socket, which is cheaper.
+func OverTCP(t testing.TB, database string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	if strings.HasPrefix(q.Get("host"), "/") {
+		u.Host = net.JoinHostPort("127.0.0.1", q.Get("port"))
+		q.Del("host")
+		q.Del("port")
+		u.RawQuery = q.Encode()
+	}
+	return u
+}
+
 // server is the Postgres server that all tests of the process share. If the process started the
 // server, the server's guard stops it when the process ends.
 type server struct {
@@ -113,7 +132,7 @@ var sharedServer = sync.OnceValues(func() (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.url = own.URL
+		s.url = own.Local
 	}
 	var err error
 	if s.admin, err = db.OpenSQL(s.url, "guildhall-dbtest", 4); err != nil {

@@ -2,7 +2,6 @@ package dbtest
 
 import (
 	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,10 +44,7 @@ func NewLink(t testing.TB, databaseURL string) *Link {
 // function sees the bytes in pieces, as they arrive.
 func NewJudgedLink(t testing.TB, databaseURL string, judge func(sent []byte) Fate) *Link {
 	t.Helper()
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := OverTCP(t, databaseURL)
 	in, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

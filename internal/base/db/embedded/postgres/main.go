@@ -55,7 +55,7 @@ func with(command []string) error {
 				fmt.Fprintln(os.Stderr, "stop Postgres:", err)
 			}
 		}()
-		url = server.URL
+		url = server.Local
 	}
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // running what the caller names is what this is for
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
