@@ -14,18 +14,18 @@ import (
 	"guildhall/internal/base/page"
 )
 
-// many inserts a guild with 60,000 cases among 90,000: 200 members with a hundred each, and one
+// many inserts a guild with 6,000 cases among 9,000: 40 members with a hundred each, and one
 // member with the rest; bans are rare, revoked bans rarer.
 const many = `
 	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, created_at, updated_at)
-	SELECT guild, 'case-' || n, n, CASE WHEN n % 3 = 0 THEN '77' ELSE (1000 + n % 400)::text END, (40 + n % 20)::text,
-	       CASE WHEN n % 500 = 0 THEN 'ban' WHEN n % 2 = 0 THEN 'warn' ELSE 'note' END, 'r',
-	       CASE WHEN n % 2500 = 0 THEN 'revoked' WHEN n % 7 = 0 THEN 'expired' ELSE 'active' END,
+	SELECT guild, 'case-' || n, n, CASE WHEN n % 3 = 0 THEN '77' ELSE (1000 + n % 40)::text END, (40 + n % 20)::text,
+	       CASE WHEN n % 100 = 0 THEN 'ban' WHEN n % 2 = 0 THEN 'warn' ELSE 'note' END, 'r',
+	       CASE WHEN n % 500 = 0 THEN 'revoked' WHEN n % 7 = 0 THEN 'expired' ELSE 'active' END,
 	       CASE WHEN n % 10 = 0 THEN timestamptz '2040-01-01' END,
-	       'bot', timestamptz '2026-01-01' + n * interval '1 minute', timestamptz '2026-01-01' + n * interval '61 seconds'
-	FROM (VALUES ('1', 60000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`
+	       'bot', timestamptz '2026-01-01' + n * interval '10 minutes', timestamptz '2026-01-01' + n * interval '610 seconds'
+	FROM (VALUES ('1', 6000), ('2', 3000)) AS g (guild, total), generate_series(1, total) AS n`
 
-// shared gives 7 cases of guild 1 and 30,000 of guild 2 one value, and each of them a value of
+// shared gives 7 cases of guild 1 and 3,000 of guild 2 one value, and each of them a value of
 // its own. A coordinator refuses an UPDATE with jsonb_build_object of a column, which is STABLE.
 const shared = `
 	UPDATE cases
