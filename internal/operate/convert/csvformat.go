@@ -100,9 +100,9 @@ func newCSV(r *conversion) (*csvHandler, error) {
 	return h, nil
 }
 
-func plain(s string) string {
-	return strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(s))
-}
+var noSeparators = strings.NewReplacer(" ", "", "_", "", "-", "")
+
+func plain(s string) string { return noSeparators.Replace(strings.ToLower(s)) }
 
 // choose finds the columns of a file.
 func (h *csvHandler) choose(file string) func(headings []string) (columnMap, error) {
