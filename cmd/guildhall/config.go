@@ -72,6 +72,15 @@ type listenURL struct {
 	ListenURL string `group:"Database" name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct connection to the same database for notifications and migrations, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
 }
 
+// direct calls use with the URL of a direct connection, and names the setting in its error if it is not
+// the database's.
+func (l listenURL) direct(database string, use func(url string) error) error {
+	if l.ListenURL == "" {
+		return use(database)
+	}
+	return fault.Wrap(use(l.ListenURL), "over GUILDHALL_LISTEN_URL")
+}
+
 // roles are the roles of a process.
 type roles struct {
 	Roles []string `group:"Process" env:"GUILDHALL_ROLES" default:"api,worker" help:"The work of this process: api, worker, or both. doctor judges the settings for it."`

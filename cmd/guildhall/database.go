@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,7 +107,10 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	direct := cmp.Or(c.ListenURL, f.DatabaseURL)
+	return c.direct(f.DatabaseURL, func(url string) error { return c.migrate(ctx, io, url) })
+}
+
+func (c *migrateCommand) migrate(ctx context.Context, io streams, direct string) error {
 	if note := db.Unneeded(direct); note != "" {
 		if err := output.Say(io.err, "%s", note); err != nil {
 			return err

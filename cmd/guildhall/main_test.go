@@ -398,6 +398,14 @@ func TestMigrateGoesTheDirectWay(t *testing.T) {
 	if _, err := db.CheckSchema(t.Context(), direct); err != nil {
 		t.Error(err)
 	}
+	gone := "postgres://u@" + testutil.Refusing(t) + "/x"
+	call(t, "", "migrate", "--database-url", direct, "--listen-url", gone).refused(t, 1, "over GUILDHALL_LISTEN_URL: ")
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "", "serve", "--migrate", "--secret-key", key, "--discord-url", "off", "--database-url", direct, "--listen-url", gone).
+		refused(t, 1, "over GUILDHALL_LISTEN_URL: ")
 }
 
 func TestTokens(t *testing.T) {

@@ -48,7 +48,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
 	if c.Migrate {
-		if err := db.Expand(ctx, cmp.Or(c.ListenURL, c.DatabaseURL)); err != nil {
+		if err := c.direct(c.DatabaseURL, func(url string) error { return db.Expand(ctx, url) }); err != nil {
 			return err
 		}
 	}
