@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,12 +35,6 @@ func twins(t *testing.T, server *apitest.API) (one, other string) {
 			VALUES ($1, 'hook', 'https://127.0.0.1:9/', '{case.created}', false, '', '')`, guild)
 	}
 	return one, other
-}
-
-// state returns everything that a guild contains.
-func state(t *testing.T, server *apitest.API, guild string) string {
-	t.Helper()
-	return dbtest.Value[string](t, server.DB(), everyState(t, server), guild)
 }
 
 func queryTables(t *testing.T, server *apitest.API) (tables []string, err error) {
@@ -77,12 +72,17 @@ func named(t *testing.T, server *apitest.API, op apitest.Operation, guild string
 }
 
 // Calls every operation with two bot keys, one for one of two guilds, one for both. Both guilds
-// contain the same ids, and every write has the same idempotency key.
+// contain the same ids, and a write has the same idempotency key in each guild and for each bot key.
 func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
 	one, other := twins(t, server)
 	narrow, wide := server.Bot(t, one), server.Bot(t)
+	all := everyState(t, server)
+	state := func(t *testing.T, guild string) string {
+		t.Helper()
+		return dbtest.Value[string](t, server.DB(), all, guild)
+	}
 	done := 0
 	each(t, func(t *testing.T, op apitest.Operation) {
 		if op.ID == "removeGuild" || op.ID == "forgetMemberEverywhere" || op.ID == "listBotGuilds" { // these are called last
@@ -91,42 +91,52 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 		if overAll(op) { // the packages of their tags test them
 			return
 		}
+		// The calls in a guild follow each other, so that the state of the other guild is read once
+		// before them.
+		states := make(map[string]string)
 		for _, c := range []struct {
 			key        *apitest.API
 			in, beside string
 			serves     bool
-		}{{narrow, one, other, true}, {narrow, other, one, false}, {wide, one, other, true}, {wide, other, one, true}} {
-			for _, body := range bodies(t, op) {
+		}{{narrow, one, other, true}, {wide, one, other, true}, {narrow, other, one, false}, {wide, other, one, true}} {
+			for i, body := range bodies(t, op) {
 				args := named(t, server, op, c.in)
-				inside, beside := state(t, server, c.in), state(t, server, c.beside)
+				if states[c.beside] == "" {
+					states[c.beside] = state(t, c.beside)
+				}
 				view := c.key.In(c.in)
 				if op.Method != "GET" {
-					view = view.Key("the same everywhere")
+					view = view.Key(fmt.Sprint(op.ID, "-", i))
 				}
 				a := view.Do(t, op.ID, body, args...)
+				// A reference in the guild makes the other key's repeat a replay too.
+				referred := c.key == wide && c.in == one && strings.Contains(body, `"reference"`)
 				switch {
 				case op.ID == "getHealth":
 					a.Want(t, 200, "")
 				case !c.serves:
 					a.WantError(t, 404, "not_found")
-					if state(t, server, c.in) != inside {
+					if state(t, c.in) != states[c.in] {
 						t.Error("a guild that the key does not serve has changed")
 					}
-				case a.Status == 401 || a.Status == 403 || a.Header.Get("Idempotent-Replay") != "":
+				case a.Status == 401 || a.Status == 403 || a.Header.Get("Idempotent-Replay") != "" && !referred:
 					t.Errorf("in guild %s it answered %d: %s", c.in, a.Status, a.Body)
-				case a.Status < 300:
+				case a.Status < 300 && op.Method != "GET":
 					done++
 				}
 				if strings.Contains(string(a.Body), c.beside) {
 					t.Errorf("the answer in guild %s names guild %s: %s", c.in, c.beside, a.Body)
 				}
-				if state(t, server, c.beside) != beside {
+				if state(t, c.beside) != states[c.beside] {
 					t.Errorf("done in guild %s, it changed guild %s", c.in, c.beside)
+				}
+				if c.serves {
+					states[c.in] = ""
 				}
 			}
 		}
 	})
-	beside := state(t, server, other)
+	beside := state(t, other)
 	if list := narrow.Do(t, "listBotGuilds", "").Want(t, 200, "").All(t, "id"); !slices.Equal(list, []string{one}) {
 		t.Errorf("a key of one guild lists %v", list)
 	}
@@ -136,12 +146,12 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 	narrow.Do(t, "forgetMemberEverywhere", "", apitest.Path("userId", "7")).Want(t, 202, "")
 	narrow.In(other).Do(t, "removeGuild", "").WantError(t, 404, "not_found")
 	narrow.In(one).Do(t, "removeGuild", "").Want(t, 202, `{"data":{"guild_id":"`+one+`"}}`)
-	if state(t, server, other) != beside {
+	if state(t, other) != beside {
 		t.Error("a key has had its guild forget a member and leave, and another guild has changed")
 	}
 	wide.In(other).Do(t, "getGuild", "").Want(t, 200, "")
 	if least := len(apitest.Operations()) - 8; done < least {
-		t.Errorf("only %d calls did something; want %d at least", done, least)
+		t.Errorf("only %d calls wrote something; want %d at least", done, least)
 	}
 }
 
