@@ -2,14 +2,8 @@ package delivery
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -190,30 +184,12 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	}))
 
 	withCertificate := func(edit func(*x509.Certificate)) string {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &x509.Certificate{
-			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		}
-		edit(c)
-		der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cfg.Authorities.AddCert(parsed)
 		s := httptest.NewUnstartedServer(status(200))
-		s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+		s.TLS = testutil.SelfSigned(edit)
 		s.Config.ErrorLog = quietLog()
 		s.StartTLS()
 		t.Cleanup(s.Close)
+		w.cfg.Authorities.AddCert(s.Certificate())
 		return s.URL
 	}
 	oldTLS := httptest.NewUnstartedServer(status(200))
@@ -224,7 +200,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	w.cfg.Authorities.AddCert(oldTLS.Certificate())
 	stranger := httptest.NewUnstartedServer(status(200))
 	stranger.Config.ErrorLog = quietLog()
-	stranger.TLS = selfSigned(t)
+	stranger.TLS = testutil.SelfSigned(func(c *x509.Certificate) { c.IsCA = false })
 	stranger.StartTLS()
 	t.Cleanup(stranger.Close)
 	plain := httptest.NewServer(status(200))
@@ -340,21 +316,4 @@ func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	w.start(w.cfg) // the operator has allowed the address meanwhile
 	w.enable(e, true)
 	w.until("what was held arrives", func() bool { return r.distinct() == 3 })
-}
-
-func selfSigned(t *testing.T) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
 }

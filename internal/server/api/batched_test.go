@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -170,7 +169,7 @@ func node(t *testing.T, cfg api.Config, url string, oneGuild bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewTLSServer(handler)
+	s := testutil.NewTLSServer(handler)
 	t.Cleanup(s.Close)
 	return s.URL + api.Prefix
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -273,7 +272,7 @@ func TestReplayByAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := httptest.NewTLSServer(handler)
+	other := testutil.NewTLSServer(handler)
 	defer other.Close()
 	for _, c := range []struct {
 		path, key, body string

@@ -89,7 +89,7 @@ func siteOn(t testing.TB, database *dbtest.Database, next http.Handler, change .
 	}
 	d, err := dashboard.New(s.Config)
 	must(t, err)
-	s.Server = httptest.NewTLSServer(d.Beside(next))
+	s.Server = testutil.NewTLSServer(d.Beside(next))
 	t.Cleanup(s.Server.Close)
 	s.URL = s.Server.URL
 	return s

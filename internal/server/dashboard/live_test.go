@@ -4,13 +4,13 @@ import (
 	"crypto/rand"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
@@ -44,7 +44,7 @@ func newLive(t testing.TB) *live {
 	}
 	l.site = siteOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
 	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the token of the test harness
-	other := httptest.NewTLSServer(node())
+	other := testutil.NewTLSServer(node())
 	t.Cleanup(other.Close)
 	l.Other = other.URL
 	return l

@@ -48,6 +48,7 @@ func NewReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
 func NewTLSReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
 	t.Helper()
 	r := newReceiver(t, respond)
+	r.TLS = testutil.LocalTLS()
 	r.StartTLS()
 	return r
 }

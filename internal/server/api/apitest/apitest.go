@@ -140,6 +140,7 @@ func New(t testing.TB, opts ...Option) *API {
 	must(t, err)
 	srv := httptest.NewUnstartedServer(handler)
 	srv.EnableHTTP2 = o.http2
+	srv.TLS = testutil.LocalTLS()
 	srv.StartTLS()
 	client := srv.Client()
 	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
