@@ -40,7 +40,8 @@ PACKAGES = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
 TESTED = ./internal/outbound/delivery ./cmd/guildhall ./internal/service/giveaways ./internal/server/api ./internal/server/dashboard \
 	./internal/service/tickets ./internal/service/leaderboard ./internal/access/auth ./...
 # The linter makes the checks of go vet, and more; go test would make them of every dependency too.
-TESTS = bin/postgres with go test -p $(PACKAGES) -vet=off -timeout 60m -shuffle=on $(TESTFLAGS)
+# Go collects the garbage of tests seldom: at its default that takes a quarter of their CPU.
+TESTS = GOGC=400 bin/postgres with go test -p $(PACKAGES) -vet=off -timeout 60m -shuffle=on $(TESTFLAGS)
 
 .PHONY: test
 test: postgres bin/postgres ## run the tests, beside a Postgres of their own
