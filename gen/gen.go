@@ -1,6 +1,7 @@
 // Package gen holds what is generated from openapi.yaml: models, routes, the strict
-// server interface, and the two forms of the document that are published. To change the
-// package, change openapi.yaml and run make generate.
+// server interface, the two forms of the document that are published, and the contract as
+// JSON, which the root package embeds. To change the package, change openapi.yaml and run
+// make generate.
 //
 // Operations have no response types for failures: an operation returns an error, and
 // internal/server/api turns it into a response.
@@ -8,7 +9,7 @@ package gen
 
 import _ "embed"
 
-//go:generate go run ./derive -published openapi.yaml -derived openapi-3.1.yaml ../openapi.yaml
+//go:generate go run ./derive -published openapi.yaml -derived openapi-3.1.yaml -enforced openapi.json ../openapi.yaml
 //go:generate go tool oapi-codegen -config config.yaml ../openapi.yaml
 
 // OpenAPI is the contract as callers read it, OpenAPI 3.0.3 in YAML: openapi.yaml without

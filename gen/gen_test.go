@@ -32,3 +32,15 @@ func TestDocumentsAreValid(t *testing.T) {
 		})
 	}
 }
+
+// The server parses the contract's JSON form: it says the same as openapi.yaml.
+func TestTheJSONFormSaysTheSame(t *testing.T) {
+	t.Parallel()
+	doc, err := openapi3.NewLoader().LoadFromData(guildhall.OpenAPIJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jsonText(t, doc) != jsonText(t, document(t)) {
+		t.Error("gen/openapi.json differs from openapi.yaml: run make generate")
+	}
+}

@@ -13,9 +13,9 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// Document parses openapi.yaml once and returns it. Callers must not change it.
+// Document parses the JSON form of openapi.yaml once and returns it. Callers must not change it.
 var Document = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(guildhall.OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(guildhall.OpenAPIJSON)
 	if err != nil {
 		return nil, fault.Wrap(err, "read openapi.yaml")
 	}
