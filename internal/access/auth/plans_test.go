@@ -33,13 +33,13 @@ func TestTokensThatHaveEndedCostThoseThatWorkNothing(t *testing.T) {
 	}
 	tokens("works", `CASE WHEN n % 2 = 0 THEN now() + interval '1 hour' END`, `NULL`, 20)
 	list, count := pages(t, d, workingRows), pages(t, d, countWorking)
-	tokens("revoked", `NULL`, `now()`, 10_000)
-	tokens("expired", `now() - interval '1 hour'`, `NULL`, 10_000)
-	if now := pages(t, d, workingRows); now > list+40 {
-		t.Errorf("beside 20,000 tokens that have ended those that work are listed with %d pages, without them with %d", now, list)
+	tokens("revoked", `NULL`, `now()`, 4_000)
+	tokens("expired", `now() - interval '1 hour'`, `NULL`, 4_000)
+	if now := pages(t, d, workingRows); now > list+20 {
+		t.Errorf("beside 8,000 tokens that have ended those that work are listed with %d pages, without them with %d", now, list)
 	}
 	if now := pages(t, d, countWorking); now > count+20 {
-		t.Errorf("beside 20,000 tokens that have ended those that work are counted with %d pages, without them with %d", now, count)
+		t.Errorf("beside 8,000 tokens that have ended those that work are counted with %d pages, without them with %d", now, count)
 	}
 }
 
