@@ -38,7 +38,8 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 PACKAGES = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
 # The longest first: the others need not wait for them, and none of them runs alone at the end.
 TESTED = ./internal/outbound/delivery ./cmd/guildhall ./internal/service/giveaways ./internal/server/api ./internal/server/dashboard \
-	./internal/service/tickets ./internal/service/leaderboard ./internal/access/auth ./...
+	./internal/service/tickets ./internal/outbound/chat ./internal/service/leaderboard ./internal/access/auth ./internal/service/work \
+	./internal/operate/doctor ./...
 # The linter makes the checks of go vet, and more; go test would make them of every dependency too.
 # Go collects the garbage of tests seldom: at its default that takes a quarter of their CPU.
 TESTS = GOGC=400 bin/postgres with go test -p $(PACKAGES) -vet=off -timeout 60m -shuffle=on $(TESTFLAGS)
