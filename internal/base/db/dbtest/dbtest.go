@@ -3,6 +3,7 @@
 package dbtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -106,7 +107,7 @@ func OverTCP(t testing.TB, database string) *url.URL {
 	}
 	q := u.Query()
 	if strings.HasPrefix(q.Get("host"), "/") {
-		u.Host = net.JoinHostPort("127.0.0.1", q.Get("port"))
+		u.Host = net.JoinHostPort("127.0.0.1", cmp.Or(q.Get("port"), "5432"))
 		q.Del("host")
 		q.Del("port")
 		u.RawQuery = q.Encode()
