@@ -11,7 +11,6 @@ package dashboard
 import (
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -78,7 +77,7 @@ type Server struct {
 	sessions *scs.SessionManager
 	store    sessionStore
 	access   *access
-	pages    map[string]*template.Template
+	pages    map[string]pageTemplate
 	assets   map[string]asset
 	mux      *http.ServeMux
 	foreign  *http.CrossOriginProtection

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -76,9 +77,12 @@ type checked struct{ Problems problems }
 
 func (c *checked) wrong() []problem { return c.Problems }
 
-// readPages reads every template once. Each page is the layout with its own
+// pageTemplate parses the template of a page when the page is shown for the first time: to parse all pages takes 20 ms of CPU.
+type pageTemplate func() (*template.Template, error)
+
+// readPages lists the templates. Each page is the layout with its own
 // "main"; the pieces that several pages use are in parts.html and records.html.
-func (s *Server) readPages() (map[string]*template.Template, error) {
+func (s *Server) readPages() (map[string]pageTemplate, error) {
 	base, err := template.New("layout").Funcs(s.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/records.html")
 	if err != nil {
 		return nil, fault.Wrap(err, "dashboard")
@@ -87,29 +91,32 @@ func (s *Server) readPages() (map[string]*template.Template, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, "dashboard")
 	}
-	pages := map[string]*template.Template{}
+	pages := map[string]pageTemplate{}
 	for _, name := range names {
 		file := path.Base(name)
 		if base.Lookup(file) != nil {
 			continue
 		}
-		t, err := base.Clone()
-		if err == nil {
-			_, err = t.ParseFS(files, name)
-		}
-		if err != nil {
-			return nil, fault.Wrap(err, "dashboard")
-		}
-		pages[strings.TrimSuffix(file, ".html")] = t
+		pages[strings.TrimSuffix(file, ".html")] = sync.OnceValues(func() (*template.Template, error) {
+			t, err := base.Clone()
+			if err != nil {
+				return nil, err
+			}
+			return t.ParseFS(files, name)
+		})
 	}
 	return pages, nil
 }
 
 // render renders the page of a reply.
 func (c *call) render(r reply) ([]byte, error) {
-	p, ok := c.pages[r.page]
+	read, ok := c.pages[r.page]
 	if !ok {
 		return nil, fmt.Errorf("dashboard: there is no page %q", r.page)
+	}
+	p, err := read()
+	if err != nil {
+		return nil, fault.Wrap(err, "read", r.page)
 	}
 	o := outer{
 		frame: r.frame, Guild: c.guild, Who: c.who, V: r.view, s: c.Server, Home: Prefix, Notice: c.said, Failure: c.failure,
