@@ -12,5 +12,5 @@ var OpenAPI []byte
 
 // OpenAPIJSON is openapi.yaml as JSON, which each start of the program parses with a quarter less CPU.
 //
-//go:embed gen/openapi.json
+//go:embed gen/enforced.json
 var OpenAPIJSON []byte

@@ -9,7 +9,7 @@ package gen
 
 import _ "embed"
 
-//go:generate go run ./derive -published openapi.yaml -derived openapi-3.1.yaml -enforced openapi.json ../openapi.yaml
+//go:generate go run ./derive -published openapi.yaml -derived openapi-3.1.yaml -enforced enforced.json ../openapi.yaml
 //go:generate go tool oapi-codegen -config config.yaml ../openapi.yaml
 
 // OpenAPI is the contract as callers read it, OpenAPI 3.0.3 in YAML: openapi.yaml without

@@ -41,6 +41,6 @@ func TestTheJSONFormSaysTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if jsonText(t, doc) != jsonText(t, document(t)) {
-		t.Error("gen/openapi.json differs from openapi.yaml: run make generate")
+		t.Error("gen/enforced.json differs from openapi.yaml: run make generate")
 	}
 }
