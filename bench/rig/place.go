@@ -241,10 +241,12 @@ func (p *Place) Output(args ...string) (string, error) {
 	return string(text), err
 }
 
-// Through returns the place with another database URL for its servers.
+// Through returns the place with another database URL for its servers. The URL has a host, for which
+// change can put a proxy.
 func (p *Place) Through(change func(u *url.URL)) *Place {
 	u, err := url.Parse(p.URL)
 	p.Must(err)
+	p.Need(u.Host != "", "the database is reached over a socket, where no proxy would be used")
 	change(u)
 	through := *p
 	through.URL = u.String()
