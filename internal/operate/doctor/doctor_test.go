@@ -2,8 +2,6 @@ package doctor_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -12,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,6 +27,7 @@ import (
 	"guildhall/internal/access/seal/sealtest"
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/operate/doctor"
 	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
@@ -108,25 +106,17 @@ func (s *installed) noteKey(t *testing.T, b *seal.Box) {
 // certificate writes a certificate for api.example with these dates.
 func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "api.example"}, DNSNames: []string{"api.example"},
-		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	made := testutil.SelfSigned(func(c *x509.Certificate) {
+		c.Subject, c.DNSNames = pkix.Name{CommonName: "api.example"}, []string{"api.example"}
+		c.NotBefore, c.NotAfter, c.IPAddresses, c.IsCA = time.Now().Add(from), time.Now().Add(until), nil, false
+	}).Certificates[0]
+	keyDER, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Certificate = certificate.Files{Cert: filepath.Join(t.TempDir(), "crt"), Key: filepath.Join(t.TempDir(), "key")}
 	for file, block := range map[string]*pem.Block{
-		s.Certificate.Cert: {Type: "CERTIFICATE", Bytes: der},
+		s.Certificate.Cert: {Type: "CERTIFICATE", Bytes: made.Certificate[0]},
 		s.Certificate.Key:  {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
