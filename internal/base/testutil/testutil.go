@@ -116,3 +116,11 @@ func Refusing(t testing.TB) string {
 	}
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
+
+// Refill puts values into c until c is full. Its caller alone sends to c; goroutines that receive from c
+// do a bounded amount of work between two calls, however fast the machine is.
+func Refill(c chan<- struct{}) {
+	for range cap(c) - len(c) {
+		c <- struct{}{}
+	}
+}

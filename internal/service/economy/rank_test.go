@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/service/leaderboard"
 )
 
@@ -59,12 +60,8 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	})
 	mapped := 0
 	for begun := time.Now(); mapped < 100 && time.Since(begun) < 3*time.Minute && !t.Failed(); {
-		for range cap(changes) - len(changes) {
-			changes <- struct{}{}
-		}
-		for range cap(rounds) - len(rounds) {
-			rounds <- struct{}{}
-		}
+		testutil.Refill(changes)
+		testutil.Refill(rounds)
 		live, err := ranksAreThoseOfTheList(d)
 		if err != nil {
 			t.Error(err)

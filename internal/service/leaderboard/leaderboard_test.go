@@ -206,8 +206,8 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			mapped, begun := 0, time.Now()
 			for mapped < 60 && time.Since(begun) < 3*time.Minute && !t.Failed() {
 				for _, guild := range []string{"1", "2"} {
-					fill(changes)
-					fill(rounds)
+					testutil.Refill(changes)
+					testutil.Refill(rounds)
 					if compare(t, d, b, guild) {
 						mapped++
 					}
@@ -217,13 +217,6 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 				t.Fatalf("only %d of the comparisons had a rank index in service", mapped)
 			}
 		})
-	}
-}
-
-// fill puts values into c until c is full.
-func fill(c chan<- struct{}) {
-	for range cap(c) - len(c) {
-		c <- struct{}{}
 	}
 }
 
