@@ -95,7 +95,7 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 		t.Helper()
 		for _, statement := range []string{
 			`UPDATE pg_proc SET probin = '` + name + `' WHERE proname IN ('plpgsql_call_handler', 'plpgsql_inline_handler')`,
-			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() 
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
 				AND application_name LIKE 'guildhall-%' AND application_name NOT LIKE 'guildhall-test%'`,
 		} {
 			if _, err := admin.ExecContext(t.Context(), statement); err != nil {

@@ -195,7 +195,8 @@ func letsGo(err error) bool {
 	return strings.Contains(err.Error(), "is still in use") || strings.Contains(err.Error(), "could not create any TCP/IP sockets")
 }
 
-func (s *Server) urls(sockets string, port int) (first, local string) {
+// urls returns URL and Local.
+func (s *Server) urls(sockets string, port int) (main, local string) {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	if s.password != "" {
 		u.User = url.UserPassword("postgres", s.password)
