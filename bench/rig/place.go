@@ -228,7 +228,8 @@ func (p *Place) Register(guild, to string) {
 func (p *Place) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.Program, args...) // without a context, which would kill a server instead of stopping it
 	others := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "GUILDHALL_") && !strings.HasPrefix(v, "GUILDHALL_TEST_")
+		// The program sets GOGC itself when the environment does not, as in production.
+		return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GUILDHALL_") && !strings.HasPrefix(v, "GUILDHALL_TEST_")
 	})
 	cmd.Env = append(others, "GUILDHALL_ENV=test", "GUILDHALL_DATABASE_URL="+p.URL,
 		"GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey))

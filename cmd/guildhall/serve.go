@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/gcpercent"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/operate/secretkey"
 )
@@ -71,7 +71,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	}
 	log.Info("schema", "version", schema.Version, "known", db.SchemaVersion(), "migrations", whoMigrates(c.Migrate))
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
+		gcpercent.Tune()
 	}
 	n := &node{
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, lines: lines, drain: drainTimeout,
@@ -79,10 +79,6 @@ func (c *serveCommand) Run(ctx context.Context, io streams, unknown noSettings) 
 	}
 	return n.run(ctx)
 }
-
-// garbagePercent is Go's GOGC. The default of 100 costs a sixth more CPU for each request, because
-// an idle node uses only a few megabytes and so collects garbage often.
-const garbagePercent = 200
 
 // lastLines is how long the program waits at its end for the last log lines to be written.
 const lastLines = time.Second
