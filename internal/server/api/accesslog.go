@@ -123,8 +123,7 @@ func recovered(rs *reqState, next handler) (err error) {
 
 // writeLogLine writes the request's log line. The caller's errors have level info, ours error. The
 // path is the route's pattern, since callers may put secrets into paths. The record is made by hand
-// because a Logger would look up its caller, and its values are plain, so that it can be written
-// later.
+// because a Logger would look up its caller. No value can change, so the log formats the record later.
 func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
 	status := rs.status()
