@@ -50,7 +50,8 @@ func (b By) TokenID() *string {
 	if b.ID == "" || b.IsKey() {
 		return nil
 	}
-	return &b.ID
+	id := b.ID // a pointer into b would allocate b in each caller, even for nil
+	return &id
 }
 
 // KeyID returns the bot key's id, or nil if the actor is no bot key.
@@ -58,7 +59,8 @@ func (b By) KeyID() *string {
 	if !b.IsKey() {
 		return nil
 	}
-	return &b.ID
+	id := b.ID // a pointer into b would allocate b in each caller, even for nil
+	return &id
 }
 
 // Note returns the actor as the ledger stores it.

@@ -8,13 +8,18 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/jmoiron/sqlx/reflectx"
 )
 
-// fewest is the least capacity of a list with rows.
-const fewest = 8
+// A list begins with room for as many rows as the last result of its statement had, but for at
+// least fewest and at most a page and its next row.
+const (
+	fewest = 8
+	most   = 32
+)
 
 // selectAll does what sqlx's SelectContext does for a list of structs, but scans each row directly
 // into its place in the slice. sqlx allocates each row by reflection and copies it, which took a
@@ -26,7 +31,7 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 	}
 	defer rows.Close()
 	list := reflect.ValueOf(dest).Elem()
-	fields, into, err := fieldsOf(rows, reflectx.Deref(list.Type().Elem()), query)
+	plan, into, err := planOf(rows, reflectx.Deref(list.Type().Elem()), query)
 	if err != nil {
 		return err
 	}
@@ -34,7 +39,7 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 	for rows.Next() {
 		n := list.Len()
 		if n == list.Cap() {
-			list.Grow(max(fewest, n))
+			list.Grow(max(n, min(most, max(fewest, int(plan.rows.Load())))))
 		}
 		list.SetLen(n + 1)
 		row := list.Index(n)
@@ -43,9 +48,12 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 			row = row.Elem()
 		}
 		row.SetZero()
-		if err := scanInto(rows, row, fields, into); err != nil {
+		if err := scanInto(rows, row, plan.fields, into); err != nil {
 			return err
 		}
+	}
+	if n := int32(min(most, list.Len())); plan.rows.Load() != n {
+		plan.rows.Store(n)
 	}
 	return rows.Err()
 }
@@ -58,14 +66,14 @@ func getOne(ctx context.Context, q sqlx.QueryerContext, dest any, query string, 
 	}
 	defer rows.Close()
 	row := reflect.ValueOf(dest).Elem()
-	fields, into, err := fieldsOf(rows, row.Type(), query)
+	plan, into, err := planOf(rows, row.Type(), query)
 	if err != nil {
 		return err
 	}
 	if !rows.Next() {
 		return cmp.Or(rows.Err(), sql.ErrNoRows)
 	}
-	if err := scanInto(rows, row, fields, into); err != nil {
+	if err := scanInto(rows, row, plan.fields, into); err != nil {
 		return err
 	}
 	return rows.Close() //nolint:sqlclosecheck // which says what came after the row
@@ -79,44 +87,47 @@ func scanInto(rows *sqlx.Rows, row reflect.Value, fields [][]int, into []any) er
 	return rows.Scan(into...)
 }
 
-// fieldPaths caches the results of fieldsOf by type and statement.
-var fieldPaths sync.Map
+// plans caches the results of planOf.
+var plans sync.Map
 
-type fieldKey struct {
+type planKey struct {
 	row   reflect.Type
 	query string
 }
 
-type fieldsFound struct {
+// plan says how the rows of a statement are read.
+type plan struct {
 	columns []string
-	fields  [][]int
+	fields  [][]int      // the struct field of each column; nil for a row that is a single value
+	rows    atomic.Int32 // rows of the last list, at most most
 }
 
-// fieldsOf returns the struct fields for the columns of a result, or nil for a row that is a single
-// value, and a slice for as many scan targets.
-func fieldsOf(rows *sqlx.Rows, row reflect.Type, query string) (fields [][]int, into []any, err error) {
+// planOf returns the plan for the rows of a statement, and a slice for as many scan targets as there
+// are columns.
+func planOf(rows *sqlx.Rows, row reflect.Type, query string) (p *plan, into []any, err error) {
 	columns, err := rows.Columns()
 	if err != nil {
 		return nil, nil, err
 	}
 	into = make([]any, len(columns))
-	if known, ok := fieldPaths.Load(fieldKey{row, query}); ok {
-		if f, _ := known.(fieldsFound); slices.Equal(f.columns, columns) {
-			return f.fields, into, nil
+	if known, ok := plans.Load(planKey{row, query}); ok {
+		if p, _ = known.(*plan); slices.Equal(p.columns, columns) {
+			return p, into, nil
 		}
 	}
+	p = &plan{columns: columns}
 	single := row.Kind() != reflect.Struct || reflect.PointerTo(row).Implements(reflect.TypeFor[sql.Scanner]())
 	if !single && len(rows.Mapper.TypeMap(row).Index) > 0 {
-		fields = rows.Mapper.TraversalsByName(row, columns)
+		p.fields = rows.Mapper.TraversalsByName(row, columns)
 	}
-	for i, path := range fields {
+	for i, path := range p.fields {
 		if len(path) == 0 {
 			return nil, nil, fmt.Errorf("the column %s has no field in %s", columns[i], row)
 		}
 	}
-	if fields == nil && len(columns) != 1 {
+	if p.fields == nil && len(columns) != 1 {
 		return nil, nil, fmt.Errorf("%d columns for one %s", len(columns), row)
 	}
-	fieldPaths.Store(fieldKey{row, query}, fieldsFound{columns, fields})
-	return fields, into, nil
+	plans.Store(planKey{row, query}, p)
+	return p, into, nil
 }
