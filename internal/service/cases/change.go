@@ -123,9 +123,9 @@ func differencesOf(was, is *row) (list differences) {
 
 // fieldsOf returns the fields of a case as records show them.
 func fieldsOf(c *row) (fields map[string]any) {
-	text, err := members.JSON(*c)
+	text, err := json.Marshal(c)
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &fields)
+		err = json.Unmarshal(text, &fields)
 	}
 	if err != nil {
 		panic("cases: a case cannot be written as JSON: " + err.Error())

@@ -190,33 +190,28 @@ func found(err error, guild, id string) error {
 // insert gives the case the guild's next number and stores the case and its creation. The
 // instant of a case is later than that of the previous number, so that both have one order.
 func insert(ctx context.Context, tx *db.Tx, by auth.By, c row) (row, error) {
-	text, err := members.JSON(c)
-	if err != nil {
-		return row{}, err
-	}
-	stored, err := db.Get[row](ctx, tx, inserting, c.GuildID, text, c.ExpiresAt, by.Origin()) // expires_at is a parameter, since the JSON truncates it to the millisecond
+	stored, err := db.Get[row](ctx, tx, inserting, append([]any{c.GuildID, by.Origin()}, inserted(c)...)...)
 	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
+var newRow, inserted = members.FromRow(3, map[string]string{
+	"guild_id": "$1 /*: home.id */", "number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at",
+})
+
 var inserting = `
-		WITH given AS MATERIALIZED (
-			SELECT * FROM jsonb_populate_record(NULL::cases, $2)
-		), instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
 			UPDATE guilds SET last_case = last_case + 1, last_case_at = ` + db.Next("instant.at", "last_case_at") + `
 			FROM instant
 			WHERE id = $1
 			RETURNING last_case, last_case_at
 		), inserted AS (
 			INSERT INTO cases (` + members.Moved() + `)
-			SELECT ` + members.From("g", map[string]string{
-	"guild_id": "$1 /*: home.id */", "number": "next.last_case", "created_at": "next.last_case_at", "updated_at": "next.last_case_at", "expires_at": "$3::timestamptz",
-}) + `
+			SELECT ` + newRow + `
 			FROM next /*: next JOIN guilds home ON home.id = $1 */
-			CROSS JOIN given g
 			RETURNING ` + columns + `
 		), recorded AS (
 			INSERT INTO case_changes (guild_id, case_id, at, origin, changes)
-			SELECT $1 /*: home.id */, inserted.id, inserted.updated_at, $4::jsonb, '[]'
+			SELECT $1 /*: home.id */, inserted.id, inserted.updated_at, $2::jsonb, '[]'
 			FROM inserted /*: inserted JOIN guilds home ON home.id = $1 */
 		)
 		SELECT ` + columns + `
@@ -225,27 +220,24 @@ var inserting = `
 // edit stores the new version c of a case that is locked, at the instant of the edit, and the
 // change from was to c with its author.
 func edit(ctx context.Context, tx *db.Tx, by auth.By, was, c row, author *string) (row, error) {
-	text, err := members.JSON(c)
-	if err != nil {
-		return row{}, err
-	}
-	stored, err := db.Get[row](ctx, tx, editing, c.GuildID, c.ID, text, c.ExpiresAt, by.Origin(), author, differencesOf(&was, &c))
+	args := append([]any{c.GuildID, c.ID, by.Origin(), author, differencesOf(&was, &c)}, edited(c)...)
+	stored, err := db.Get[row](ctx, tx, editing, args...)
 	return stored, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
+var assignments, edited = members.SetRow(6, map[string]string{"updated_at": db.Next("instant.at", "c.updated_at")})
+
 var editing = `
-		WITH given AS MATERIALIZED (
-			SELECT * FROM jsonb_populate_record(NULL::cases, $3)
-		), instant AS MATERIALIZED (SELECT clock_timestamp() AS at), edited AS (
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), edited AS (
 			UPDATE cases c
-			SET ` + members.Set("g", map[string]string{"updated_at": db.Next("instant.at", "c.updated_at"), "expires_at": "$4::timestamptz"}) + `
-			FROM given g, instant
+			SET ` + assignments + `
+			FROM instant
 			WHERE c.guild_id = $1
 			  AND c.id = $2
 			RETURNING c.*
 		), ` + pruned("ARRAY[$2]") + `, recorded AS (
 			INSERT INTO case_changes (guild_id, case_id, at, origin, author_id, changes)
-			SELECT home.id, edited.id, edited.updated_at, $5::jsonb, $6, $7::jsonb
+			SELECT home.id, edited.id, edited.updated_at, $3::jsonb, $4, $5::jsonb
 			FROM edited JOIN guilds home ON home.id = $1
 		)
 		SELECT ` + columns + `

@@ -194,21 +194,17 @@ func edit(ctx context.Context, tx *db.Tx, g row) (row, error) {
 
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
-	text, err := members.JSON(g)
-	if err != nil {
-		return row{}, err
-	}
-	// Both instants are parameters, since the JSON truncates them to the millisecond.
-	stored, err := db.Get[row](ctx, tx, inserting, g.GuildID, text, g.PostID, g.StartsAt, g.EndsAt)
+	stored, err := db.Get[row](ctx, tx, inserting, append([]any{g.GuildID, g.PostID}, inserted(g)...)...)
 	return stored, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 
+var newRow, inserted = members.FromRow(3, map[string]string{"created_at": "now()", "updated_at": "now()"})
+
 var inserting = `
 		INSERT INTO giveaways AS stored (` + members.Moved() + `, post_id)
-		SELECT ` + members.From("g", map[string]string{
-	"created_at": "now()", "updated_at": "now()", "starts_at": "$4::timestamptz", "ends_at": "$5::timestamptz",
-}) + `, $3
-		FROM jsonb_populate_record(NULL::giveaways, $2) g JOIN guilds home ON home.id = $1
+		SELECT ` + newRow + `, $2
+		FROM guilds home
+		WHERE home.id = $1
 		RETURNING ` + columns
 
 // next is the instant of a change: now, but always later than the previous change, also in the

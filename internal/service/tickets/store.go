@@ -348,20 +348,17 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	}
 	note := e.Kind == kindNote
 	e.Internal = &note
-	text, err := entryMembers.JSON(e)
-	if err != nil {
-		return entry{}, err
-	}
-	stored, err := db.Get[entry](ctx, tx, insertingEntry, e.GuildID, text, e.CreatedAt, e.Posted)
+	stored, err := db.Get[entry](ctx, tx, insertingEntry, append([]any{e.GuildID, e.Posted}, insertedEntry(e)...)...)
 	return stored, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
-// insertingEntry takes the instant as a parameter, since the entry's JSON truncates it to the
-// millisecond.
+var newEntry, insertedEntry = entryMembers.FromRow(3, nil)
+
 var insertingEntry = `
 		INSERT INTO ticket_messages AS stored (` + entryMembers.Moved() + `, posted)
-		SELECT ` + entryMembers.From("g", map[string]string{"created_at": "$3"}) + `, $4
-		FROM jsonb_populate_record(NULL::ticket_messages, $2) g JOIN guilds home ON home.id = $1
+		SELECT ` + newEntry + `, $2
+		FROM guilds home
+		WHERE home.id = $1
 		RETURNING ` + entryColumns
 
 // update changes the ticket's row, which must be locked. Its instant is later than that of the

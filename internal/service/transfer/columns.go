@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"guildhall/internal/base/fault"
 )
 
 // Columns are the columns of a table as its row type R declares them: a member with a db
@@ -60,33 +58,74 @@ func (c Columns[R]) Moved() string { return strings.Join(c.moved, ", ") }
 // instead for a column that it names, home.id for the guild, and else the column of alias. The
 // SELECT has the guild's own row: JOIN guilds home ON home.id = $1.
 func (c Columns[R]) From(alias string, instead map[string]string) string {
-	values := make([]string, len(c.moved))
-	for i, name := range c.moved {
-		values[i] = alias + "." + name
-		if name == "guild_id" {
-			values[i] = "home.id"
-		}
-		if value, named := instead[name]; named {
-			values[i] = value
-		}
-	}
-	return strings.Join(values, ", ")
+	return strings.Join(values(c.moved, instead, func(name string) string { return alias + "." + name }), ", ")
+}
+
+// FromRow is From for one row: each column that instead does not name has a parameter, from $first
+// on, in place of a column of alias. args returns the values of the parameters.
+func (c Columns[R]) FromRow(first int, instead map[string]string) (list string, args func(R) []any) {
+	placeholder, args := c.parameters(first)
+	return strings.Join(values(c.moved, instead, placeholder), ", "), args
 }
 
 // Set lists the assignments of an UPDATE to the columns that may change, with values as From
 // has them.
 func (c Columns[R]) Set(alias string, instead map[string]string) string {
-	var list []string
-	for _, name := range c.moved {
-		value, named := instead[name]
-		if !named {
-			value = alias + "." + name
-		}
-		if name != "guild_id" && !slices.Contains(c.fixed, name) {
-			list = append(list, name+" = "+value)
+	return c.assign(instead, func(name string) string { return alias + "." + name })
+}
+
+// SetRow is Set with parameters, as FromRow has them.
+func (c Columns[R]) SetRow(first int, instead map[string]string) (list string, args func(R) []any) {
+	placeholder, args := c.parameters(first)
+	return c.assign(instead, placeholder), args
+}
+
+// values returns the values of the named columns: the expression in instead for a column that it
+// names, home.id for the guild, and else what value returns.
+func values(names []string, instead map[string]string, value func(name string) string) []string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		expression, named := instead[name]
+		switch {
+		case named:
+			list[i] = expression
+		case name == "guild_id":
+			list[i] = "home.id"
+		default:
+			list[i] = value(name)
 		}
 	}
+	return list
+}
+
+func (c Columns[R]) assign(instead map[string]string, value func(name string) string) string {
+	names := slices.DeleteFunc(slices.Clone(c.moved), func(name string) bool { return name == "guild_id" || slices.Contains(c.fixed, name) })
+	list := values(names, instead, value)
+	for i, name := range names {
+		list[i] = name + " = " + list[i]
+	}
 	return strings.Join(list, ", ")
+}
+
+// parameters returns a function that gives each named column the next parameter, from $first on, and
+// a function that returns the values of these columns in a row.
+func (Columns[R]) parameters(first int) (placeholder func(name string) string, args func(R) []any) {
+	fields := make(map[string][]int)
+	for f := range columnFields[R]() {
+		fields[f.Tag.Get("db")] = f.Index
+	}
+	var bound [][]int
+	placeholder = func(name string) string {
+		bound = append(bound, fields[name])
+		return fmt.Sprintf("$%d", first+len(bound)-1)
+	}
+	return placeholder, func(r R) []any {
+		row, list := reflect.ValueOf(r), make([]any, len(bound))
+		for i, field := range bound {
+			list[i] = row.FieldByIndex(field).Interface()
+		}
+		return list
+	}
 }
 
 // Changed lists the members in which two versions of a row differ as records show them, in
@@ -114,10 +153,4 @@ func shownAlike(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-// JSON returns a row as jsonb_populate_record reads it.
-func (Columns[R]) JSON(r R) (string, error) {
-	text, err := json.Marshal(r)
-	return string(text), fault.Wrap(err, "write a row for the database")
 }
