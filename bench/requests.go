@@ -191,7 +191,7 @@ func (h *host) measure() {
 		if h.against != nil {
 			all := operations(h.against)
 			theirs = all[slices.IndexFunc(all, func(o operation) bool { return o.name == op.name })]
-			op.plain, op.beside, op.goals = true, nil, nil
+			op.beside, op.goals = nil, nil
 		}
 		if h.profile != "" {
 			h.Say("server process %d, profiles at http://%s/debug/pprof/", h.node.PID, h.node.Ops)
@@ -240,50 +240,64 @@ func (h *host) load(address string, request call, clients int) *rig.Tally {
 	return t
 }
 
+// cost is the CPU time that requests have taken, with the deliveries of their changes.
+type cost struct {
+	server, postgres time.Duration
+	requests         int
+}
+
+// String returns the cost of a request.
+func (c cost) String() string {
+	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(c.requests, 1)) }
+	return fmt.Sprintf("%5.0f us %5.0f us", per(c.server), per(c.postgres))
+}
+
+// turn sends an operation's requests to the host's server for a while, and adds their cost to c.
+func (h *host) turn(op operation, clients int, c *cost) *rig.Tally {
+	c.server, c.postgres = c.server-h.node.CPU(), c.postgres-h.CPU()
+	t := h.load(h.node.HTTP, op.request, clients)
+	if op.prepare != nil {
+		h.delivered()
+	}
+	c.server, c.postgres = c.server+h.node.CPU(), c.postgres+h.CPU()
+	c.requests += t.N()
+	return t
+}
+
 // line measures one operation with one number of clients, alternating between the sides. other is
 // the same operation of the other program, if there is one.
 func (h *host) line(op, other operation, clients int) {
-	address, request := h.plainestAddress, op.request
-	switch {
-	case h.against != nil:
-		address, request = h.against.node.HTTP, other.request
-	case op.beside != nil:
-		address, request = h.node.HTTP, op.beside
-	}
 	var theirs, ours []*rig.Tally
 	var ratios []float64
-	var server, postgres time.Duration
-	n := 0
+	var theirCost, ourCost cost
 	for range h.rounds {
-		if op.plain || op.beside != nil {
-			theirs = append(theirs, h.load(address, request, clients))
+		switch {
+		case h.against != nil:
+			theirs = append(theirs, h.against.turn(other, clients, &theirCost))
+		case op.beside != nil:
+			theirs = append(theirs, h.load(h.node.HTTP, op.beside, clients))
+		case op.plain:
+			theirs = append(theirs, h.load(h.plainestAddress, op.request, clients))
 		}
-		if h.against != nil && op.prepare != nil {
-			h.against.delivered()
-		}
-		server, postgres = server-h.node.CPU(), postgres-h.CPU()
-		t := h.load(h.node.HTTP, op.request, clients)
-		if op.prepare != nil {
-			h.delivered()
-		}
-		server, postgres = server+h.node.CPU(), postgres+h.CPU()
+		t := h.turn(op, clients, &ourCost)
 		ours = append(ours, t)
-		n += t.N()
-		if op.plain {
-			ratios = append(ratios, t.Rate()/theirs[len(theirs)-1].Rate())
-		} else if op.beside != nil {
+		if op.beside != nil {
 			ratios = append(ratios, t.Ms(0.5)/theirs[len(theirs)-1].Ms(0.5))
+		} else if len(theirs) > 0 {
+			ratios = append(ratios, t.Rate()/theirs[len(theirs)-1].Rate())
 		}
 	}
-	beside, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
+	beside, ratio, goal, costs := fmt.Sprintf("%25s", ""), "", "", ourCost.String()
 	if len(ratios) > 0 {
 		beside, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
 	}
 	if g := op.goals[clients]; g > 0 {
 		goal = fmt.Sprintf("%.2f", g)
 	}
-	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
-	h.Say("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us", op.name, clients, beside, shown(ours), ratio, goal, per(server), per(postgres))
+	if h.against != nil {
+		costs += "  other " + theirCost.String()
+	}
+	h.Say("%-27s %3d  %s  %s  %6s %5s  %s", op.name, clients, beside, shown(ours), ratio, goal, costs)
 }
 
 // delivered waits until the deliveries of the changes have ended.
