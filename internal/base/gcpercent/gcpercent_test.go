@@ -25,7 +25,6 @@ func TestTuneFollowsTheHeap(t *testing.T) {
 	large := make([]byte, 64<<20)
 	awaitPercent(t, func(percent uint64) bool { return percent <= 25 })
 	runtime.KeepAlive(large)
-	large = nil
 	awaitPercent(t, func(percent uint64) bool { return percent == 400 })
 }
 
