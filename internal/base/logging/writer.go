@@ -192,8 +192,11 @@ func (w *Writer) written(lines []byte, n int, err error) {
 	}
 }
 
-// rest writes again after an interval if something waits, and otherwise ends all calls of Flush.
+// rest writes again after an interval if something waits, and otherwise ends all calls of Flush. It
+// waits for records that are just being formatted.
 func (w *Writer) rest() {
+	w.formatting.Lock()
+	defer w.formatting.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.records) > 0 || len(w.queue) > 0 {

@@ -3,6 +3,7 @@ package logging
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
@@ -61,6 +62,34 @@ func TestALineIsWrittenWithoutFlushing(t *testing.T) {
 	testutil.Eventually(t, "the line is there", func() bool {
 		return strings.Contains(out.String(), `msg=alone token=svc_live_[redacted]`)
 	})
+}
+
+// A record that is still formatted when the queue has been written is written afterwards.
+func TestARecordThatIsFormattedSlowlyIsWritten(t *testing.T) {
+	t.Parallel()
+	var out testutil.Log
+	log, _, err := Open(&out, "info,text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("before", "formatted at once", []int{1})
+	v := slowValue{make(chan struct{}), make(chan struct{})}
+	go log.Info("slow", "value", v)
+	<-v.begun
+	testutil.Eventually(t, "the line before is there", func() bool { return strings.Contains(out.String(), "msg=before") })
+	time.Sleep(2 * interval) // let the Writer finish
+	close(v.release)
+	testutil.Eventually(t, "the slow line is there", func() bool { return strings.Contains(out.String(), "msg=slow") })
+}
+
+// slowValue is a value of a log that blocks the formatting until the test releases it.
+type slowValue struct{ begun, release chan struct{} }
+
+// LogValue implements slog.LogValuer.
+func (v slowValue) LogValue() slog.Value {
+	close(v.begun)
+	<-v.release
+	return slog.StringValue("formatted")
 }
 
 // A reader that takes nothing delays neither logging nor the program's end. Lines that do not fit
