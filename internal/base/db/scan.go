@@ -14,11 +14,11 @@ import (
 	"github.com/jmoiron/sqlx/reflectx"
 )
 
-// A list begins with room for as many rows as the last result of its statement had, but for at
-// least fewest and at most a page and its next row.
+// A list begins with room for as many rows as the last result of its statement had, within these
+// limits. The upper one holds a page and its next row.
 const (
-	fewest = 8
-	most   = 32
+	fewestRows = 8
+	mostRows   = 32
 )
 
 // selectAll does what sqlx's SelectContext does for a list of structs, but scans each row directly
@@ -39,7 +39,7 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 	for rows.Next() {
 		n := list.Len()
 		if n == list.Cap() {
-			list.Grow(max(n, min(most, max(fewest, int(plan.rows.Load())))))
+			list.Grow(max(n, fewestRows, int(plan.rows.Load())))
 		}
 		list.SetLen(n + 1)
 		row := list.Index(n)
@@ -52,9 +52,7 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 			return err
 		}
 	}
-	if n := int32(min(most, list.Len())); plan.rows.Load() != n {
-		plan.rows.Store(n)
-	}
+	plan.rows.Store(int32(min(mostRows, list.Len())))
 	return rows.Err()
 }
 
@@ -99,7 +97,7 @@ type planKey struct {
 type plan struct {
 	columns []string
 	fields  [][]int      // the struct field of each column; nil for a row that is a single value
-	rows    atomic.Int32 // rows of the last list, at most most
+	rows    atomic.Int32 // length of the last list, at most mostRows
 }
 
 // planOf returns the plan for the rows of a statement, and a slice for as many scan targets as there
