@@ -4,7 +4,8 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"testing"
-	"time"
+
+	"guildhall/internal/base/testutil"
 )
 
 func TestPercentageBoundsGarbageInBytes(t *testing.T) {
@@ -32,14 +33,9 @@ func TestTuneFollowsTheHeap(t *testing.T) {
 func awaitPercent(t *testing.T, expected func(percent uint64) bool) {
 	t.Helper()
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t, "GOGC fits the live memory", func() bool {
 		runtime.GC()
 		metrics.Read(percent)
-		if expected(percent[0].Value.Uint64()) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("GOGC stays at %d", percent[0].Value.Uint64())
-		}
-	}
+		return expected(percent[0].Value.Uint64())
+	})
 }

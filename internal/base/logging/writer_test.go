@@ -3,6 +3,7 @@ package logging
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -14,13 +15,20 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-func TestEachLineIsWrittenWholeAndInOrder(t *testing.T) {
-	t.Parallel()
-	var out testutil.Log
-	log, lines, err := Open(&out, "info,json")
+// opened returns a log that writes to w, and its Writer.
+func opened(t *testing.T, w io.Writer, setting string) (*slog.Logger, *Writer) {
+	t.Helper()
+	log, lines, err := Open(w, setting)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return log, lines
+}
+
+func TestEachLineIsWrittenWholeAndInOrder(t *testing.T) {
+	t.Parallel()
+	var out testutil.Log
+	log, lines := opened(t, &out, "info,json")
 	log.With("node", "a").WithGroup("g").Info("first", "k", "v")
 	log.Error("second")
 	changes := []string{"before"}
@@ -54,10 +62,7 @@ func TestEachLineIsWrittenWholeAndInOrder(t *testing.T) {
 func TestALineIsWrittenWithoutFlushing(t *testing.T) {
 	t.Parallel()
 	var out testutil.Log
-	log, _, err := Open(&out, "info,text")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, _ := opened(t, &out, "info,text")
 	log.Info("alone", "token", "svc_live_"+strings.Repeat("s", 43))
 	testutil.Eventually(t, "the line is there", func() bool {
 		return strings.Contains(out.String(), `msg=alone token=svc_live_[redacted]`)
@@ -68,10 +73,7 @@ func TestALineIsWrittenWithoutFlushing(t *testing.T) {
 func TestARecordThatIsFormattedSlowlyIsWritten(t *testing.T) {
 	t.Parallel()
 	var out testutil.Log
-	log, _, err := Open(&out, "info,text")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, _ := opened(t, &out, "info,text")
 	log.Info("before", "formatted at once", []int{1})
 	v := slowValue{make(chan struct{}), make(chan struct{})}
 	go log.Info("slow", "value", v)
@@ -98,10 +100,7 @@ func TestNobodyWaitsForTheLogsReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{open: make(chan struct{})}
-		log, lines, err := Open(out, "info,text")
-		if err != nil {
-			t.Fatal(err)
-		}
+		log, lines := opened(t, out, "info,text")
 		begun := time.Now()
 		const logged, text = 20_000, 1000
 		for i := range logged {
@@ -147,10 +146,7 @@ func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out := &broken{after: 40}
-		log, lines, err := Open(out, "info,text")
-		if err != nil {
-			t.Fatal(err)
-		}
+		log, lines := opened(t, out, "info,text")
 		for range 3 {
 			log.Info("lost")
 		}
